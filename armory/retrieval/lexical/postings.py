@@ -44,7 +44,8 @@ class TermHits:
         pairs: position in the postings, (e,) int64.
         idf: of every query term; spelling variants share their term's slot, (t,) float32.
         size: tools in the index.
-        literal: no spelling variant is among the pairs.
+        alike: how far each pair's term is the query's, (e,) float32 in (0, 1]; None: no spelling
+            variant is among the pairs.
     """
 
     rows: Ints
@@ -53,7 +54,7 @@ class TermHits:
     pairs: NDArray[np.int64]
     idf: Floats
     size: int
-    literal: bool = True
+    alike: Floats | None = None
 
     def bm25(self) -> Floats:
         """BM25F of every tool, (n,) float32, at least 0."""
@@ -135,20 +136,22 @@ class Postings:
             known = self._vocabulary.get(term, self._width)
             if known < self._width and df[known]:
                 idf[slot] = self._idf[known]
-                spans.append((slot, known, float(self._idf[known])))
+                spans.append((slot, known, 1.0))
                 continue
             idf[slot] = self._unseen
             if forgiving and len(term) >= _FUZZY_MIN_CHARS and not is_cjk(term):
                 for variant, alike in self._variants(term):
-                    spans.append((slot, variant, alike * float(self._idf[variant])))
+                    spans.append((slot, variant, alike))
                     literal = False
         found = np.array([span[1] for span in spans], np.int64)
         self._weigh(found[~self._weighed[found]])
         sizes, pairs = df[found], self.inverted.pairs(found)
-        scale = np.repeat(np.array([span[2] for span in spans], np.float32), sizes)
+        likeness = np.array([span[2] for span in spans], np.float32)
+        scale: Floats = np.repeat(likeness * self._idf[found], sizes)
         slots = np.repeat(np.array([span[0] for span in spans], np.int32), sizes)
         rows, weights = self.inverted.rows[pairs], self._weights[pairs] * scale
-        return TermHits(rows, weights, slots, pairs, idf, self._size, literal)
+        alike = None if literal else np.repeat(likeness, sizes)
+        return TermHits(rows, weights, slots, pairs, idf, self._size, alike)
 
     def _weigh(self, found: Places) -> None:
         """What the pairs of some terms weigh, in BM25F and in the keyword score."""
@@ -194,7 +197,7 @@ class Postings:
         The most is every distinct term of the query, unknown ones as well, at full saturation.
         `found`: what `search` gave for the same query, which saves doing it again.
         """
-        literal = found is not None and found.literal
+        literal = found is not None and found.alike is None
         hits = found if found is not None and literal else self.search(query, forgiving=False)
         best = float(hits.idf.sum()) * (K1 + 1)
         if best <= 0:
@@ -212,10 +215,15 @@ class Postings:
         at, slots, pairs = at[kept], hits.slots[kept], hits.pairs[kept]
         asked = max(float(hits.idf.sum()), 1e-6)
         matched = np.zeros((count, len(hits.idf)), np.float32)
-        matched[at, slots] = 1.0
         present = self.inverted.counts[pairs] > 0
         whole = self.inverted.whole[pairs]
         held = self._idf[self.inverted.terms[pairs]] * ~whole
+        if hits.alike is None:
+            matched[at, slots] = 1.0
+        else:  # a word that only looks like another is not that word
+            alike = hits.alike[kept]
+            np.maximum.at(matched, (at, slots), alike)
+            present, held = present * alike[:, None], held * alike
         # three sums for each tool and field: what the query says, of the field, as a compound
         weights = np.empty((len(pairs), 3, width), np.float32)
         np.multiply(present, hits.idf[slots][:, None], out=weights[:, 0])

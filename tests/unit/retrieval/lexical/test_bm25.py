@@ -87,7 +87,19 @@ def test_keyword_of_what_was_found_already_is_the_same(postings: Postings, query
     """A misspelt word counts for nothing in it, though the search found what was meant."""
     found = postings.search(query)
     assert postings.keyword(query, found).tolist() == postings.keyword(query).tolist()
-    assert found.literal == (query == "commit history")
+    assert (found.alike is None) == (query == "commit history")
+
+
+def test_a_word_that_looks_like_another_counts_for_less(postings: Postings) -> None:
+    """Neither what is covered nor what is said of a name is told as if it were the word itself."""
+    rows = np.arange(len(TOOLS))
+    exact = postings.fields(postings.search("deploy"), rows)
+    variant = postings.fields(postings.search("redeploy"), rows)
+    hit = exact.covered > 0
+    assert (variant.covered[hit] > 0).all()
+    assert (variant.covered[hit] < exact.covered[hit]).all()
+    said = exact.said[hit][:, 0] > 0
+    assert (variant.said[hit][said, 0] < exact.said[hit][said, 0]).all()
 
 
 def test_fields_say_where_the_hit_was(postings: Postings) -> None:
