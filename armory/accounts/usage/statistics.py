@@ -67,6 +67,7 @@ class UsageStatistics:
         self._window_days = window_days
         self._now_ms = now_ms
         self._tools: dict[str, ToolStatistics] = {}
+        self._since: int | None = None
         self._users: dict[str, dict[str, UserTool]] = {}
         self._uptimes: Mapping[str, float] = {}
         self._used: Sequence[int] = ()
@@ -163,13 +164,18 @@ class UsageStatistics:
             BackendError: the database failed.
         """
         since = first_day(self._now_ms(), self._window_days)
-        changed = await self._rows.changed_tools(since)
+        # a day that leaves the window changes no row
+        anew = since != self._since
+        changed = await self._rows.changed_tools(since, anew=anew)
+        if anew:
+            self._tools, self._since = changed, since
+        else:
+            self._tools.update(changed)
+        if changed or anew:
+            self._used = sorted(s.uses for s in self._tools.values() if s.uses)
         for (user, tool), row in (await self._rows.changed_users()).items():
             self._users.setdefault(user, {})[tool] = row
         self._uptimes = await self._rows.uptimes(since)
-        if changed:
-            self._tools.update(changed)
-            self._used = sorted(s.uses for s in self._tools.values() if s.uses)
 
     async def prune(self) -> None:
         """Delete what is older than two windows.

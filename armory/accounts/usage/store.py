@@ -22,6 +22,8 @@ from armory.storage.database import Database
 from armory.storage.tables import server_days, tool_days
 
 _CHUNK = 200
+_SUMMED_AT_ONCE = 20
+"""Tools whose days are read at once: each has up to a window of them."""
 _LATE_MS = 15_000
 
 
@@ -163,19 +165,25 @@ class UsageStore:
             )
         await connection.execute(statements.add_to_tool_day, values)
 
-    async def changed_tools(self, since_day: int) -> dict[str, ToolStatistics]:
-        """Statistics since `since_day` of every tool whose rows changed since the last call."""
+    async def changed_tools(
+        self, since_day: int, *, anew: bool = False
+    ) -> dict[str, ToolStatistics]:
+        """Statistics since `since_day` of every tool whose rows changed since the last call.
+
+        Args:
+            since_day: the first day that counts.
+            anew: of every tool that has rows since then.
+        """
         statements, found = self._statements, dict[str, ToolStatistics]()
-        since = {"since_ms": self._seen_ms["tools"], "since_day": since_day}
+        since = {"since_ms": 0 if anew else self._seen_ms["tools"], "since_day": since_day}
         async with self._database.read() as connection:
             changed = await connection.execute(statements.changed_tools, since)
             times = {row[0]: int(row[1]) for row in changed}
-            for chunk in _chunks(sorted(times)):
+            for chunk in _chunks(sorted(times), _SUMMED_AT_ONCE):
                 wanted = {"tools": chunk, "since_day": since_day}
                 rows = (await connection.execute(statements.days_of_tools, wanted)).all()
                 for tool, days in groupby(rows, key=lambda row: row.tool):
-                    await asyncio.sleep(0)
-                    found[tool] = _summed(list(days))
+                    found[tool] = await _summed(list(days))
         if times:
             self._seen_ms["tools"] = max(times.values()) - _LATE_MS
         return found
@@ -206,9 +214,10 @@ class UsageStore:
             await connection.execute(delete(server_days).where(server_days.c.day < before_day))
 
 
-def _summed(days: Sequence[Any]) -> ToolStatistics:
+async def _summed(days: Sequence[Any]) -> ToolStatistics:
     sketch = LatencySketch()
     for day in days:
+        await asyncio.sleep(0)  # each takes half a millisecond
         sketch.merge(LatencySketch.from_bytes(day.latency))
     return ToolStatistics(
         uses=sum(day.uses for day in days),
@@ -223,7 +232,7 @@ def _by_key(item: tuple[tuple[str, str], Counted]) -> tuple[str, str]:
     return item[0]
 
 
-def _chunks(keys: Iterable[Any]) -> Iterator[list[Any]]:
+def _chunks(keys: Iterable[Any], size: int = _CHUNK) -> Iterator[list[Any]]:
     items = list(keys)
-    for start in range(0, len(items), _CHUNK):
-        yield items[start : start + _CHUNK]
+    for start in range(0, len(items), size):
+        yield items[start : start + size]

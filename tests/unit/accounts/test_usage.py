@@ -1,0 +1,83 @@
+"""Usage statistics as time goes by: what is older than the window counts no more."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from armory.accounts.usage.statistics import UsageStatistics
+from armory.storage.database import Database
+
+pytestmark = pytest.mark.anyio
+DAY_MS = 86_400_000
+TOOLS = ["mail__send", "mail__read", "mail__draft"]
+
+
+class Clock:
+    """Milliseconds since 1970, noon of a day to begin with."""
+
+    def __init__(self) -> None:
+        self.now = 20_000 * DAY_MS + DAY_MS // 2
+
+    def __call__(self) -> int:
+        return self.now
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    opened = Database(f"sqlite:///{tmp_path / 'armory.db'}")
+    await opened.open()
+    yield opened
+    await opened.close()
+
+
+def usage(database: Database, clock: Clock) -> UsageStatistics:
+    return UsageStatistics(database, tools=lambda: 10, window_days=30, now_ms=clock)
+
+
+async def count(usage: UsageStatistics, tool: str, *, ok: bool = True, uses: int = 1) -> None:
+    for _ in range(uses):
+        usage.called("ann", tool, ok=ok, latency_ms=5)
+    await usage.flush()
+    await usage.refresh()
+
+
+async def test_days_leave_the_window_while_it_runs(database: Database) -> None:
+    clock = Clock()
+    running = usage(database, clock)
+    await count(running, "mail__send", uses=100)
+    await count(running, "mail__read", ok=False, uses=3)
+    clock.now += 29 * DAY_MS
+    await count(running, "mail__send", uses=2)
+    found = running.tool("mail__send")
+    assert found is not None
+    assert found.uses == 102
+    clock.now += DAY_MS
+    await running.refresh()  # nothing was called meanwhile
+    found = running.tool("mail__send")
+    assert found is not None
+    assert found.uses == 2
+    assert running.tool("mail__read") is None
+    assert running.statistics(None, TOOLS).performance.tolist()[1] == 0.5
+    clock.now += 200 * DAY_MS
+    await running.refresh()
+    assert running.tools() == {}
+    assert running.statistics(None, TOOLS).popularity.tolist() == [0.0, 0.0, 0.0]
+    assert running.of_user("ann")["mail__send"].uses == 102  # kept for good
+
+
+async def test_a_process_that_ran_on_agrees_with_one_that_starts(database: Database) -> None:
+    clock = Clock()
+    running = usage(database, clock)
+    for day, tool in enumerate(TOOLS * 5):
+        await count(running, tool, ok=day % 4 != 0, uses=day + 1)
+        clock.now += 11 * DAY_MS  # each tool is used again when all it had has left
+        await running.refresh()
+        started = usage(database, clock)
+        await started.refresh()
+        assert running.tools() == started.tools()
+        here, there = running.statistics("ann", TOOLS), started.statistics("ann", TOOLS)
+        assert here.popularity.tolist() == there.popularity.tolist()
+        assert here.performance.tolist() == there.performance.tolist()
