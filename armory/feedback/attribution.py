@@ -24,7 +24,7 @@ _EACH = 4
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    text: str
+    text: str | None  # None: there were several
     found: frozenset[str]
     at: float
 
@@ -55,22 +55,24 @@ class QueryAttribution:
 
         Args:
             principal: who asked.
-            texts: of the query. Of several intents nobody knows which one led to a call, so such
-                a query is not remembered.
+            texts: of the query. Of several intents nobody knows which one led to a call, so only
+                that there were some is remembered.
             found: exposed names of the matches.
             session: id of its legacy session.
         """
-        if len(texts) != 1 or NO_LEARNING in principal.scopes:
+        if NO_LEARNING in principal.scopes:
             return
         key = session or principal.key
         kept = self._asked.get(key) or deque[_Asked](maxlen=_EACH)
-        kept.append(_Asked(texts[0], frozenset(found), self._clock()))
+        text = texts[0] if len(texts) == 1 else None
+        kept.append(_Asked(text, frozenset(found), self._clock()))
         self._asked[key] = kept
 
     def led_to(
         self, principal: Principal, tool: str, session: str | None = None, *, searched: bool = False
     ) -> str | None:
-        """The latest query that can have led to a call, or None.
+        """The latest query that can have led to a call; None: there is none, or it had several
+        intents.
 
         Args:
             principal: who calls.

@@ -48,3 +48,13 @@ def test_what_is_not_remembered(preceding: QueryAttribution) -> None:
     preceding.asked(ANN, ("one", "two"), ["a__x"])
     assert preceding.led_to(quiet, "a__x", searched=True) is None
     assert preceding.led_to(ANN, "a__x", searched=True) is None
+
+
+def test_of_several_intents_no_earlier_query_is_credited(preceding: QueryAttribution) -> None:
+    preceding.asked(ANN, ("send an email to bob",), ["mail__send", "ops__rotate"])
+    preceding.asked(ANN, ("rotate the logs", "list the backups"), ["ops__rotate"], "session 1")
+    assert preceding.led_to(ANN, "ops__rotate", "session 1", searched=True) is None
+    assert preceding.led_to(ANN, "ops__rotate", "session 1") is None
+    assert preceding.led_to(ANN, "mail__send", "session 1") == "send an email to bob"
+    preceding.asked(ANN, ("free some space",), ["ops__clean"], "session 1")
+    assert preceding.led_to(ANN, "ops__rotate", "session 1", searched=True) == "free some space"
