@@ -203,7 +203,7 @@ class Searching:
                 (base.names | extra) - apps, f"{base.key}+{len(extra)}-{len(apps)}"
             )
         text = "\n".join(sorted(visible.names))
-        content = self._content(catalog) + "".join(registered[n].fingerprint for n in sorted(extra))
+        content = self._content(catalog) + "".join(_said(registered[n]) for n in sorted(extra))
         digest = hashlib.sha256(f"{content}\0{text}".encode("utf-8", "surrogatepass")).hexdigest()
         found = self._sets[key] = _Seen(base, registered, visible, digest)
         return found
@@ -212,9 +212,8 @@ class Searching:
         """A digest of everything that the catalog says of its tools; the same on replicas."""
         if self._catalog is None or self._catalog[0] is not catalog:
             content = hashlib.sha256()
-            for name, tool in catalog.tools.items():
-                said = (name, tool.fingerprint, tool.description, tool.tags, tool.category)
-                content.update(repr(said).encode("utf-8", "surrogatepass"))
+            for tool in catalog.tools.values():
+                content.update(_said(tool).encode("utf-8", "surrogatepass"))
             for server in catalog.servers.values():
                 content.update(
                     repr((server.info, server.instructions)).encode("utf-8", "surrogatepass")
@@ -239,6 +238,11 @@ class Searching:
             wanted.debug,
         )
         return hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _said(tool: ToolRecord) -> str:
+    """Everything of a tool that answers depend on."""
+    return repr((tool.name, tool.fingerprint, tool.description, tool.tags, tool.category))
 
 
 def tool_json(match: Match) -> dict[str, Any]:
