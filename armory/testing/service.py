@@ -24,7 +24,7 @@ from armory.observability.activity import Activity
 from armory.observability.settings import ActivitySettings
 from armory.retrieval.embedders.embedded import EmbeddedEmbedder
 from armory.retrieval.indexes.exact import ExactIndex
-from armory.retrieval.ports import Embedder
+from armory.retrieval.ports import Embedder, UseMemory
 from armory.retrieval.rankers.base import RankSettings
 from armory.retrieval.registry import make_rankers
 from armory.retrieval.retriever import Retriever
@@ -109,6 +109,7 @@ async def running_service(
     tokens: Sequence[StaticToken] = (),
     schemes: Sequence[Scheme] = (),
     embedder: Embedder | None = None,
+    memory: UseMemory | None = None,
     agent: Agent | None = None,
     limits: RestLimits | None = None,
     rank: RankSettings | None = None,
@@ -125,6 +126,7 @@ async def running_service(
         tokens: static tokens beside the administrator's.
         schemes: beside API keys.
         embedder: None: the embedded model.
+        memory: of past queries; None: nothing is remembered.
         agent: the retrieval agent.
         limits: of requests.
         rank: of rankers.
@@ -138,7 +140,7 @@ async def running_service(
     )
     await accounts.open()
     packs = accounts.scopes if accounts.enabled else None
-    retriever = _retriever(accounts, embedder, rank)
+    retriever = _retriever(Experience(accounts.usage, memory), embedder, rank)
     policy = Policy(list(rules), packs)
     activity = Activity(settings=ActivitySettings(arguments=True))
     events = EventFanOut([accounts, activity])
@@ -189,12 +191,12 @@ async def running_service(
 
 
 def _retriever(
-    accounts: Accounts, embedder: Embedder | None, rank: RankSettings | None
+    experience: Experience, embedder: Embedder | None, rank: RankSettings | None
 ) -> Retriever:
     return Retriever(
         embedder or EmbeddedEmbedder(),
         ExactIndex(),
         make_rankers(),
         replace(RetrieverSettings(), rank=rank or RankSettings()),
-        experience=Experience(accounts.usage),
+        experience=experience,
     )

@@ -31,6 +31,9 @@ from armory.web.rest.services import RestServices
 
 RESULT_TTL_S = 300.0
 _SETS_KEPT = 2_048
+_DIGITS = 6
+_ROUNDED = 0.5 * 10**-_DIGITS
+"""A score that is shown may be greater than it is by so much."""
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -66,8 +69,11 @@ class Wanted:
 
     @property
     def limits(self) -> Limits:
-        """The best, whatever they are worth; `min_score` is one of the ranker's own formula."""
-        return Limits(threshold=None, max_tools=self.top_k, min_raw=self.min_score)
+        """The best, whatever they are worth; `min_score` is one of the ranker's own formula, as
+        answers show it.
+        """
+        least = None if self.min_score is None else self.min_score - _ROUNDED
+        return Limits(threshold=None, max_tools=self.top_k, min_raw=least)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,12 +151,7 @@ class Searching:
         matches = [ranking.match(position) for position in cut.shown]
         debug = None
         if wanted.debug:
-            vector = None
-            if ranking.features.subqueries:
-                vector = await self._services.engine.embedding(wanted.query.texts[0])
-            embedded = [] if vector is None else vector.tolist()
-            shown = _debug(ranking, cut.shown, wanted.query.user)
-            debug = _json({"query_embedding": embedded, **shown})
+            debug = _json(_debug(ranking, cut.shown, matches, wanted.query.user))
         return Found(
             _json([tool_json(match) for match in matches]),
             tuple(match.tool.name for match in matches),
@@ -261,8 +262,8 @@ def record_json(
         "server": record.server,
         "description": record.description,
         "inputSchema": record.input_schema,
-        "score": round(score, 6),
-        "relevance": round(relevance, 6),
+        "score": round(score, _DIGITS),
+        "relevance": round(relevance, _DIGITS),
         "reason": reason,
     }
     if ui := ui_meta(record):
@@ -270,19 +271,27 @@ def record_json(
     return shown
 
 
-def _debug(ranking: Ranking, shown: Sequence[int], user: str | None) -> dict[str, Any]:
-    """The numbers behind the found tools, one list each."""
+def _debug(
+    ranking: Ranking, shown: Sequence[int], matches: Sequence[Match], user: str | None
+) -> dict[str, Any]:
+    """The numbers behind the found tools, one list each, and the query's vector."""
     features = ranking.features
+    vector = features.whole[0].vector if features.subqueries else None
     cosine = best_cosine(features.subqueries)
-    names = [ranking.record(position).name for position in shown]
+    names = [match.tool.name for match in matches]
     similarity = [0.0 if cosine is None else float(cosine[position]) for position in shown]
-    popularity, history = [0.0] * len(names), [0.0] * len(names)
-    performance = [UNMEASURED] * len(names)
+    none = [0.0] * len(names)
+    factors = {"popularity": none, "history": none, "performance": [UNMEASURED] * len(names)}
     if features.usage is not None:
         usage = features.usage.statistics(user, names)
-        popularity, history = usage.popularity.tolist(), usage.history.tolist()
-        performance = usage.performance.tolist()
+        factors = {name: getattr(usage, name).tolist() for name in factors}
+    # a ranker that weighs them has its own: its history has what was learned from use as well
+    popularity, history, performance = (
+        [match.signals.get(name, value) for match, value in zip(matches, values, strict=True)]
+        for name, values in factors.items()
+    )
     return {
+        "query_embedding": [] if vector is None else vector.tolist(),
         "embedding_similarity_scores": similarity,
         "popularity_scores": popularity,
         "user_history_scores": history,

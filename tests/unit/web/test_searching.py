@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
+from armory.feedback.vectors import FeedbackLimits, FeedbackVectors
+from armory.testing.embedder import HashingEmbedder
 from armory.testing.service import ADMIN_TOKEN as ADMIN
+from armory.testing.service import catalog_of, running_service
+from tests.unit.web.conftest import SERVERS
 
 pytestmark = pytest.mark.anyio
 SERVICE = "the-service-token"
@@ -29,3 +35,46 @@ async def test_a_kept_answer_ends_with_the_category_that_it_was_found_by(client:
     await index("food")
     assert await found("drinks") == []
     assert await found("food") == ["kitchen__brew"]
+
+
+@pytest.mark.parametrize("ranker", ["relevance", "hybrid", "semantic", "lexical", "multi_factor"])
+async def test_a_least_score_that_an_answer_showed_keeps_its_tool(client: Any, ranker: str) -> None:
+    params = {"query": "deploy an application and notify the team", "ranker": ranker}
+    every = await client("GET", "/v1/retrieve_tools", token=SERVICE, params=params)
+    for tool in every.body["tools"]:
+        found = await client.names(
+            "/v1/retrieve_tools", token=SERVICE, **params, min_score=str(tool["score"])
+        )
+        assert tool["name"] in found
+
+
+async def test_debug_shows_the_vector_and_the_history_that_ranked(tmp_path: Path) -> None:
+    memory = FeedbackVectors(FeedbackLimits(floor=1.0))
+    async with (
+        running_service(
+            f"sqlite:///{tmp_path / 'armory.db'}",
+            catalog_of(SERVERS),
+            embedder=HashingEmbedder(),
+            memory=memory,
+        ) as service,
+        aiohttp.ClientSession(headers={"Authorization": f"Bearer {ADMIN}"}) as session,
+    ):
+        past = ["roll the application out", "please roll the application out"]
+        for text, vector in zip(past, await service.retriever.embed(past), strict=True):
+            memory.learn(text, vector, "aws__deploy")
+        body = {"query": "deploy an aplication", "ranker": "multi_factor", "debug": True}
+        async with session.post(f"{service.url}/v1/retrieve_tools", json=body) as answer:
+            found = await answer.json()
+        corrected = (await service.retriever.embed(["deploy an application"]))[0]
+    tools, debug = found["tools"], found["debug"]
+    assert debug["query_embedding"] == pytest.approx(corrected.tolist())
+    place = [tool["name"] for tool in tools].index("aws__deploy")
+    assert debug["user_history_scores"][place] > 0.1
+    for place, tool in enumerate(tools):
+        weighed = (
+            0.40 * max(0.0, debug["embedding_similarity_scores"][place])
+            + 0.25 * debug["popularity_scores"][place]
+            + 0.20 * debug["user_history_scores"][place]
+            + 0.15 * debug["performance_scores"][place]
+        )
+        assert tool["score"] == pytest.approx(weighed, abs=1e-5)
