@@ -115,13 +115,15 @@ class ToolNames:
         """Tools whose own or whose server's name a text is, with why; own names first."""
         if len(text) > _LONGEST:
             return {}
-        words = _words(text)
+        read = (_words(text), _plain(text))
         found: dict[str, str] = {}
-        for called in (" ".join(words), _without_fillers(words)):
-            for name in self._tools.get(called, ()):
-                found.setdefault(name, "its name is what was asked for")
-        for name in self._servers.get(_without_fillers(words), ()):
-            found.setdefault(name, "its server's name is what was asked for")
+        for words in read:
+            for called in (" ".join(words), _without_fillers(words)):
+                for name in self._tools.get(called, ()):
+                    found.setdefault(name, "its name is what was asked for")
+        for words in read:
+            for name in self._servers.get(_without_fillers(words), ()):
+                found.setdefault(name, "its server's name is what was asked for")
         return found
 
     def nearest(self, name: str, among: Set[str], also: Iterable[str] = ()) -> list[str]:
@@ -175,6 +177,11 @@ def _words(text: str) -> list[str]:
     return _WORD.findall(_CAMEL.sub(" ", text[:_LONGEST]).lower())
 
 
+def _plain(text: str) -> list[str]:
+    """The words as they stand: GitHub is one, though its capitals look like two."""
+    return _WORD.findall(text[:_LONGEST].lower())
+
+
 @lru_cache(maxsize=1_000)
 def _called(text: str) -> str:
     return _without_fillers(_words(text))
@@ -182,7 +189,8 @@ def _called(text: str) -> str:
 
 @lru_cache(maxsize=1_000)
 def _server_called(server: str, title: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(filter(None, (_called(server), _called(title)))))
+    called = (_called(server), _called(title), _without_fillers(_plain(title)))
+    return tuple(dict.fromkeys(filter(None, called)))
 
 
 def _without_fillers(words: list[str]) -> str:

@@ -27,6 +27,27 @@ def test_names_are_found_by_what_they_are_called_and_by_what_comes_near() -> Non
     assert names.nearest("tool7_post", catalog_of(30).tools.keys())[0] == "post__tool7"
 
 
+def test_a_name_is_found_however_it_is_spelt() -> None:
+    tools = {
+        f"{server}__{tool}": ToolRecord(
+            f"{server}__{tool}", server, tool, {"name": tool}, "", server_title=title
+        )
+        for server, tool, title in [
+            ("github", "create_issue", ""),
+            ("yt", "getVideo", "YouTube MCP Server"),
+            ("brave-search", "search", ""),
+        ]
+    }
+    names = ToolNames(Catalog(1, {}, tools, {}, {}, {}))
+    for text in ("github", "GitHub", "the GitHub server", "GITHUB"):
+        assert list(names.called(text)) == ["github__create_issue"], text
+    for text in ("YouTube", "youtube", "the YouTube server", "getVideo", "get_video"):
+        assert list(names.called(text)) == ["yt__getVideo"], text
+    for text in ("BraveSearch", "Brave search"):
+        assert list(names.called(text)) == ["brave-search__search"], text
+    assert list(names.called("createIssue")) == ["github__create_issue"]
+
+
 def test_the_names_of_many_tools_hold_little() -> None:
     count = 5_000
     catalog = catalog_of(count)
