@@ -51,6 +51,7 @@ class GatewaySettings:
         find_tools: whether the retrieval agent is listed beside `search_tools`.
         pin: glob patterns over exposed names that every listing has.
         server_pins: server key -> glob patterns over original names, likewise pinned.
+        max_tools: most matches of a query that does not say how many it wants.
         token_budget: most tokens (estimated at four bytes each) that a filtered list may take.
         reveal: `session`: tools that a legacy session searched for enter its list.
         sets: the named sets.
@@ -74,6 +75,7 @@ class GatewaySettings:
     find_tools: bool = False
     pin: tuple[str, ...] = ()
     server_pins: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    max_tools: int = 20
     token_budget: int | None = None
     reveal: Reveal = "none"
     sets: Mapping[str, SetSpec] = field(default_factory=dict[str, SetSpec])

@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 from msgspec import Raw
 
 from armory.domain.query import Query, VisibleSet
-from armory.domain.results import Match, Selection
+from armory.domain.results import Selection
 from armory.domain.tool import ToolRecord
 from armory.errors import ArmoryError, RateLimited
 from armory.gateway.context import RequestContext
 from armory.gateway.lists.groups import negotiated, scoped_by_upstream
+from armory.gateway.lists.named import BYTES_PER_TOKEN, with_named
 from armory.gateway.lists.pages import list_result, refuse_cursor
 from armory.gateway.metatools import definitions
 from armory.gateway.outcomes import Outcomes
@@ -25,21 +26,17 @@ from armory.gateway.ports import Limiter, Retriever
 from armory.gateway.queries.carriers import ListRequest, check_size, read_list_request
 from armory.gateway.queries.filters import Patterns
 from armory.gateway.settings import GatewaySettings
-from armory.gateway.views.definitions import Form, for_models, ui_meta
+from armory.gateway.views.definitions import Form, ui_meta
 from armory.gateway.views.view import View
 from armory.logger import Logger
 from armory.protocol.link import Reply
 from armory.protocol.meta import SELECTION
 from armory.protocol.methods import declares_apps
 from armory.protocol.rawjson import encode
-from armory.security.policy import VisibleCatalog
 
 _log = Logger(__name__)
 LIST = "tools/list"
 _MEMBER = b"tools"
-_BYTES_PER_TOKEN = 4
-_CALLED = 20
-"""Tools that a query finds by its being a name."""
 _FOR_APPS = 16
 """Tools for apps alone that a listing has beside those with an interface."""
 
@@ -189,35 +186,14 @@ class ToolLists:
         try:
             found = view.named(await self._retriever.search(query, searched, explain=explain))
             lacking = found.degraded or view.lacks(context)
-            return _called(view, query, visible, replace(found, degraded=lacking))
+            form = Form(context.era, load=True)
+            return with_named(view, form, query, visible, replace(found, degraded=lacking))
         except RateLimited:
             raise
         except Exception as error:  # noqa: BLE001 a listing never fails for what retrieval cannot do
             defect = not isinstance(error, ArmoryError)
             _log.error("retrieval_failed", error=repr(error), exc_info=defect)
             return _nothing(query, len(visible.tools), "pinned only: the search failed")
-
-
-def _called(view: View, query: Query, visible: VisibleCatalog, found: Selection) -> Selection:
-    """What was found, with the tools first whose own or whose server's name was asked for."""
-    named: dict[str, str] = {}
-    for text in query.texts:
-        for name, why in view.names.called(text).items():
-            tool = view.catalog.tools[name]
-            wanted = query.servers is None or tool.server in query.servers
-            wanted &= query.categories is None or tool.category in query.categories
-            if wanted and name in visible.tools.names and for_models(tool):
-                named.setdefault(name, why)
-    if not named:
-        return found
-    place = {match.tool.name: number for number, match in enumerate(found.matches)}
-    best = sorted(named, key=lambda name: place.get(name, len(place)))
-    tools = view.catalog.tools
-    first = [Match(tools[n], 1.0, 1.0, 1.0, {"name": 1.0}, named[n]) for n in best[:_CALLED]]
-    taken = {match.tool.name for match in first}
-    rest = [match for match in found.matches if match.tool.name not in taken]
-    matches = tuple([*first, *rest][: query.top_k])
-    return replace(found, matches=matches, nearest=(), refused=False, top_score=1.0)
 
 
 def _nothing(query: Query, visible: int, degraded: str) -> Selection:
@@ -302,7 +278,7 @@ def _within_budget(
     budget = view.settings.token_budget
     if budget is None:
         return chosen + matches
-    left = budget * _BYTES_PER_TOKEN - sum(len(view.listed.tool(name, form)) for name in pinned)
+    left = budget * BYTES_PER_TOKEN - sum(len(view.listed.tool(name, form)) for name in pinned)
     for name in matches:
         size = len(view.listed.tool(name, form))
         if size > left:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 
 from armory.domain.catalog import ServerLists
+from armory.domain.query import Query
+from armory.domain.results import Match, Selection
 from armory.errors import UnknownTool
+from armory.gateway.lists.named import with_named
+from armory.gateway.views.definitions import Form
+from armory.gateway.views.view import View
 from armory.security.policy import Policy, Rule
 from armory.testing.front import ScriptedUpstream, raws, tool
 from armory.wire.errors import error_object
@@ -96,6 +102,53 @@ async def test_a_tools_name_finds_it(bench: Bench, query: str) -> None:
     first = (await search(bench, query))["tools"][0]
     assert (first["name"], first["score"]) == ("memory__create_entities", 1.0)
     assert "name" in first["reason"]
+
+
+async def test_what_is_found_by_its_name_counts_under_the_caps(bench: Bench) -> None:
+    def configure(**more: Any) -> None:
+        bench.gateway.reconfigure(settings=replace(bench.gateway.view.settings, **more))
+
+    async def listed() -> list[str]:
+        names = await bench.tools(bench.context(meta={"dev.armory/query": "up"}))
+        return [name for name in names if name.startswith("up__")]
+
+    async def found(**more: Any) -> list[str]:
+        return [entry["name"] for entry in (await search(bench, "up", **more))["tools"]]
+
+    configure(max_tools=2)
+    assert await listed() == await found() == ["up__tool0", "up__tool1"]
+    assert len(await found(top_k=5)) == 5
+    size = len(bench.gateway.view.listed.tool("up__tool0", Form("modern", load=True)))
+    configure(max_tools=20, token_budget=-(-3 * size // 4))
+    assert await listed() == await found() == ["up__tool0", "up__tool1", "up__tool2"]
+    configure(token_budget=1)
+    nothing = await search(bench, "up__tool3")
+    assert nothing["tools"] == []
+    assert nothing["unlikely"][0]["name"] == "up__tool3"
+
+
+async def test_an_explanation_agrees_on_what_was_found_by_its_name(bench: Bench) -> None:
+    view = bench.gateway.view
+    view = View(view.catalog, view.policy, replace(view.settings, max_tools=1))
+    tools = view.catalog.tools
+    other, one = (tools[name] for name in ("up__tool0", "up__tool1"))
+    ranking = (
+        Match(other, 0.2, 0.2, 1.0, {"bm25": 2.0}, "the query seems to need no tool"),
+        Match(one, 0.1, 0.1, 0.5, {"bm25": 1.0}, "the query seems to need no tool"),
+    )
+    withheld = dict.fromkeys((other.name, one.name), "refused")
+    searched = Selection((), 2, 0.5, refused=True, ranking=ranking, withheld=withheld)
+    visible = view.visible(bench.context())
+    form = Form("modern", load=True)
+    found = with_named(view, form, Query(("tool1", "memory")), visible, searched)
+    first, second, *rest = found.candidates()
+    assert [match.tool.name for match in found.matches] == [first["name"]] == [one.name]
+    assert (first["score"], first["withheld"]) == (1.0, None)
+    assert first["reason"] == found.matches[0].reason == "its name is what was asked for"
+    assert first["signals"] == {"bm25": 1.0, "name": 1.0}
+    assert (second["name"], second["withheld"]) == ("memory__create_entities", "cap")
+    assert [entry["name"] for entry in rest] == ["memory__show_chart", other.name]
+    assert rest[1]["withheld"] == "refused"
 
 
 async def test_a_name_finds_nothing_that_is_hidden(bench: Bench) -> None:
