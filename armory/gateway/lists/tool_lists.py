@@ -281,10 +281,9 @@ def _within_budget(
     left = budget * BYTES_PER_TOKEN - sum(len(view.listed.tool(name, form)) for name in pinned)
     for name in matches:
         size = len(view.listed.tool(name, form))
-        if size > left:
-            break
-        left -= size
-        chosen.append(name)
+        if size <= left:
+            left -= size
+            chosen.append(name)
     return chosen
 
 

@@ -77,6 +77,18 @@ async def test_the_token_budget(bench: Bench) -> None:
     assert await bench.tools(asked) == ["up__tool0", "up__tool1", *META]
 
 
+async def test_what_does_not_fit_the_token_budget_is_passed_over(bench: Bench) -> None:
+    bench.pool.upstreams["up"].lists = ServerLists(
+        tools=[tool("first", "a tool " * 100), tool("second", "a tool")]
+    )
+    catalog = bench.pool.catalog()
+    await bench.retriever.index(list(catalog.tools.values()))
+    bench.gateway.publish(catalog)
+    configure(bench, token_budget=100)
+    asked = bench.context(meta={"dev.armory/query": ["a tool"]})
+    assert await bench.tools(asked) == ["up__second", *META]
+
+
 async def test_filters_alone_narrow_the_list(bench: Bench) -> None:
     asked = bench.context(meta={"dev.armory/servers": ["nope"]})
     assert await bench.tools(asked) == []
