@@ -133,6 +133,8 @@ class ToolCalls:
         if context.endpoint.transparent:
             raise error
         own = [own for own in META_TOOLS if self._meta_tools.offered(context, own)]
+        if searched and name in own:
+            return unknown_call(f"{name} is called directly, not by {CALL}", (), search=False)
         nearest = context.view.nearest(context, name, own)
         if searched:
             return unknown_call(error.message, nearest, search=SEARCH in own)

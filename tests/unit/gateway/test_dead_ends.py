@@ -168,6 +168,14 @@ async def test_call_tool_names_what_comes_nearest(bench: Bench) -> None:
     assert "secret__open_vault" not in hidden["_meta"]["dev.armory/error"]["nearest"]
 
 
+@pytest.mark.parametrize("name", ["search_tools", "call_tool"])
+async def test_call_tool_says_that_meta_tools_are_called_directly(bench: Bench, name: str) -> None:
+    answer = await bench.call("call_tool", {"name": name, "arguments": {"query": "a dog"}})
+    assert answer["isError"] is True
+    assert answer["content"][0]["text"] == f"{name} is called directly, not by call_tool."
+    assert answer["_meta"]["dev.armory/error"] == {"code": "unknown_tool", "nearest": []}
+
+
 async def test_an_unknown_name_keeps_the_standards_error_and_tells_the_nearest(
     bench: Bench,
 ) -> None:
