@@ -5,6 +5,7 @@ Owns: what is allowed of each part, and how a refusal is worded. Never reads a r
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from typing import Any, cast
@@ -145,7 +146,8 @@ def check_ranker(given: Any, where: str) -> str:
 
 def refused(where: str, given: object, expected: str) -> RpcError:
     """What a caller is told of a value that cannot be used."""
-    shown = repr(given)
+    # JSON, as it was sent; a header may have been no text, and the message has to be
+    shown = json.dumps(given, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
     shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
     return RpcError(
         INVALID_PARAMS, f"{where} is {shown}; expected {expected}", {"parameter": where}

@@ -154,3 +154,19 @@ def test_modes() -> None:
 
 def test_names_may_be_a_comma_list() -> None:
     assert check_names("a, b", "x") == {"a", "b"}
+
+
+def test_what_was_sent_is_shown_as_json() -> None:
+    def told(name: str, given: Any) -> str:
+        with pytest.raises(RpcError) as caught:
+            read_list_request(context({"query": "x", name: given}), {})
+        return caught.value.message.partition(";")[0]
+
+    assert told("query", None) == "_meta[dev.armory/query] is null"
+    assert told("query", ["x", None, 5]) == '_meta[dev.armory/query] is ["x", null, 5]'
+    assert told("top_k", True) == "_meta[dev.armory/top_k] is true"
+    assert told("ranker", "né") == '_meta[dev.armory/ranker] is "né"'
+    no_text = context({"query": "x"}, {"X-Armory-Ranker": "\udcff"})
+    with pytest.raises(RpcError) as caught:
+        read_list_request(no_text, {})
+    assert r'X-Armory-Ranker is "\udcff"' in caught.value.message
