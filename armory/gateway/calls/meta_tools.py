@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from dataclasses import replace
 from typing import Any
 
@@ -88,7 +88,13 @@ class MetaTools:
         explain = meta_explain(context)
         selection = await self._lists.search(context, query, explain=explain, skills=True)
         selection, skills = _without_skills(context, selection)
-        structure = shapes.found_structure(selection, lambda: _servers(context), ui_meta, skills)
+        structure = shapes.found_structure(
+            selection,
+            lambda: _servers(context),
+            ui_meta,
+            skills,
+            lambda: _missing(context, query.servers),
+        )
         if explain:
             structure["threshold"] = selection.threshold
             structure["refused"] = selection.refused
@@ -168,3 +174,13 @@ def _servers(context: RequestContext) -> tuple[list[dict[str, Any]], int]:
     names = visible.tools.names - tables.apps
     counts = Counter({s: sum(map(names.__contains__, of)) for s, of in tables.by_server.items()})
     return shapes.about_servers(servers_shown(view.catalog, visible, tables.by_server), counts)
+
+
+def _missing(context: RequestContext, servers: Set[str] | None) -> list[str]:
+    """Those of some servers of which the caller may call nothing, whether they are there or not."""
+    if servers is None:
+        return []
+    view = context.view
+    names = view.visible(context).tools.names - view.tables.apps
+    by_server = view.tables.by_server
+    return sorted(server for server in servers if names.isdisjoint(by_server.get(server, ())))

@@ -19,13 +19,19 @@ from armory.protocol.meta import TOOL_REFERENCE
 from armory.protocol.rawjson import encode
 
 MAX_SERVERS = 40
+_SHOWN, _SHOWN_CHARS = 5, 100
+"""Names of what was asked for that are repeated, and how much of each."""
 _TOLD = ("documents", "chunks", "answer", "stopped", "error", "iterations")
 Interface = Callable[[ToolRecord], dict[str, Any]]
 Servers = Callable[[], tuple[list[dict[str, Any]], int]]
 
 
 def found_structure(
-    selection: Selection, servers: Servers, interface: Interface, skills: Sequence[Match] = ()
+    selection: Selection,
+    servers: Servers,
+    interface: Interface,
+    skills: Sequence[Match] = (),
+    missing: Callable[[], Sequence[str]] = tuple,
 ) -> dict[str, Any]:
     """The `structuredContent` of a `search_tools` answer.
 
@@ -34,6 +40,8 @@ def found_structure(
         servers: gives the servers that the caller sees; asked only where nothing was found.
         interface: gives what a tool's `_meta` says of its user interface.
         skills: skills that were found beside the tools.
+        missing: gives the servers that were asked for and of which the caller sees no tool; asked
+            likewise.
     """
     structure: dict[str, Any] = {
         "tools": [_found(match, interface(match.tool)) for match in selection.matches],
@@ -53,7 +61,7 @@ def found_structure(
             for match in selection.nearest
         ]
         structure["servers"] = shown
-        structure["advice"] = _advice(shown, more, unlikely=bool(selection.nearest))
+        structure["advice"] = _advice(shown, more, missing(), unlikely=bool(selection.nearest))
     return structure
 
 
@@ -98,16 +106,27 @@ def about_servers(
     return shown[:MAX_SERVERS], max(0, len(shown) - MAX_SERVERS)
 
 
-def _advice(servers: Sequence[Mapping[str, Any]], more: int, *, unlikely: bool) -> str:
+def _advice(
+    servers: Sequence[Mapping[str, Any]], more: int, missing: Sequence[str], *, unlikely: bool
+) -> str:
     if not servers:
         return "There is no tool that you may use here."
-    advice = "No tool fits well. Ask again in other words: what is to be done, and to what"
-    advice += "; or give the name of a server or a tool as the query."
+    said: list[str] = []
+    if missing:
+        named = ", ".join(name[:_SHOWN_CHARS] for name in missing[:_SHOWN])
+        said.append(f"There is no server {named} with tools that you may use; see `servers`.")
+    if unlikely or not missing:
+        said.append(
+            "No tool fits well. Ask again in other words: what is to be done, and to what; or give "
+            "the name of a server or a tool as the query."
+        )
     if unlikely:
-        advice += " `unlikely` has what comes nearest: search for its exact name to get its schema."
+        said.append(
+            "`unlikely` has what comes nearest: search for its exact name to get its schema."
+        )
     if more:
-        advice += f" {more} more servers are not named here."
-    return advice
+        said.append(f"{more} more servers are not named here.")
+    return " ".join(said)
 
 
 def wants_references(capabilities: Mapping[str, Any]) -> bool:

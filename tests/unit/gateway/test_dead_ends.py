@@ -68,6 +68,20 @@ async def test_a_search_that_finds_nothing_says_how_to_go_on(bench: Bench) -> No
     assert set(await search(bench, "number 2")) == {"tools", "returned", "visible"}
 
 
+async def test_a_server_that_is_not_there_is_named(bench: Bench) -> None:
+    for server in ("nope", "secret"):  # what is hidden reads like what is not there
+        found = await search(bench, "remember that my dog is called Rex", servers=[server])
+        assert found["unlikely"] == []
+        assert [entry["name"] for entry in found["servers"]] == ["up", "memory"]
+        no_server = f"There is no server {server} with tools that you may use; see `servers`."
+        assert found["advice"] == no_server
+    found = await search(bench, "remember that my dog is called Rex", servers=["nope", "memory"])
+    assert found["advice"].startswith("There is no server nope with tools")
+    assert "other words" in found["advice"]
+    found = await search(bench, "remember that my dog is called Rex", servers=["memory"])
+    assert "There is no server" not in found["advice"]
+
+
 async def test_what_an_interface_may_call_is_listed_for_hosts_that_render_it(bench: Bench) -> None:
     asked = {"dev.armory/query": "show a chart"}
     assert "memory__refresh" not in await bench.tools(bench.context(meta=asked))
