@@ -10,6 +10,7 @@ import gzip
 from array import array
 from collections.abc import Sequence
 from functools import cache
+from heapq import nsmallest
 from itertools import groupby
 from pathlib import Path
 
@@ -69,6 +70,7 @@ class Spelling:
     def __init__(self) -> None:
         self._trigrams: dict[str, array[int]] = {}
         self._sizes = array("i")
+        self._terms: list[str] = []
         #: By first letter: words as they are spelt, and the number of the term of each.
         self._spelt: dict[str, tuple[list[str], array[int]]] = {}
         self._known: dict[str, int] = {}
@@ -79,6 +81,7 @@ class Spelling:
             _english()  # with the first tools, in their thread: the first query is not to wait
         grams = trigrams(term) if len(term) >= 3 and not is_cjk(term) else frozenset[str]()
         self._sizes.append(max(len(grams), 1))
+        self._terms.append(term)
         for gram in grams:
             self._trigrams.setdefault(gram, array("i")).append(number)
 
@@ -108,8 +111,14 @@ class Spelling:
         numbers, shared = numbers[used], shared[used]
         sizes = np.array([self._sizes[i] for i in numbers.tolist()], np.float64)
         dice = 2 * shared / (sizes + len(grams))
-        best = np.argsort(-dice, kind="stable")[:_VARIANTS]
-        return [(int(numbers[i]), float(dice[i])) for i in best if dice[i] >= _SIMILARITY]
+        near = dice >= _SIMILARITY
+        if len(dice) > _VARIANTS:
+            near &= dice >= np.partition(dice, -_VARIANTS)[-_VARIANTS]
+        numbers, dice = numbers[near], dice[near]
+        # of equals the commoner, then by the alphabet: not by which came first
+        terms = [self._terms[i] for i in numbers.tolist()]
+        found = zip((-dice).tolist(), (-df[numbers]).tolist(), terms, numbers.tolist(), strict=True)
+        return [(number, -negative) for negative, _, _, number in nsmallest(_VARIANTS, found)]
 
     def meant(self, word: str, df: NDArray[np.int64]) -> str | None:
         """The word of the vocabulary that a misspelt one was meant to be; None: none is near.

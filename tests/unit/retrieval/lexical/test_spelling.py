@@ -79,3 +79,21 @@ def test_a_misspelling_that_stands_in_a_description_yields_to_the_common_word() 
     for number in range(12):
         index.add(f"s{number}", Fields(f"find_{number}", description="Search for things"))
     assert index.freeze().corrected("serach") == "search"
+
+
+def test_which_words_stand_for_an_unknown_one_is_the_same_in_any_order() -> None:
+    names = [f"paint{letter}" for letter in "bcfghkm"]  # all as near to the unknown word
+
+    def found(order: list[str], common: str) -> list[str]:
+        index = LexicalIndex()
+        for name in order:
+            index.add(name, Fields(name))
+        index.add("also", Fields(f"other {common}"))
+        postings = index.freeze()
+        scores = postings.search("paintxyz").bm25()
+        return sorted(key for key, score in zip(postings.keys, scores, strict=True) if score > 0)
+
+    for order in (names, names[::-1], names[3:] + names[:3]):
+        # the commoner first, of equals those that come first in the alphabet
+        assert found(order, "painth") == ["also", "paintb", "paintc", "paintf", "painth"]
+        assert found(order, "") == ["paintb", "paintc", "paintf", "paintg"]
