@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import urllib.error
 import urllib.request
@@ -10,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from armory.accounts.usage.statistics import UsageStatistics
+from armory.storage.database import Database
 
 Run = Callable[..., Any]
 pytestmark = pytest.mark.timeout(200)
@@ -82,6 +86,29 @@ def test_users_keys_and_packs_from_making_to_deleting(here: Run) -> None:
     assert changed["is_active"] is False
     assert here("users", "delete", "ann").returncode == 0
     assert here("users", "delete", "ann").returncode == 1
+
+
+def test_usage_shows_how_tools_and_their_servers_fare(armory: Run, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'accounts.db'}"
+    config = {"upstreams": {"time": {"command": "nothing"}}, "storage": {"url": url}}
+    (tmp_path / "armory.yaml").write_text(json.dumps(config))
+
+    async def called() -> None:
+        database = Database(url)
+        await database.open()
+        usage = UsageStatistics(database, window_days=30)
+        usage.called("ann", "time__now", ok=True, latency_ms=20)
+        usage.called("ann", "time__now", ok=False, latency_ms=20)
+        usage.observed({"time": True}, 3_000)
+        usage.observed({"time": False}, 1_000)
+        await usage.flush()
+        await database.close()
+
+    asyncio.run(called())
+    (row,) = said(armory("usage", "--json"))["rows"]
+    assert (row["tool"], row["uses"]) == ("time__now", 2)
+    assert (row["error_rate"], row["uptime"]) == (0.5, 0.75)
+    assert "uptime" in armory("usage").stdout
 
 
 def test_a_running_gateway_hears_of_a_revocation_by_command(

@@ -203,6 +203,11 @@ class UsageStatistics:
         """Share of observed time that a server was up, in [0, 1]; 1 when never observed."""
         return self._uptimes.get(server, 1.0)
 
+    def uptime_behind(self, tool: str) -> float:
+        """That of the server of a tool."""
+        server = split_name(tool)
+        return self.uptime(server[0]) if server is not None else 1.0
+
     def statistics(self, user: str | None, names: Sequence[str]) -> UsageArrays:
         """Popularity over all, history of this user, performance of each named tool."""
         import numpy as np  # commands that only keep accounts rank nothing
@@ -221,8 +226,7 @@ class UsageStatistics:
             if stats is not None and stats.uses:
                 share = usage_percentile(stats.uses, self._used, total)
                 popular[i] = popularity(share, stats.success_rate)
-                server = split_name(name)
-                uptime = self.uptime(server[0]) if server is not None else 1.0
+                uptime = self.uptime_behind(name)
                 performing[i] = performance(stats.p99_ms, stats.error_rate, uptime)
             own = mine.get(name)
             if own is not None:

@@ -136,6 +136,7 @@ def _of_tools(accounts: Accounts) -> list[dict[str, Any]]:
             "tool": name,
             "uses": stats.uses,
             "error_rate": round(stats.error_rate, 4),
+            "uptime": round(accounts.usage.uptime_behind(name), 4),
             "p50_ms": round(stats.p50_ms, 1),
             "p99_ms": round(stats.p99_ms, 1),
             "last_used_at_ms": stats.last_used_at_ms,

@@ -68,6 +68,7 @@ class ToolUsageAnswer(Answer):
     uses: int
     successes: int
     error_rate: float
+    uptime: float = Field(description="Share of the time that its server was up, 0 to 1.")
     p50_ms: float
     p99_ms: float
     last_used_at_ms: int
@@ -243,7 +244,8 @@ async def usage(call: RestCall) -> Reply:
 async def tool_usage(call: RestCall) -> Reply:
     """`GET /v1/usage/tools`."""
     visible = call.services.policy().visible_tools(call.services.catalog(), call.principal).names
-    found = call.services.accounts.usage.tools()
+    usage = call.services.accounts.usage
+    found = usage.tools()
     shown = sorted(
         ((name, stats) for name, stats in found.items() if name in visible or call.admin),
         key=lambda item: (-item[1].uses, item[0]),
@@ -254,6 +256,7 @@ async def tool_usage(call: RestCall) -> Reply:
             "uses": stats.uses,
             "successes": stats.successes,
             "error_rate": round(stats.error_rate, 6),
+            "uptime": round(usage.uptime_behind(name), 6),
             "p50_ms": round(stats.p50_ms, 3),
             "p99_ms": round(stats.p99_ms, 3),
             "last_used_at_ms": stats.last_used_at_ms,

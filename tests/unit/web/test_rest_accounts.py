@@ -79,6 +79,19 @@ async def test_administration_is_for_administrators(client: Any) -> None:
     assert (await client("GET", "/v1/usage", token=SERVICE)).status == 403
 
 
+async def test_statistics_of_tools_say_how_long_their_servers_were_up(client: Any) -> None:
+    usage = client.service.accounts.usage
+    usage.called("ann", "aws__logs", ok=True, latency_ms=20)
+    usage.called("ann", "slack__notify", ok=True, latency_ms=20)
+    usage.observed({"aws": True}, 3_000)
+    usage.observed({"aws": False}, 1_000)
+    await usage.flush()
+    await usage.refresh()
+    found = (await client("GET", "/v1/usage/tools", token=ADMIN)).body["tools"]
+    up = {tool["tool"]: tool["uptime"] for tool in found}
+    assert up == {"aws__logs": 0.75, "slack__notify": 1.0}  # 1 where nobody has looked
+
+
 async def test_administrators_change_users_and_their_credentials_follow(client: Any) -> None:
     made = await client("POST", "/v1/users", token=ADMIN, json={"id": "eve", "plan": "tiny"})
     assert (made.status, made.body["plan"]) == (201, "tiny")
