@@ -10,17 +10,18 @@ import asyncio
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
-from armory.domain.query import Query, VisibleSet
+from armory.domain.query import Query
 from armory.domain.tool import ToolRecord
 from armory.errors import ConfigError, InvalidRequest, UnknownTool
 from armory.retrieval.indexing.cache import DocumentCache
 from armory.retrieval.indexing.indexer import Indexing
+from armory.retrieval.library.held import Filter, Held
 from armory.retrieval.library.toolbox import Handle, SelectedTool, Tool, tool_of_json
 from armory.retrieval.options import INDEX, RANKER, Limits
 from armory.retrieval.ports import Embedder, VectorIndex
@@ -32,8 +33,6 @@ from armory.retrieval.registry import make_embedder, make_index, make_rankers
 from armory.retrieval.retriever import Retriever
 from armory.retrieval.settings import RetrieverSettings
 
-T = TypeVar("T")
-Filter = Mapping[str, Any] | Callable[[Tool], bool]
 Given = Tool | Handle | Mapping[str, Any] | tuple[str, Mapping[str, Any]]
 VERSION = 1
 _FILE = "tools.json"
@@ -89,6 +88,7 @@ class AsyncToolMemory:
             reranker=reranker,
         )
         self._tools: dict[str, Tool] = {}
+        self._held: Held | None = None
         self._stale = False
         self._lock = asyncio.Lock()
 
@@ -136,7 +136,7 @@ class AsyncToolMemory:
             raise InvalidRequest(f"there already is a tool {taken[0]!r}; update replaces it")
         for tool in tools:
             self._tools[tool.identifier] = tool
-        self._stale = True
+        self._changed()
         return [tool.identifier for tool in tools]
 
     def update(self, identifier: str, given: Given | None = None, **changes: Any) -> Tool:
@@ -153,7 +153,7 @@ class AsyncToolMemory:
         except TypeError as error:
             raise InvalidRequest(f"tool {identifier!r} cannot be updated: {error}") from error
         self._tools[identifier] = tool
-        self._stale = True
+        self._changed()
         return tool
 
     def remove(self, identifier: str) -> None:
@@ -164,7 +164,7 @@ class AsyncToolMemory:
         """
         self.get(identifier)
         del self._tools[identifier]
-        self._stale = True
+        self._changed()
 
     async def select_tools_for_query(
         self,
@@ -195,19 +195,13 @@ class AsyncToolMemory:
         """
         if top_k < 1:
             raise InvalidRequest(f"top_k is {top_k}, expected at least 1", parameter="top_k")
-        await self._fresh()
+        held = await self._fresh()
         texts = (query,) if isinstance(query, str) else tuple(query)
-        out = set(exclude)
-        names = frozenset(
-            identifier
-            for identifier, tool in self._tools.items()
-            if identifier not in out
-            and (include_private or not tool.private)
-            and _fits(tool, filters)
-        )
-        ranking = await self._retriever.rank(Query(texts), VisibleSet(names))
+        visible = held.visible(filters, include_private, frozenset(exclude))
+        ranking = await self._retriever.rank(Query(texts), visible)
         limits = Limits(threshold=threshold, exact=True, max_tools=top_k, min_cosine=min_score)
-        return [self._selected(ranking, position) for position in ranking.cut(limits).shown]
+        shown = ranking.cut(limits).shown
+        return [_selected(held.tools, ranking, position) for position in shown]
 
     def expansion(self, *, max_tools: int = 12) -> ToolContext:
         """A bounded working set that grows by searching; see `ToolContext`."""
@@ -243,29 +237,23 @@ class AsyncToolMemory:
         self.add(*(replace(tool, handle=known.get(tool.identifier)) for tool in tools))
         return len(tools)
 
-    async def _fresh(self) -> None:
+    def _changed(self) -> None:
+        self._stale = True
+        self._held = None
+
+    async def _fresh(self) -> Held:
+        """The tools of now, all of which are indexed."""
         async with self._lock:
             if self._stale:
-                self._stale = False
-                await self._retriever.index([tool.record() for tool in self._tools.values()])
-
-    def _selected(self, ranking: Ranking, position: int) -> SelectedTool:
-        match = ranking.match(position)
-        tool = self._tools[match.tool.name]
-        cosine = ranking.features.cosine
-        return SelectedTool(
-            identifier=tool.identifier,
-            name=tool.name,
-            description=tool.description,
-            tags=list(tool.tags),
-            inputSchema=dict(tool.input_schema),
-            outputSchema=None if tool.output_schema is None else dict(tool.output_schema),
-            metadata=dict(tool.metadata),
-            handle=tool.handle,
-            _score=0.0 if cosine is None else float(cosine[position]),
-            _relevance=match.score,
-            _reason=match.reason,
-        )
+                self._stale = False  # a change while it is indexed makes it stale again
+                try:
+                    await self._retriever.index([tool.record() for tool in self._tools.values()])
+                except BaseException:
+                    self._stale = True  # failed or given up: the next selection tries again
+                    raise
+        if self._held is None:
+            self._held = Held(self._tools)
+        return self._held
 
 
 class ToolContext:
@@ -308,19 +296,23 @@ class ToolContext:
         return found
 
 
-def _fits(tool: Tool, filters: Filter | None) -> bool:
-    if filters is None:
-        return True
-    if callable(filters):
-        return bool(filters(tool))
-    for key, wanted in filters.items():
-        if key == "tags":
-            names = {wanted} if isinstance(wanted, str) else set(wanted)
-            if not names & set(tool.tags):
-                return False
-        elif tool.metadata.get(key) != wanted:
-            return False
-    return True
+def _selected(tools: Mapping[str, Tool], ranking: Ranking, position: int) -> SelectedTool:
+    match = ranking.match(position)
+    tool = tools[match.tool.name]
+    cosine = ranking.features.cosine
+    return SelectedTool(
+        identifier=tool.identifier,
+        name=tool.name,
+        description=tool.description,
+        tags=list(tool.tags),
+        inputSchema=dict(tool.input_schema),
+        outputSchema=None if tool.output_schema is None else dict(tool.output_schema),
+        metadata=dict(tool.metadata),
+        handle=tool.handle,
+        _score=0.0 if cosine is None else float(cosine[position]),
+        _relevance=match.score,
+        _reason=match.reason,
+    )
 
 
 def _write(folder: Path, content: Mapping[str, Any]) -> Path:

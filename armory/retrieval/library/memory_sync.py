@@ -10,7 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from armory.retrieval.library.memory import AsyncToolMemory, Filter, Given, ToolContext
+from armory.retrieval.library.held import Filter
+from armory.retrieval.library.memory import AsyncToolMemory, Given, ToolContext
 from armory.retrieval.library.toolbox import Handle, SelectedTool, Tool
 from armory.retrieval.options import INDEX, RANKER
 from armory.retrieval.ports import Embedder, VectorIndex

@@ -1,0 +1,109 @@
+"""ToolMemory while it changes: selections given up, failures, removals under a search, room."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Sequence
+
+import pytest
+
+from armory import AsyncToolMemory, ToolMemory
+from armory.domain.query import VisibleSet
+from armory.retrieval.ports import FloatArray
+from armory.testing.embedder import HashingEmbedder
+
+WEATHER = {"name": "get_weather", "description": "Weather forecast for a city"}
+EMAIL = {"name": "send_email", "description": "Send an email message to a person"}
+WAIT_S = 10
+
+
+class Gated(HashingEmbedder):
+    """An embedder whose calls wait for as long as its gate is shut."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entered = asyncio.Event()
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    def shut(self) -> None:
+        self.entered.clear()
+        self.gate.clear()
+
+    async def _wait(self) -> None:
+        self.entered.set()
+        await asyncio.wait_for(self.gate.wait(), WAIT_S)
+
+    async def embed_documents(self, texts: Sequence[str]) -> FloatArray:
+        await self._wait()
+        return await super().embed_documents(texts)
+
+    async def embed_queries(self, texts: Sequence[str]) -> FloatArray:
+        await self._wait()
+        return await super().embed_queries(texts)
+
+
+@pytest.mark.anyio
+async def test_a_selection_that_is_given_up_leaves_the_rest_to_the_next() -> None:
+    model = Gated()
+    async with AsyncToolMemory(embedder=model) as memory:
+        memory.add(WEATHER, EMAIL)
+        model.shut()
+        first = asyncio.create_task(memory.select_tools_for_query("weather forecast"))
+        await asyncio.wait_for(model.entered.wait(), WAIT_S)
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        model.gate.set()
+        best = (await memory.select_tools_for_query("weather forecast"))[0]
+        assert best["name"] == "get_weather"
+        assert best["_score"] > 0.5, "its vectors are there"
+
+
+@pytest.mark.anyio
+async def test_indexing_that_fails_is_tried_again_by_the_next_selection() -> None:
+    model = HashingEmbedder()
+    async with AsyncToolMemory(embedder=model) as memory:
+        memory.add(WEATHER)
+        await memory.select_tools_for_query("weather")
+        memory.add(EMAIL)
+        model.failure = ValueError("a model with a defect")
+        with pytest.raises(ValueError, match="a defect"):
+            await memory.select_tools_for_query("send an email message")
+        model.failure = None
+        best = (await memory.select_tools_for_query("send an email message"))[0]
+        assert best["name"] == "send_email"
+
+
+@pytest.mark.anyio
+async def test_a_tool_may_be_removed_while_a_search_runs() -> None:
+    model = Gated()
+    async with AsyncToolMemory(embedder=model) as memory:
+        memory.add(WEATHER, EMAIL)
+        await memory.select_tools_for_query("warm up")
+        model.shut()
+        search = asyncio.create_task(memory.select_tools_for_query("weather forecast"))
+        await asyncio.wait_for(model.entered.wait(), WAIT_S)
+        memory.remove("send_email")
+        memory.add({"name": "wipe", "description": "Weather", "private": True})
+        model.gate.set()
+        found = [tool["name"] for tool in await search]
+        assert found[0] == "get_weather"
+        assert "wipe" not in found
+        assert [t["name"] for t in await memory.select_tools_for_query("email")] == ["get_weather"]
+
+
+def test_selecting_keeps_no_list_of_names_for_every_query() -> None:
+    def sets() -> int:
+        gc.collect()
+        return sum(isinstance(one, VisibleSet) for one in gc.get_objects())
+
+    with ToolMemory(embedder="none") as memory:
+        memory.add(WEATHER, EMAIL, {"name": "wipe", "metadata": {"team": "ops"}})
+        before = sets()
+        for number in range(20):
+            memory.select_tools_for_query(f"weather {number}")
+            memory.select_tools_for_query(f"weather {number}", filters={"team": "ops"})
+            memory.select_tools_for_query(f"weather {number}", exclude=["wipe"])
+        assert sets() - before <= 3
