@@ -7,35 +7,38 @@ gateway.
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, cast
+from typing import Any
 
 from armory.domain.query import Query
 from armory.domain.tool import ToolRecord
 from armory.errors import ConfigError, InvalidRequest, UnknownTool
 from armory.retrieval.indexing.cache import DocumentCache
 from armory.retrieval.indexing.indexer import Indexing
+from armory.retrieval.library import saved
+from armory.retrieval.library.arguments import (
+    MOST,
+    check_filters,
+    identifiers,
+    number,
+    settings_of,
+    texts_of,
+    whole,
+)
 from armory.retrieval.library.held import Filter, Held
-from armory.retrieval.library.toolbox import Handle, SelectedTool, Tool, tool_of_json
+from armory.retrieval.library.toolbox import ATTRIBUTES, Handle, SelectedTool, Tool
 from armory.retrieval.options import INDEX, RANKER, Limits
 from armory.retrieval.ports import Embedder, VectorIndex
-from armory.retrieval.rankers.base import RankSettings
 from armory.retrieval.ranking.answer import Ranking
 from armory.retrieval.ranking.rerank import Reranker
 from armory.retrieval.ranking.tokens import definition_tokens
 from armory.retrieval.registry import make_embedder, make_index, make_rankers
 from armory.retrieval.retriever import Retriever
-from armory.retrieval.settings import RetrieverSettings
 
 Given = Tool | Handle | Mapping[str, Any] | tuple[str, Mapping[str, Any]]
-VERSION = 1
-_FILE = "tools.json"
 
 
 def _examples(tool: ToolRecord) -> Sequence[str]:
@@ -57,7 +60,7 @@ class AsyncToolMemory:
         reranker: cross-encoder over the best.
 
     Raises:
-        ConfigError: an extra is missing or a name unknown.
+        ConfigError: an extra is missing, a name unknown, or a value out of its bounds.
     """
 
     def __init__(
@@ -71,25 +74,26 @@ class AsyncToolMemory:
         diversity: float | None = None,
         reranker: Reranker | None = None,
     ) -> None:
+        rankers = make_rankers()
+        settings = settings_of(ranker, rankers, tag_boosts, diversity)
         model = make_embedder(embedder) if isinstance(embedder, str) else embedder
-        if model is None and ranker != "lexical":
-            ranker = "lexical"
-        settings = RetrieverSettings(
-            ranker=ranker, rank=RankSettings(tag_boosts=tag_boosts or {}), diversity=diversity
-        )
+        if model is None:
+            settings = replace(settings, ranker="lexical")
         self._folder = Path(folder) if folder is not None else None
         path = None if self._folder is None else self._folder / "vectors.db"
         self._retriever = Retriever(
             model,
             make_index(index, model) if isinstance(index, str) else index,
-            make_rankers(),
+            rankers,
             settings,
             indexing=Indexing(cache=DocumentCache(path), examples=_examples),
             reranker=reranker,
         )
         self._tools: dict[str, Tool] = {}
+        self._records: dict[str, ToolRecord] = {}
         self._held: Held | None = None
         self._stale = False
+        self._closed = False
         self._lock = asyncio.Lock()
 
     async def __aenter__(self) -> AsyncToolMemory:
@@ -104,7 +108,8 @@ class AsyncToolMemory:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Let threads, files and connections go."""
+        """Let threads, files and connections go; selecting is over then."""
+        self._closed = True
         await self._retriever.aclose()
 
     def __len__(self) -> int:
@@ -128,30 +133,45 @@ class AsyncToolMemory:
         """Remember tools; their identifiers. They are embedded at the next selection.
 
         Raises:
-            InvalidRequest: not a tool, or the identifier is taken (`update` replaces).
+            InvalidRequest: not a tool, or the identifier is taken (`update` replaces) or given
+                twice. None of them is added then.
         """
-        tools = [Tool.of(one) for one in given]
-        taken = [tool.identifier for tool in tools if tool.identifier in self._tools]
-        if taken:
-            raise InvalidRequest(f"there already is a tool {taken[0]!r}; update replaces it")
-        for tool in tools:
-            self._tools[tool.identifier] = tool
+        tools: dict[str, Tool] = {}
+        for tool in map(Tool.of, given):
+            if tool.identifier in self._tools:
+                raise InvalidRequest(
+                    f"there already is a tool {tool.identifier!r}; update replaces it",
+                    parameter="identifier",
+                )
+            if tools.setdefault(tool.identifier, tool) is not tool:
+                raise InvalidRequest(
+                    f"the identifier {tool.identifier!r} is given twice; every tool needs its own",
+                    parameter="identifier",
+                )
+        records = {identifier: tool.record() for identifier, tool in tools.items()}
+        self._tools.update(tools)
+        self._records.update(records)
         self._changed()
-        return [tool.identifier for tool in tools]
+        return list(tools)
 
     def update(self, identifier: str, given: Given | None = None, **changes: Any) -> Tool:
         """Replace a tool, or some of its attributes; returns the new one.
 
         Raises:
             UnknownTool: there is none of this identifier.
-            InvalidRequest: an attribute that tools do not have.
+            InvalidRequest: an attribute that tools do not have, or a value of the wrong type.
         """
         old = self.get(identifier)
         tool = old if given is None else Tool.of(given)
-        try:
-            tool = replace(tool, **{**changes, "identifier": identifier})
-        except TypeError as error:
-            raise InvalidRequest(f"tool {identifier!r} cannot be updated: {error}") from error
+        for name in changes:
+            if name not in ATTRIBUTES:
+                raise InvalidRequest(
+                    f"tool {identifier!r} cannot be updated: it has no {name!r}; it has "
+                    f"{', '.join(ATTRIBUTES)}",
+                    parameter=name,
+                )
+        tool = replace(tool, **{**changes, "identifier": identifier})
+        self._records[identifier] = tool.record()
         self._tools[identifier] = tool
         self._changed()
         return tool
@@ -163,7 +183,7 @@ class AsyncToolMemory:
             UnknownTool: there is none of this identifier.
         """
         self.get(identifier)
-        del self._tools[identifier]
+        del self._tools[identifier], self._records[identifier]
         self._changed()
 
     async def select_tools_for_query(
@@ -183,23 +203,28 @@ class AsyncToolMemory:
             query: what is to be done; several texts are several intents.
             top_k: at most so many.
             min_score: least `_score` (cosine), 0 included; None: any.
-            threshold: least `_relevance`, 0 included; also lets queries that need no tool get
-                none. None: any.
+            threshold: least `_relevance`, 0 to 1, both included; also lets queries that need no
+                tool get none. None: any.
             filters: metadata that must be equal (`{"team": "ops"}`; `tags` must hold a named tag),
                 or a predicate.
             include_private: whether private tools take part.
             exclude: identifiers to leave out.
 
         Raises:
-            InvalidRequest: a blank, too long or mistyped query, or `top_k` below 1.
+            InvalidRequest: a blank, too long or mistyped query, an argument of the wrong type or
+                out of its bounds, or the memory is closed.
         """
-        if top_k < 1:
-            raise InvalidRequest(f"top_k is {top_k}, expected at least 1", parameter="top_k")
+        limits = Limits(
+            threshold=number("threshold", threshold, 0, 1),
+            exact=True,
+            max_tools=whole("top_k", top_k),
+            min_cosine=number("min_score", min_score, -MOST, MOST),
+        )
+        texts, out = texts_of(query), identifiers(exclude)
+        check_filters(filters)
         held = await self._fresh()
-        texts = (query,) if isinstance(query, str) else tuple(query)
-        visible = held.visible(filters, include_private, frozenset(exclude))
+        visible = held.visible(filters, bool(include_private), out)
         ranking = await self._retriever.rank(Query(texts), visible)
-        limits = Limits(threshold=threshold, exact=True, max_tools=top_k, min_cosine=min_score)
         shown = ranking.cut(limits).shown
         return [_selected(held.tools, ranking, position) for position in shown]
 
@@ -216,9 +241,9 @@ class AsyncToolMemory:
         target = Path(folder) if folder is not None else self._folder
         if target is None:
             raise ConfigError("save needs a folder")
-        content = {"version": VERSION, "tools": [tool.to_json() for tool in self._tools.values()]}
+        content = saved.content_of(self._tools.values())
         await self._fresh()
-        return await asyncio.to_thread(_write, target, content)
+        return await asyncio.to_thread(saved.write, target, content)
 
     async def load(
         self, folder: Path | str | None = None, handles: Mapping[str, Handle] | None = None
@@ -226,13 +251,13 @@ class AsyncToolMemory:
         """Add the tools of a saved folder; how many. `handles` gives them something to run.
 
         Raises:
-            ConfigError: there is no such file or it cannot be read.
+            ConfigError: there is no such file, or it cannot be read or is damaged.
             InvalidRequest: a tool of it is here already.
         """
         source = Path(folder) if folder is not None else self._folder
         if source is None:
             raise ConfigError("load needs a folder")
-        tools = await asyncio.to_thread(_read, source)
+        tools = await asyncio.to_thread(saved.read, source)
         known = handles or {}
         self.add(*(replace(tool, handle=known.get(tool.identifier)) for tool in tools))
         return len(tools)
@@ -243,11 +268,13 @@ class AsyncToolMemory:
 
     async def _fresh(self) -> Held:
         """The tools of now, all of which are indexed."""
+        if self._closed:
+            raise InvalidRequest("this memory is closed; make a new one")
         async with self._lock:
             if self._stale:
                 self._stale = False  # a change while it is indexed makes it stale again
                 try:
-                    await self._retriever.index([tool.record() for tool in self._tools.values()])
+                    await self._retriever.index(list(self._records.values()))
                 except BaseException:
                     self._stale = True  # failed or given up: the next selection tries again
                     raise
@@ -264,9 +291,7 @@ class ToolContext:
     """
 
     def __init__(self, memory: AsyncToolMemory, *, max_tools: int = 12) -> None:
-        if max_tools < 1:
-            raise InvalidRequest(f"max_tools is {max_tools}, expected at least 1")
-        self.max_tools = max_tools
+        self.max_tools = whole("max_tools", max_tools)
         self._memory = memory
         self._held: dict[str, SelectedTool] = {}
 
@@ -287,7 +312,9 @@ class ToolContext:
 
     async def search_tools(self, query: str, top_k: int = 3) -> list[SelectedTool]:
         """Find tools for a query and take them into the working set; returns what was found."""
-        found = await self._memory.select_tools_for_query(query, min(top_k, self.max_tools))
+        found = await self._memory.select_tools_for_query(
+            query, min(whole("top_k", top_k), self.max_tools)
+        )
         for tool in reversed(found):  # the best one goes in last and stays longest
             self._held.pop(tool["identifier"], None)
             self._held[tool["identifier"]] = tool
@@ -313,33 +340,3 @@ def _selected(tools: Mapping[str, Tool], ranking: Ranking, position: int) -> Sel
         _relevance=match.score,
         _reason=match.reason,
     )
-
-
-def _write(folder: Path, content: Mapping[str, Any]) -> Path:
-    path = folder / _FILE
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=folder, prefix=_FILE)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(content, file, ensure_ascii=False)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-    except (OSError, TypeError, ValueError) as error:
-        raise ConfigError(f"{path} cannot be written: {error}") from error
-    return path
-
-
-def _read(folder: Path) -> list[Tool]:
-    path = folder / _FILE
-    try:
-        content: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}") from error
-    if not isinstance(content, dict) or cast("Any", content).get("version") != VERSION:
-        raise ConfigError(f"{path} is no tool memory of version {VERSION}")
-    return [tool_of_json(entry) for entry in cast("Any", content)["tools"]]

@@ -5,11 +5,14 @@ Owns: the synchronous face. Everything else is `AsyncToolMemory`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import CancelledError
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
+from armory.errors import InvalidRequest
 from armory.retrieval.library.held import Filter
 from armory.retrieval.library.memory import AsyncToolMemory, Given, ToolContext
 from armory.retrieval.library.toolbox import Handle, SelectedTool, Tool
@@ -18,6 +21,7 @@ from armory.retrieval.ports import Embedder, VectorIndex
 from armory.retrieval.ranking.rerank import Reranker
 from armory.tasks import LoopThread
 
+_T = TypeVar("_T")
 _END_S = 10.0
 
 
@@ -53,6 +57,8 @@ class ToolMemory:
             reranker=reranker,
         )
         self._loop = LoopThread("armory-tool-memory")
+        self._gate = threading.Lock()
+        self._closed = False
 
     def __enter__(self) -> ToolMemory:
         return self
@@ -66,9 +72,16 @@ class ToolMemory:
         self.close()
 
     def close(self) -> None:
-        """Let threads, files and connections go."""
-        self._loop.run(self._memory.aclose())
-        self._loop.end(_END_S)
+        """Let threads, files and connections go; safe to call twice."""
+        with self._gate:  # nothing comes to the loop after this
+            if self._closed:
+                return
+            self._closed = True
+            ended = self._loop.submit(self._memory.aclose())
+        try:
+            ended.result()
+        finally:
+            self._loop.end(_END_S)
 
     def __len__(self) -> int:
         return len(self._memory)
@@ -82,15 +95,15 @@ class ToolMemory:
 
     def add(self, *given: Given) -> list[str]:
         """See `AsyncToolMemory.add`."""
-        return self._loop.run(self._call(self._memory.add, *given))
+        return self._run(self._call(self._memory.add, *given))
 
     def update(self, identifier: str, given: Given | None = None, **changes: Any) -> Tool:
         """See `AsyncToolMemory.update`."""
-        return self._loop.run(self._call(self._memory.update, identifier, given, **changes))
+        return self._run(self._call(self._memory.update, identifier, given, **changes))
 
     def remove(self, identifier: str) -> None:
         """See `AsyncToolMemory.remove`."""
-        self._loop.run(self._call(self._memory.remove, identifier))
+        self._run(self._call(self._memory.remove, identifier))
 
     def select_tools_for_query(
         self,
@@ -104,7 +117,7 @@ class ToolMemory:
         exclude: Iterable[str] = (),
     ) -> list[SelectedTool]:
         """See `AsyncToolMemory.select_tools_for_query`."""
-        return self._loop.run(
+        return self._run(
             self._memory.select_tools_for_query(
                 query,
                 top_k,
@@ -118,17 +131,30 @@ class ToolMemory:
 
     def expansion(self, *, max_tools: int = 12) -> SyncToolContext:
         """See `AsyncToolMemory.expansion`."""
-        return SyncToolContext(self._memory.expansion(max_tools=max_tools), self._loop)
+        return SyncToolContext(self._memory.expansion(max_tools=max_tools), self._run)
 
     def save(self, folder: Path | str | None = None) -> Path:
         """See `AsyncToolMemory.save`."""
-        return self._loop.run(self._memory.save(folder))
+        return self._run(self._memory.save(folder))
 
     def load(
         self, folder: Path | str | None = None, handles: Mapping[str, Handle] | None = None
     ) -> int:
         """See `AsyncToolMemory.load`."""
-        return self._loop.run(self._memory.load(folder, handles))
+        return self._run(self._memory.load(folder, handles))
+
+    def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        with self._gate:
+            if self._closed:
+                work.close()
+                raise InvalidRequest("this memory is closed; make a new one")
+            done = self._loop.submit(work)
+        try:
+            return done.result()
+        except (CancelledError, RuntimeError) as error:  # of what is closed under a search
+            if not self._closed:
+                raise
+            raise InvalidRequest("this memory was closed meanwhile; make a new one") from error
 
     @staticmethod
     async def _call(function: Any, *args: Any, **options: Any) -> Any:
@@ -139,9 +165,13 @@ class ToolMemory:
 class SyncToolContext:
     """See `armory.retrieval.library.memory.ToolContext`."""
 
-    def __init__(self, inner: ToolContext, loop: LoopThread) -> None:
+    def __init__(
+        self,
+        inner: ToolContext,
+        run: Callable[[Coroutine[Any, Any, list[SelectedTool]]], list[SelectedTool]],
+    ) -> None:
         self._inner = inner
-        self._loop = loop
+        self._run = run
 
     @property
     def tools(self) -> list[SelectedTool]:
@@ -155,4 +185,4 @@ class SyncToolContext:
 
     def search_tools(self, query: str, top_k: int = 3) -> list[SelectedTool]:
         """Find tools and take them into the working set; returns what was found."""
-        return self._loop.run(self._inner.search_tools(query, top_k))
+        return self._run(self._inner.search_tools(query, top_k))

@@ -5,12 +5,14 @@ Owns: `Tool`, its schema from a signature, its JSON. Never imports the retriever
 
 from __future__ import annotations
 
+import functools
 import inspect
+import reprlib
 import types
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypedDict, Union, cast, get_args, get_origin
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, NoReturn, TypedDict, Union, cast, get_args, get_origin
 
 from armory.domain.tool import ToolRecord, fingerprint
 from armory.errors import InvalidRequest
@@ -31,6 +33,11 @@ _MEMBERS = (
     "metadata", "private", "handle", "annotations", "icons", "execution", "_meta",
 )  # fmt: skip
 """What the JSON of a tool may have; of MCP's own some say nothing to retrieval."""
+
+
+def said(value: object) -> str:
+    """A value as a message shows it, however long it is."""
+    return reprlib.repr(value)
 
 
 class SelectedTool(TypedDict):
@@ -67,6 +74,9 @@ class Tool:
         examples: queries that want this tool; each is embedded, the best one counts.
         metadata: anything to filter by. `private: True` hides the tool unless asked for.
         handle: what runs it; never saved.
+
+    Raises:
+        InvalidRequest: one of them is of another type.
     """
 
     identifier: str
@@ -78,6 +88,34 @@ class Tool:
     examples: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     handle: Handle | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("identifier", "name"):
+            if not isinstance(getattr(self, name), str) or not getattr(self, name):
+                self._refuse(name, "a text that is not empty")
+        if not isinstance(self.description, str):  # pyright: ignore[reportUnnecessaryIsInstance] # callers need not check types
+            self._refuse("description", "a text")
+        for name in ("tags", "examples"):
+            given: Any = getattr(self, name)
+            if not isinstance(given, list | tuple) or not all(
+                isinstance(one, str) for one in cast("list[Any]", given)
+            ):
+                self._refuse(name, "a list of texts")
+            object.__setattr__(self, name, tuple(cast("list[str]", given)))
+        for name in ("input_schema", "metadata"):
+            if not isinstance(getattr(self, name), Mapping):
+                self._refuse(name, "an object")
+        if not isinstance(self.output_schema, Mapping | None):  # pyright: ignore[reportUnnecessaryIsInstance] # as above
+            self._refuse("output_schema", "an object, or None")
+        if self.handle is not None and not callable(self.handle):
+            self._refuse("handle", "something that can be called, or None")
+
+    def _refuse(self, name: str, expected: str) -> NoReturn:
+        raise InvalidRequest(
+            f"tool {said(self.identifier)}: {name} is {said(getattr(self, name))}, expected "
+            f"{expected}",
+            parameter=name,
+        )
 
     @property
     def private(self) -> bool:
@@ -100,17 +138,22 @@ class Tool:
             return _tool_of_pair(given)
         if not callable(given):
             raise InvalidRequest(f"{given!r} is no tool: a Tool, a callable or a mapping is needed")
-        name = getattr(given, "__name__", type(given).__name__)
+        function = _function_of(given)
+        name = getattr(function, "__name__", type(function).__name__)
         return cls(
             identifier=name,
             name=name,
-            description=inspect.getdoc(given) or "",
+            description=inspect.getdoc(function) or "",
             input_schema=schema_of(given),
             handle=given,
         )
 
     def record(self) -> ToolRecord:
-        """As retrieval sees it."""
+        """As retrieval sees it.
+
+        Raises:
+            InvalidRequest: a schema is no JSON.
+        """
         definition: dict[str, Any] = {
             "name": self.name,
             "description": self.description,
@@ -120,13 +163,20 @@ class Tool:
             definition["outputSchema"] = dict(self.output_schema)
         if self.examples:
             definition["examples"] = list(self.examples)
+        try:
+            mark = fingerprint(definition)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidRequest(
+                f"tool {self.identifier!r}: its schema is no JSON: {error}",
+                parameter="input_schema",
+            ) from error
         category = self.metadata.get("category")
         return ToolRecord(
             name=self.identifier,
             server=str(self.metadata.get("server") or ""),
             original_name=self.name,
             definition=definition,
-            fingerprint=fingerprint(definition),
+            fingerprint=mark,
             description=self.description,
             tags=self.tags,
             category=category if isinstance(category, str) else None,
@@ -144,6 +194,10 @@ class Tool:
             "examples": list(self.examples),
             "metadata": dict(self.metadata),
         }
+
+
+ATTRIBUTES = tuple(one.name for one in fields(Tool) if one.name != "identifier")
+"""What of a tool can be updated."""
 
 
 def _tool_of_pair(given: tuple[Any, ...]) -> Tool:
@@ -174,11 +228,16 @@ def tool_of_json(given: Mapping[str, Any]) -> Tool:
     if private is not None and not isinstance(private, bool):
         raise InvalidRequest(f"tool {name!r}: private is {private!r}", parameter="private")
     parts: dict[str, Any] = {}
-    for key, kind in (("inputSchema", Mapping), ("metadata", Mapping), ("tags", (list, tuple)),
-                      ("examples", (list, tuple))):  # fmt: skip
+    for key, kind, expected in (
+        ("inputSchema", Mapping, "an object"), ("outputSchema", Mapping, "an object"),
+        ("metadata", Mapping, "an object"), ("tags", (list, tuple), "a list of texts"),
+        ("examples", (list, tuple), "a list of texts"),
+    ):  # fmt: skip
         value = given.get(key)
         if value is not None and not isinstance(value, kind):
-            raise InvalidRequest(f"tool {name!r}: {key} is {type(value).__name__}", parameter=key)
+            raise InvalidRequest(
+                f"tool {name!r}: {key} is {said(value)}, expected {expected}", parameter=key
+            )
         parts[key] = value or ()
     return Tool(
         identifier=str(given.get("identifier") or name),
@@ -200,7 +259,7 @@ def schema_of(function: Handle) -> dict[str, Any]:
     except (TypeError, ValueError):
         return {"type": "object"}
     try:
-        hints = typing.get_type_hints(function)
+        hints = typing.get_type_hints(_function_of(function))
     except (NameError, TypeError):  # annotations that cannot be resolved here
         hints = {}
     properties: dict[str, Any] = {}
@@ -214,6 +273,13 @@ def schema_of(function: Handle) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": required}
 
 
+def _function_of(given: Handle) -> Handle:
+    """What is called in the end: `functools.partial` has a name and a docstring of its own."""
+    while isinstance(given, functools.partial):
+        given = cast("functools.partial[Any]", given).func
+    return given
+
+
 def _schema(kind: Any) -> dict[str, Any]:
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
@@ -224,6 +290,9 @@ def _schema(kind: Any) -> dict[str, Any]:
     name = _TYPES.get(origin or kind)
     if name is None:
         return {}
+    if origin is tuple and inner and inner[-1] is not Ellipsis:
+        parts = [_schema(part) for part in inner]
+        return {"type": name, "prefixItems": parts, "minItems": len(parts), "maxItems": len(parts)}
     if name == "array" and inner:
         return {"type": name, "items": _schema(inner[0])}
     return {"type": name}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import threading
 from collections.abc import AsyncIterator
@@ -72,6 +73,21 @@ def test_a_callables_schema() -> None:
     }
     listed = Tool.of(send_email).input_schema["properties"]["to"]
     assert listed == {"type": "array", "items": {"type": "string"}}
+
+
+def test_a_tuples_schema_and_what_a_partial_calls() -> None:
+    def plot(point: tuple[int, str], rest: tuple[float, ...] = (), unit: str = "m") -> None:
+        """Draw a point."""
+
+    tool = Tool.of(functools.partial(functools.partial(plot), unit="km"))
+    assert (tool.identifier, tool.name, tool.description) == ("plot", "plot", "Draw a point.")
+    properties = tool.input_schema["properties"]
+    pair = [{"type": "integer"}, {"type": "string"}]
+    assert properties["point"] == {
+        "type": "array", "prefixItems": pair, "minItems": 2, "maxItems": 2,
+    }  # fmt: skip
+    assert properties["rest"] == {"type": "array", "items": {"type": "number"}}
+    assert properties["unit"] == {"type": "string"}
 
 
 @pytest.mark.anyio

@@ -1,0 +1,147 @@
+"""What callers of `ToolMemory` hand over, checked: every mistake is told with what was expected.
+
+Owns: the checks of arguments. Never imports the memory, nor the retriever.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from numbers import Integral, Real
+from typing import Any, cast
+
+from armory.errors import ConfigError, InvalidRequest
+from armory.retrieval.library.toolbox import said
+from armory.retrieval.rankers.base import RankSettings
+from armory.retrieval.settings import RetrieverSettings
+
+MOST = sys.float_info.max
+"""The bound of numbers that have none."""
+
+
+def texts_of(query: Any) -> tuple[Any, ...]:
+    """The texts of a query; of what type they are is checked where it is searched for.
+
+    Raises:
+        InvalidRequest: neither a text nor several.
+    """
+    if isinstance(query, str):
+        return (query,)
+    if isinstance(query, bytes | bytearray | Mapping) or not isinstance(query, Iterable):
+        raise InvalidRequest(
+            f"query is {said(query)}, expected a text or a list of texts", parameter="query"
+        )
+    return tuple(cast("Iterable[Any]", query))
+
+
+def whole(name: str, value: Any) -> int:
+    """A number of tools.
+
+    Raises:
+        InvalidRequest: no whole number, or none from 1 on.
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        raise InvalidRequest(
+            f"{name} is {said(value)}, expected a whole number, at least 1", parameter=name
+        )
+    return int(value)
+
+
+def number(name: str, value: Any, least: float, most: float) -> float | None:
+    """A number within bounds, or None for none.
+
+    Raises:
+        InvalidRequest: anything else.
+    """
+    if value is None:
+        return None
+    if not _between(value, least, most):
+        bounds = "" if most == MOST else f" from {least:g} to {most:g}"
+        raise InvalidRequest(
+            f"{name} is {said(value)}, expected a number{bounds}, or None", parameter=name
+        )
+    return float(value)
+
+
+def identifiers(exclude: Any) -> frozenset[str]:
+    """Identifiers to leave out.
+
+    Raises:
+        InvalidRequest: a text alone, whose letters would be taken for identifiers, or no list.
+    """
+    if isinstance(exclude, str | bytes) or not isinstance(exclude, Iterable):
+        fix = f", as in [{exclude!r}]" if isinstance(exclude, str) else ""
+        raise InvalidRequest(
+            f"exclude is {said(exclude)}, expected a list of identifiers{fix}", parameter="exclude"
+        )
+    given = tuple(cast("Iterable[Any]", exclude))
+    for one in given:
+        if not isinstance(one, str):
+            raise InvalidRequest(
+                f"exclude holds {said(one)}, expected identifiers", parameter="exclude"
+            )
+    return frozenset(given)
+
+
+def check_filters(filters: Any) -> None:
+    """Refuse what narrows nothing.
+
+    Raises:
+        InvalidRequest: neither metadata nor a predicate, or `tags` that are no words.
+    """
+    if filters is None or callable(filters):
+        return
+    if not isinstance(filters, Mapping):
+        raise InvalidRequest(
+            f"filters is {said(filters)}, expected metadata, as in {{'team': 'ops'}}, or a "
+            "function of a tool",
+            parameter="filters",
+        )
+    tags = cast("Mapping[Any, Any]", filters).get("tags", "")
+    listed = isinstance(tags, list | tuple | set | frozenset)
+    if not isinstance(tags, str) and not (
+        listed and all(isinstance(tag, str) for tag in cast("Iterable[Any]", tags))
+    ):
+        raise InvalidRequest(
+            f"filters: tags is {said(tags)}, expected a tag or a list of tags", parameter="filters"
+        )
+
+
+def settings_of(
+    ranker: Any, known: Iterable[str], tag_boosts: Any, diversity: Any
+) -> RetrieverSettings:
+    """How a memory searches.
+
+    Args:
+        ranker: a name.
+        known: the names that there are.
+        tag_boosts: factor by tag, or None.
+        diversity: weight of relevance, or None.
+
+    Raises:
+        ConfigError: one of them cannot be used.
+    """
+    names = sorted(known)
+    if ranker not in names:
+        raise ConfigError(f"unknown ranker {said(ranker)}; one of {', '.join(names)}")
+    if diversity is not None and not (_between(diversity, 0, 1) and diversity > 0):
+        raise ConfigError(
+            f"diversity is {said(diversity)}, expected a number above 0, at most 1, or None"
+        )
+    if tag_boosts is not None and not isinstance(tag_boosts, Mapping):
+        raise ConfigError(f"tag_boosts is {said(tag_boosts)}, expected a factor by tag")
+    boosts = cast("Mapping[Any, Any]", tag_boosts or {})
+    for tag, factor in boosts.items():
+        if not isinstance(tag, str) or not (_between(factor, 0, MOST) and factor > 0):
+            raise ConfigError(
+                f"tag_boosts: {said(tag)} is {said(factor)}, expected a factor above 0 by tag"
+            )
+    return RetrieverSettings(
+        ranker=ranker, rank=RankSettings(tag_boosts=boosts), diversity=diversity
+    )
+
+
+def _between(value: Any, least: float, most: float) -> bool:
+    """Whether it is a number between these, both included."""
+    number = not isinstance(value, bool) and isinstance(value, Real)
+    return number and bool(least <= cast("Any", value) <= most)

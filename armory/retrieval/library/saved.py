@@ -1,0 +1,78 @@
+"""`tools.json`, where a memory keeps its tools.
+
+Owns: the file's form, writing it atomically, reading it. Never imports the memory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, cast
+
+from armory.errors import ConfigError, InvalidRequest
+from armory.retrieval.library.toolbox import Tool, said, tool_of_json
+
+VERSION = 1
+_FILE = "tools.json"
+
+
+def content_of(tools: Iterable[Tool]) -> dict[str, Any]:
+    """What the file holds of these tools."""
+    return {"version": VERSION, "tools": [tool.to_json() for tool in tools]}
+
+
+def write(folder: Path, content: dict[str, Any]) -> Path:
+    """Write the file, or leave the old one; returns it.
+
+    Raises:
+        ConfigError: it cannot be written.
+    """
+    path = folder / _FILE
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=folder, prefix=_FILE)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump(content, file, ensure_ascii=False)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except (OSError, TypeError, ValueError) as error:
+        raise ConfigError(f"{path} cannot be written: {error}") from error
+    return path
+
+
+def read(folder: Path) -> list[Tool]:
+    """The tools of the file.
+
+    Raises:
+        ConfigError: it is not there, cannot be read, or holds something else than tools.
+    """
+    path = folder / _FILE
+    try:
+        content: Any = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from error
+    if not isinstance(content, dict) or cast("Any", content).get("version") != VERSION:
+        raise ConfigError(f"{path} is no tool memory of version {VERSION}")
+    listed: Any = cast("dict[str, Any]", content).get("tools")
+    if not isinstance(listed, list):
+        raise ConfigError(f"{path} is damaged: tools is {said(listed)}, expected a list")
+    tools: dict[str, Tool] = {}
+    for place, entry in enumerate(cast("list[Any]", listed)):
+        where = f"{path} is damaged: tools[{place}]"
+        if not isinstance(entry, dict):
+            raise ConfigError(f"{where} is {said(entry)}, expected an object")
+        try:
+            tool = tool_of_json(cast("dict[str, Any]", entry))
+        except InvalidRequest as error:
+            raise ConfigError(f"{where}: {error}") from error
+        if tools.setdefault(tool.identifier, tool) is not tool:
+            raise ConfigError(f"{where}: the identifier {tool.identifier!r} is there twice")
+    return list(tools.values())

@@ -1,0 +1,155 @@
+"""Mistakes in what is handed to ToolMemory: each is told with the value and what was expected."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from armory import AsyncToolMemory, Tool, ToolMemory
+from armory.errors import ConfigError, InvalidRequest
+from armory.testing.embedder import HashingEmbedder
+
+WEATHER = {"name": "get_weather", "description": "Weather forecast for a city"}
+
+
+@pytest.fixture
+def memory() -> Iterator[ToolMemory]:
+    with ToolMemory(embedder=HashingEmbedder()) as made:
+        made.add(WEATHER)
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("options", "said", "parameter"),
+    [
+        ({"top_k": "3"}, "top_k is '3', expected a whole number", "top_k"),
+        ({"top_k": 2.5}, "top_k is 2.5, expected a whole number", "top_k"),
+        ({"top_k": None}, "top_k is None", "top_k"),
+        ({"query": None}, "query is None, expected a text", "query"),
+        ({"query": b"rain"}, "query is b'rain', expected a text", "query"),
+        ({"query": ["rain", None]}, "NoneType, expected text", "query"),
+        ({"threshold": "0.5"}, "threshold is '0.5', expected a number from 0 to 1", "threshold"),
+        ({"threshold": 2}, "threshold is 2, expected", "threshold"),
+        ({"threshold": -1}, "threshold is -1, expected", "threshold"),
+        ({"threshold": float("nan")}, "threshold is nan, expected", "threshold"),
+        ({"min_score": "a"}, "min_score is 'a', expected a number", "min_score"),
+        ({"min_score": float("nan")}, "min_score is nan", "min_score"),
+        ({"min_score": 10**400}, "expected a number", "min_score"),
+        ({"filters": "ops"}, "filters is 'ops', expected metadata", "filters"),
+        ({"filters": {"tags": 5}}, "tags is 5, expected a tag", "filters"),
+        ({"exclude": "get_weather"}, r"as in \['get_weather'\]", "exclude"),
+        ({"exclude": [5]}, "exclude holds 5", "exclude"),
+    ],
+)
+def test_arguments_of_a_selection(
+    memory: ToolMemory, options: dict[str, Any], said: str, parameter: str
+) -> None:
+    asked: dict[str, Any] = {"query": "rain", **options}
+    with pytest.raises(InvalidRequest, match=said) as caught:
+        memory.select_tools_for_query(**asked)
+    assert caught.value.parameter == parameter
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"ranker": "bogus"}, "unknown ranker 'bogus'; one of hybrid, lexical"),
+        ({"ranker": None}, "unknown ranker None"),
+        ({"diversity": -1}, "diversity is -1, expected a number above 0"),
+        ({"diversity": 0}, "diversity is 0, expected"),
+        ({"diversity": 5}, "diversity is 5, expected"),
+        ({"tag_boosts": {"a": "2"}}, "tag_boosts: 'a' is '2', expected a factor"),
+        ({"tag_boosts": {"a": -1}}, "tag_boosts: 'a' is -1"),
+    ],
+)
+def test_options_of_a_memory(options: dict[str, Any], said: str) -> None:
+    for embedder in ("none", HashingEmbedder()):
+        with pytest.raises(ConfigError, match=said):
+            AsyncToolMemory(embedder=embedder, **options)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"description": None}, "description is None, expected a text"),
+        ({"input_schema": "abc"}, "input_schema is 'abc', expected an object"),
+        ({"output_schema": 5}, "output_schema is 5, expected an object, or None"),
+        ({"input_schema": {"default": {1}}}, "its schema is no JSON"),
+        ({"tags": "abc"}, "tags is 'abc', expected a list of texts"),
+        ({"examples": [5]}, r"examples is \[5\], expected a list of texts"),
+        ({"metadata": ["private"]}, "metadata is"),
+        ({"name": ""}, "name is '', expected a text that is not empty"),
+        ({"handle": "print"}, "handle is 'print', expected something that can be called"),
+    ],
+)
+def test_attributes_of_a_tool(memory: ToolMemory, changes: dict[str, Any], said: str) -> None:
+    before = memory.get("get_weather")
+    with pytest.raises(InvalidRequest, match=said) as caught:
+        memory.update("get_weather", **changes)
+    assert caught.value.parameter in changes
+    attributes: dict[str, Any] = {"name": "other", **changes}
+    with pytest.raises(InvalidRequest, match=said):
+        memory.add(Tool("other", **attributes))
+    assert memory.get("get_weather") is before
+    assert len(memory.select_tools_for_query("weather")) == 1
+
+
+def test_tools_that_cannot_be_added(memory: ToolMemory) -> None:
+    with pytest.raises(InvalidRequest, match="outputSchema is 5, expected an object"):
+        memory.add({"name": "odd", "outputSchema": 5})
+    with pytest.raises(InvalidRequest, match="identifier 'x' is given twice"):
+        memory.add({"name": "x", "description": "one"}, {"name": "x", "description": "two"})
+    with pytest.raises(InvalidRequest, match="has no 'inputSchema'; it has name, description"):
+        memory.update("get_weather", inputSchema={})
+    assert len(memory) == 1
+    assert memory.update("get_weather", tags=["a", "b"]).tags == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ({"version": 1}, "tools is None, expected a list"),
+        ({"version": 1, "tools": 5}, "tools is 5, expected a list"),
+        ({"version": 1, "tools": [5]}, r"tools\[0\] is 5, expected an object"),
+        ({"version": 1, "tools": [{"name": ""}]}, r"tools\[0\]: a tool needs a name"),
+        ({"version": 1, "tools": [{"name": "a", "outputSchema": 5}]}, "outputSchema is 5"),
+        ({"version": 1, "tools": [{"name": "a"}, {"name": "a"}]}, "identifier 'a' is there twice"),
+    ],
+)
+def test_a_damaged_file(memory: ToolMemory, tmp_path: Path, content: Any, said: str) -> None:
+    (tmp_path / "tools.json").write_text(json.dumps(content))
+    with pytest.raises(ConfigError, match=rf"tools\.json is damaged: .*{said}"):
+        memory.load(tmp_path)
+    assert len(memory) == 1
+
+
+def test_a_closed_memory_says_so(tmp_path: Path) -> None:
+    memory = ToolMemory(embedder=HashingEmbedder())
+    memory.add(WEATHER)
+    context = memory.expansion()
+    memory.close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a coroutine that nobody awaits
+        memory.close()
+        for use in (
+            lambda: memory.select_tools_for_query("x"),
+            lambda: memory.save(tmp_path),
+            lambda: memory.remove("get_weather"),
+            lambda: context.search_tools("x"),
+        ):
+            with pytest.raises(InvalidRequest, match="is closed"):
+                use()
+
+
+@pytest.mark.anyio
+async def test_a_closed_asynchronous_memory_says_so() -> None:
+    memory = AsyncToolMemory(embedder=HashingEmbedder())
+    memory.add(WEATHER)
+    await memory.aclose()
+    with pytest.raises(InvalidRequest, match="is closed"):
+        await memory.select_tools_for_query("x")
