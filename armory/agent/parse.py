@@ -20,6 +20,8 @@ _FIELD = re.compile(
     r"[*_`\"']*+[ \t]*+(?:\d++[ \t]*+)?+[:\uff1a][*_`]*+[ \t]*+",
     re.IGNORECASE | re.MULTILINE,
 )
+_LISTED = re.compile(r"[ \t]*+(?:[-*>]|\d++[.)])[ \t]")
+_TEXT = re.compile(r"\s*+\S")
 _OPEN_THINKING = re.compile(r"<(think|thinking|thought|reasoning|reflection)>", re.IGNORECASE)
 _CLOSE_THINKING = re.compile(r"</(think|thinking|thought|reasoning|reflection)>", re.IGNORECASE)
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)[^\n`]*$", re.MULTILINE)
@@ -165,13 +167,35 @@ def _without_fences(body: str, notes: _Notes) -> str:
 
 
 def _fields(body: str) -> list[tuple[str, str]]:
-    """(normalised name, value) of every labelled field, in order."""
-    found = list(_FIELD.finditer(body))
+    """(normalised name, value) of every labelled field, in order.
+
+    What an answer lists may begin with the same words: `- Action: git__push#0`.
+    """
+    found: list[re.Match[str]] = []
+    for match in _FIELD.finditer(body):
+        if not found or not _inside(body, found[-1], match):
+            found.append(match)
     ends = [m.start() for m in found[1:]] + [len(body)]
-    return [
-        (_NAMES[re.sub(r"[ _-]", "", m["name"].lower())], body[m.end() : end].strip())
-        for m, end in zip(found, ends, strict=False)
-    ]
+    return [(_name_of(m), body[m.end() : end].strip()) for m, end in zip(found, ends, strict=False)]
+
+
+def _name_of(label: re.Match[str]) -> str:
+    return _NAMES[re.sub(r"[ _-]", "", label["name"].lower())]
+
+
+def _inside(body: str, before: re.Match[str], label: re.Match[str]) -> bool:
+    """Whether a label is part of the answer before it, which has begun and is in no list itself."""
+    return (
+        _name_of(before) == "final_answer"
+        and _listed(body, label)
+        and not _listed(body, before)
+        and _TEXT.match(body, before.end(), label.start()) is not None
+    )
+
+
+def _listed(body: str, label: re.Match[str]) -> bool:
+    """Whether a label stands in a list."""
+    return _LISTED.match(body, label.start()) is not None
 
 
 def _first(fields: list[tuple[str, str]], wanted: str) -> str | None:
@@ -255,8 +279,20 @@ def _from_object(body: str, thinking: str, notes: _Notes) -> Step | None:
     lowered = {re.sub(r"[ -]", "_", key).lower(): value for key, value in found.items()}
     if _named(lowered) is not None:
         return _called(lowered, thought, notes)
-    answer = lowered.get("final_answer")
-    if isinstance(answer, str) and answer.strip():
+    answer = _written(lowered.get("final_answer"))
+    if answer:
         notes.add("the turn was written as one JSON object")
-        return Step(thought, final_answer=answer.strip(), repairs=tuple(notes.repairs))
+        return Step(thought, final_answer=answer, repairs=tuple(notes.repairs))
     return None
+
+
+def _written(answer: Any) -> str:
+    """An answer as text: a list of texts has one a line."""
+    if isinstance(answer, str):
+        return answer.strip()
+    if not isinstance(answer, list | dict) or not answer:
+        return ""
+    lines = cast("list[Any]", answer) if isinstance(answer, list) else []
+    if lines and all(isinstance(line, str) for line in lines):
+        return "\n".join(lines).strip()
+    return json.dumps(answer, ensure_ascii=False)

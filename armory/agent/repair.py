@@ -15,6 +15,7 @@ Note = Callable[[str], None]
 
 _SMART = str.maketrans({"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'"})
 _TRAILING_COMMA = re.compile(r",\s*(?=[}\]])")
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 _BARE_KEY = re.compile(r"(?<=[{,])\s*([A-Za-z_]\w*)\s*:")
 _KEYWORD = re.compile(r"\b([A-Za-z_]\w*)\s*=\s*")
 _PAIR = re.compile(r"^\s*[\"']?(query|top_k)[\"']?\s*[:=]\s*(.+?)\s*,?\s*$", re.MULTILINE)
@@ -89,7 +90,7 @@ def _unquoted(text: str) -> str | None:
 
 def _repairs(written: str) -> list[tuple[str, str]]:
     plain = written.translate(_SMART)
-    tidy = _BARE_KEY.sub(r' "\1":', _TRAILING_COMMA.sub("", plain))
+    tidy = _tidied(plain)
     return [
         (plain, "typographic quotes or line breaks in the JSON put right"),
         (tidy, "trailing commas or bare keys in the JSON put right"),
@@ -97,6 +98,20 @@ def _repairs(written: str) -> list[tuple[str, str]]:
         (_close(tidy), "an unfinished JSON object closed"),
         (_close(_HALF_KEY.sub("", tidy)), "an unfinished JSON object closed"),
     ]
+
+
+def _tidied(text: str) -> str:
+    """Trailing commas out, bare keys in quotes; what stands in strings stays as it is."""
+    parts: list[str] = []
+    at = 0
+    for string in _STRING.finditer(text):
+        parts += [_outside(text[at : string.start()]), string.group()]
+        at = string.end()
+    return "".join((*parts, _outside(text[at:])))
+
+
+def _outside(text: str) -> str:
+    return _BARE_KEY.sub(r' "\1":', _TRAILING_COMMA.sub("", text))
 
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|"(?:[^"\\]|\\.)*\\?$|[{}\[\]]', re.DOTALL)

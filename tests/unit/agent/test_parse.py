@@ -133,6 +133,10 @@ def test_a_bare_text_is_the_query() -> None:
         ('{"query": "deploy", "to', "deploy"),
         ('{"query": "say \\"hi\\" to', 'say "hi" to'),
         ('{"query": "two\nlines"}', "two\nlines"),
+        ('{query: "a: b, c: d", top_k: 3}', "a: b, c: d"),
+        ('{"query": "files [a,] and {b: c}", top_k: 3,}', "files [a,] and {b: c}"),
+        ('{query: "say \\", x: y", top_k: 3', 'say ", x: y'),
+        ('{query: "never, closed: he', "never, closed: he"),
     ],
 )
 def test_half_json_gives_what_is_whole(written: str, query: str) -> None:
@@ -168,6 +172,26 @@ def test_an_unknown_action_is_left_to_the_loop() -> None:
 )
 def test_final_answers_in_disguise(text: str) -> None:
     assert parse_step(text).final_answer == "use git__push"
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ('{"final_answer": ["git__push#0", "git__commit#0"]}', "git__push#0\ngit__commit#0"),
+        ('{"final_answer": {"tools": ["git__push#0"]}}', '{"tools": ["git__push#0"]}'),
+        (
+            "Final Answer: use\n- Action: git__push#0 sends it\n1. Thought: git__commit#0",
+            "use\n- Action: git__push#0 sends it\n1. Thought: git__commit#0",
+        ),
+        ("**Final Answer:** use a#0\n**Observation:** invented", "use a#0"),
+        ("- Thought: enough\n- Final Answer: use a#0\n- Observation: invented", "use a#0"),
+        ("2. Final Answer: use a#0\n3. Observation: invented", "use a#0"),
+    ],
+)
+def test_final_answers_with_lists(text: str, answer: str) -> None:
+    step = parse_step(text)
+    assert step.final_answer == answer
+    assert not step.problem
 
 
 def test_an_action_before_the_final_answer_comes_first() -> None:
