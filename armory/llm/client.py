@@ -1,7 +1,7 @@
 """A chat model behind an OpenAI-compatible URL (Ollama, vLLM, llama.cpp, OpenAI ...).
 
 Owns: the chat calls, their time limits, retries and errors. The only file beside
-`retrieval.embedders.openai` that imports `openai`; never imports another room of Armory.
+`retrieval.embedders.openai` that imports `openai`; never imports a room above `armory.llm`.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import TYPE_CHECKING, Literal, TypedDict, TypeVar
 
 from openai import (
     APIConnectionError,
@@ -21,6 +21,7 @@ from openai import (
     APIStatusError,
     APITimeoutError,
     AsyncOpenAI,
+    BadRequestError,
     OpenAIError,
 )
 
@@ -32,6 +33,7 @@ from armory.llm.errors import (
     ChatTimeout,
     ChatUnavailable,
 )
+from armory.llm.parameters import Given, Parameters, said_in
 from armory.llm.tokens import estimate_tokens
 from armory.logger import Logger
 
@@ -39,6 +41,10 @@ if TYPE_CHECKING:
     from openai.types.chat import ChatCompletionMessageParam
 
 _log = Logger(__name__)
+_T = TypeVar("_T")
+_TEXTS = ("reasoning_content", "reasoning", "content")
+"""Where a piece of an answer has its text: thinking first, under the names that servers use."""
+_KEY_REFUSED = (401, 403)
 
 Role = Literal["system", "user", "assistant"]
 
@@ -72,7 +78,8 @@ class FirstToken:
 
     Attributes:
         prompt_tokens: as the endpoint counted, else estimated.
-        seconds: wall time from sending the request to the first piece of text.
+        seconds: wall time from sending the request to the first piece of text, thinking
+            included.
     """
 
     prompt_tokens: int
@@ -90,6 +97,8 @@ class ChatClient:
         max_retries: further attempts after timeouts, 408, 409, 429, 5xx and lost connections;
             `Retry-After` is honoured.
         temperature: 0 makes the model as repeatable as it can be.
+
+    A parameter that the endpoint refuses as unsupported is left out of all further requests.
     """
 
     def __init__(
@@ -104,7 +113,8 @@ class ChatClient:
     ) -> None:
         self.base_url = base_url
         self.model = model
-        self._temperature = temperature
+        self._parameters = Parameters(temperature)
+        self._key = api_key or ""
         self._timeout_s = timeout_s
         self._client = AsyncOpenAI(
             base_url=base_url,
@@ -142,11 +152,12 @@ class ChatClient:
             ChatError: one of its subclasses says what went wrong.
         """
         try:
-            answer = await self._client.chat.completions.create(
-                model=self.model,
-                messages=_typed(messages),
-                temperature=self._temperature,
-                **_optional(max_tokens, stop),
+            answer = await self._sent(
+                lambda given: self._client.chat.completions.create(
+                    model=self.model, messages=_typed(messages), **given
+                ),
+                max_tokens,
+                stop,
             )
         except (OpenAIError, json.JSONDecodeError) as error:
             raise self._translate(error) from error
@@ -183,14 +194,35 @@ class ChatClient:
         Raises:
             ChatError: one of its subclasses says what went wrong.
         """
+        async with aclosing(self._pieces(messages, max_tokens, stop)) as pieces:
+            async for kind, text in pieces:
+                if kind == "content":
+                    yield text
+
+    async def _sent(
+        self, ask: Callable[[Given], Awaitable[_T]], max_tokens: int | None, stop: Sequence[str]
+    ) -> _T:
+        """Ask, and ask again for as long as a parameter is refused that can be left out."""
+        while True:
+            given = self._parameters.of(max_tokens, stop)
+            try:
+                return await ask(given)
+            except BadRequestError as error:
+                if not self._parameters.refused(error.body, given):
+                    raise
+
+    async def _pieces(
+        self, messages: Sequence[Message], max_tokens: int | None, stop: Sequence[str]
+    ) -> AsyncGenerator[tuple[str, str], None]:
+        """What arrives of an answer, thinking included: (where it stood, text)."""
         finished = False
         try:
-            pieces = await self._client.chat.completions.create(
-                model=self.model,
-                messages=_typed(messages),
-                temperature=self._temperature,
-                stream=True,
-                **_optional(max_tokens, stop),
+            pieces = await self._sent(
+                lambda given: self._client.chat.completions.create(
+                    model=self.model, messages=_typed(messages), stream=True, **given
+                ),
+                max_tokens,
+                stop,
             )
             async with pieces:
                 # Looked at every piece: a server may trickle keep-alives for ever.
@@ -202,8 +234,8 @@ class ChatClient:
                         break
                     for choice in chunk.choices or ():
                         finished = finished or choice.finish_reason is not None
-                        if choice.delta is not None and choice.delta.content:  # pyright: ignore[reportUnnecessaryComparison] # servers leave it out
-                            yield choice.delta.content
+                        for piece in _texts(choice.delta):
+                            yield piece
         except TimeoutError as error:
             raise ChatTimeout(
                 f"{self.base_url} sent nothing for {self._timeout_s:g} s in the middle of an "
@@ -224,13 +256,14 @@ class ChatClient:
             )
 
     async def time_to_first_token(self, messages: Sequence[Message]) -> FirstToken:
-        """Send a conversation and stop at the first piece of the answer.
+        """Send a conversation and stop at the first piece of the answer, or of the thinking
+        before it.
 
         Raises:
             ChatError: no answer began.
         """
         started = time.perf_counter()
-        async with aclosing(self.stream(messages, max_tokens=8)) as pieces:
+        async with aclosing(self._pieces(messages, 8, ())) as pieces:
             async for _ in pieces:
                 return FirstToken(_estimate(messages), time.perf_counter() - started)
         raise ChatMalformed(f"{self.base_url} answered with an empty text.")
@@ -260,24 +293,19 @@ class ChatClient:
             if status >= 500:
                 return ChatUnavailable(f"{where} failed with HTTP {status}.")
             hint = {401: " Check the key.", 403: " Check the key.", 404: " Check the model's name."}
-            return ChatRejected(f"{where} refused with HTTP {status}.{hint.get(status, '')}")
+            # What comes with a refused key may quote it.
+            said = "" if status in _KEY_REFUSED else said_in(error.body, self._key)
+            says = f" It says: {said}" if said else ""
+            return ChatRejected(f"{where} refused with HTTP {status}.{hint.get(status, '')}{says}")
         if isinstance(error, APIError):
             return ChatUnavailable(f"{where} reported an error in the middle of an answer.")
         return ChatError(f"{where} could not be used ({type(error).__name__}).")
 
 
-class _Optional(TypedDict, total=False):
-    max_tokens: int
-    stop: list[str]
-
-
-def _optional(max_tokens: int | None, stop: Sequence[str]) -> _Optional:
-    given: _Optional = {}
-    if max_tokens is not None:
-        given["max_tokens"] = max_tokens
-    if stop:
-        given["stop"] = list(stop)
-    return given
+def _texts(delta: object) -> list[tuple[str, str]]:
+    """(where it stood, text) of each text in a piece, which servers may leave out."""
+    found = ((kind, getattr(delta, kind, None)) for kind in _TEXTS)
+    return [(kind, text) for kind, text in found if isinstance(text, str) and text]
 
 
 def _typed(messages: Sequence[Message]) -> list[ChatCompletionMessageParam]:

@@ -24,6 +24,9 @@ class Turn:
         text: what the model says.
         status: HTTP status; anything but 200 sends an error object.
         headers: of the answer.
+        error: the error object, instead of one that says nothing.
+        thinking: what the model thinks before it says something; streams have it, under each of
+            the names that servers use in turn.
         fault: `hang` never answers, `close` drops the connection, `truncate` breaks a stream off
             without its end, `garbage` answers no JSON, `no_choices` answers another object, `empty`
             a completion without text.
@@ -33,6 +36,8 @@ class Turn:
     text: str = ""
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict[str, str])
+    error: Any = None
+    thinking: str = ""
     fault: Fault | None = None
     usage: bool = True
 
@@ -87,8 +92,8 @@ class ScriptedChat:
         if turn.fault == "no_choices":
             return web.json_response({"hello": "world"})
         if turn.status != 200:
-            error = {"error": {"message": "scripted failure", "type": "scripted"}}
-            return web.json_response(error, status=turn.status, headers=turn.headers)
+            error = turn.error or {"message": "scripted failure", "type": "scripted"}
+            return web.json_response({"error": error}, status=turn.status, headers=turn.headers)
         text = "" if turn.fault == "empty" else turn.text
         if body.get("stream"):
             return await self._stream(request, turn, text)
@@ -116,7 +121,10 @@ class ScriptedChat:
     async def _stream(self, request: web.Request, turn: Turn, text: str) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
-        words = text.split(" ")
+        for number, word in enumerate(turn.thinking.split()):
+            name = ("reasoning", "reasoning_content")[number % 2]
+            await response.write(_event({name: word}, None))
+        words = text.split(" ") if text else []
         for number, word in enumerate(words):
             piece = word if number == 0 else f" {word}"
             await response.write(_event({"content": piece}, None))

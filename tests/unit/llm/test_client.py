@@ -81,6 +81,86 @@ async def test_time_to_first_token_stops_at_the_first_piece() -> None:
     assert server.requests[0]["max_tokens"] == 8
 
 
+@pytest.mark.parametrize("thinking", ["hm", "hm so"])
+async def test_the_first_token_may_be_one_of_thinking(thinking: str) -> None:
+    turn = Turn("", thinking=thinking)  # eight tokens are soon thought
+    async with ScriptedChat([turn]) as server, client(server) as chat:
+        assert (await chat.time_to_first_token(ASK)).seconds > 0
+    turn = Turn("one two", thinking=thinking)
+    async with (
+        ScriptedChat([turn]) as server,
+        client(server) as chat,
+        aclosing(chat.stream(ASK)) as pieces,
+    ):
+        assert [piece async for piece in pieces] == ["one", " two"], "thinking is no answer"
+
+
+async def test_an_answer_that_never_begins_has_no_first_token() -> None:
+    async with ScriptedChat([Turn("")]) as server, client(server) as chat:
+        with pytest.raises(ChatMalformed, match="empty text"):
+            await chat.time_to_first_token(ASK)
+
+
+def refusal(parameter: str | None, code: str | None, message: str) -> Turn:
+    return Turn(status=400, error={"message": message, "param": parameter, "code": code})
+
+
+async def test_parameters_that_are_refused_are_left_out_from_then_on() -> None:
+    turns = [
+        refusal("max_tokens", "unsupported_parameter", "Use 'max_completion_tokens' instead."),
+        refusal("temperature", "unsupported_value", "Only the default (1) value is supported."),
+        Turn(status=400, error="Argument not supported on this model: stop"),
+        "hi",
+    ]
+    async with ScriptedChat(turns) as server, client(server) as chat:
+        for _ in range(2):
+            answer = await chat.complete(ASK, max_tokens=50, stop=("\nObservation:",))
+            assert answer.text == "hi"
+        await chat.time_to_first_token(ASK)
+    assert len(server.requests) == 6
+    for sent in server.requests[3:]:
+        assert not {"max_tokens", "temperature", "stop"} & sent.keys()
+    assert server.requests[4]["max_completion_tokens"] == 50
+    assert server.requests[5]["max_completion_tokens"] == 8
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        refusal("messages", "unsupported_value", "The role is not supported."),
+        refusal("max_tokens", "invalid_value", "max_tokens is too large: 50."),
+        refusal(None, None, "This model does not support images."),
+    ],
+)
+async def test_other_refusals_are_told_in_the_endpoints_words(turn: Turn) -> None:
+    async with ScriptedChat([turn]) as server, client(server) as chat:
+        with pytest.raises(ChatRejected) as caught:
+            await chat.complete(ASK, max_tokens=50)
+    assert f"HTTP 400. It says: {turn.error['message']}" in str(caught.value)
+    assert len(server.requests) == 1
+
+
+async def test_an_endpoints_words_are_cut_and_show_no_secrets() -> None:
+    said = "the keys secret-key and sk-abcdefghij0 are\nwrong " + "x" * 5_000
+    async with (
+        ScriptedChat([refusal(None, None, said)]) as server,
+        client(server) as chat,
+    ):
+        with pytest.raises(ChatRejected) as caught:
+            await chat.complete(ASK)
+    told = str(caught.value)
+    assert "the keys *** and *** are wrong x" in told
+    assert len(told) < 500
+
+
+async def test_a_parameter_that_goes_on_being_refused_is_an_error() -> None:
+    turn = refusal("stop", "unsupported_parameter", "No stop.")
+    async with ScriptedChat([turn]) as server, client(server) as chat:
+        with pytest.raises(ChatRejected, match=r"No stop\."):
+            await chat.complete(ASK, stop=("x",))
+    assert len(server.requests) == 2
+
+
 @pytest.mark.parametrize(
     ("turn", "error", "said"),
     [

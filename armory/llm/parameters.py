@@ -1,0 +1,116 @@
+"""What a request says beside its messages, and what an endpoint refuses of that.
+
+Owns: the optional parameters of a chat request, reading refusals. Never imports `openai`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, TypedDict, cast
+
+from armory.logger import Logger
+from armory.observability.redaction import HIDDEN, redacted
+
+_log = Logger(__name__)
+_UNSUPPORTED = frozenset({"unsupported_parameter", "unsupported_value"})
+_WORD = re.compile(r"[a-z_]+")
+_SHORTEST = 6
+"""A key of fewer characters would be found in any text."""
+_SAID = 300
+"""Characters of an endpoint's own message that are shown."""
+
+
+class Given(TypedDict, total=False):
+    """The parameters of one request."""
+
+    temperature: float
+    max_tokens: int
+    max_completion_tokens: int
+    stop: list[str]
+
+
+class Parameters:
+    """What is asked of one endpoint, less what it was seen to refuse.
+
+    Reasoning models of some providers take `max_completion_tokens` for `max_tokens`, no `stop`, and
+    no `temperature` but their own.
+
+    Args:
+        temperature: of every request.
+    """
+
+    def __init__(self, temperature: float) -> None:
+        self._temperature = temperature
+        self._refused: set[str] = set()
+
+    def of(self, max_tokens: int | None, stop: Sequence[str]) -> Given:
+        """Those of the next request.
+
+        Args:
+            max_tokens: cap on the answer; None: the endpoint's own.
+            stop: texts before which the model is to stop.
+        """
+        given: Given = {}
+        if "temperature" not in self._refused:
+            given["temperature"] = self._temperature
+        if max_tokens is not None and "max_tokens" not in self._refused:
+            given["max_tokens"] = max_tokens
+        elif max_tokens is not None and "max_completion_tokens" not in self._refused:
+            given["max_completion_tokens"] = max_tokens
+        if stop and "stop" not in self._refused:
+            given["stop"] = list(stop)
+        return given
+
+    def refused(self, body: object, given: Given) -> bool:
+        """Whether a refusal is about one of the parameters: it is not sent again.
+
+        Args:
+            body: the `error` of the answer, as parsed.
+            given: what was asked.
+        """
+        name = _named(body, given)
+        if name is None:
+            return False
+        if name not in self._refused:
+            _log.info("chat_parameter_left_out", parameter=name)
+        self._refused.add(name)
+        return True
+
+
+def _named(body: object, given: Iterable[str]) -> str | None:
+    """The parameter that an endpoint says it does not support."""
+    said = _message(body)
+    told = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
+    if told.get("code") not in _UNSUPPORTED and "support" not in said.lower():
+        return None
+    parameter = told.get("param")
+    if isinstance(parameter, str) and parameter:
+        return parameter if parameter in given else None
+    # Some name it in their message alone: "Argument not supported on this model: stop".
+    return next((word for word in _WORD.findall(said) if word in given), None)
+
+
+def said_in(body: object, secret: str) -> str:
+    """One line of what the `error` of an answer says, without secrets; "" where it says nothing.
+
+    Args:
+        body: as parsed.
+        secret: the key that was sent, "" for none.
+    """
+    said = " ".join(_message(body).split())
+    if len(secret) >= _SHORTEST:
+        said = said.replace(secret, HIDDEN)
+    said = redacted(said)
+    return said if len(said) <= _SAID else f"{said[:_SAID]}..."
+
+
+def _message(body: object) -> str:
+    if isinstance(body, str):
+        return "" if body.lstrip().startswith("<") else body
+    if not isinstance(body, dict):
+        return ""
+    told = cast("dict[str, Any]", body)
+    return next(
+        (said for key in ("message", "detail") if isinstance(said := told.get(key), str)), ""
+    )
