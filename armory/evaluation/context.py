@@ -51,15 +51,19 @@ class Surfaces:
     """What the gateway adds, as it goes over the wire.
 
     Attributes:
-        search_tool, call_tool: definitions of the meta-tools.
-        answer: the `structuredContent` of `search_tools` for a selection.
+        meta_tools: their definitions in a list that leaves tools out.
+        meta_tools_whole: likewise in a list that leaves none out.
+        answer: the `structuredContent` of `search_tools` for a selection; None: there is no
+            `search_tools`.
         toon: a JSON value as TOON, or None where it cannot be.
+        pinned: names of the tools that every list has.
     """
 
-    search_tool: Definition
-    call_tool: Definition
-    answer: Callable[[Selection], Definition]
+    meta_tools: Sequence[Definition]
+    meta_tools_whole: Sequence[Definition]
+    answer: Callable[[Selection], Definition] | None
     toon: ToToon
+    pinned: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +73,11 @@ class QueryCost:
     Attributes:
         query: its text.
         returned: tools found.
-        filtered: their definitions and the meta-tools, as a filtered `tools/list` answers;
-            `call_tool` is missing where every tool is listed.
+        filtered: their definitions, the pinned ones and the meta-tools, as a filtered `tools/list`
+            answers; `call_tool` is missing where every tool is listed.
         filtered_toon: the same where the host writes definitions as TOON.
-        searched: both meta-tools, the call of `search_tools` and its answer.
+        searched: pinned tools and meta-tools, the call of `search_tools` and its answer; None
+            where there is no `search_tools`.
         searched_toon: the same with the answer as TOON.
     """
 
@@ -80,8 +85,8 @@ class QueryCost:
     returned: int
     filtered: int
     filtered_toon: int
-    searched: int
-    searched_toon: int
+    searched: int | None
+    searched_toon: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +107,8 @@ class ContextReport:
         tools: size of the catalog.
         full: every definition, compact JSON.
         full_toon: the same as TOON.
-        meta_tools: `search_tools` and `call_tool` alone, what a list without a query costs.
+        meta_tools: the meta-tools alone, what a list without a query costs beside pinned tools.
+        pinned: the pinned tools alone.
         queries: cost by query.
         ttft: measured times, when asked for.
     """
@@ -114,12 +120,18 @@ class ContextReport:
     queries: tuple[QueryCost, ...]
     ttft: FirstTokens | None = None
     by_server: Mapping[str, int] = field(default_factory=dict[str, int])
+    pinned: int = 0
+
+    def values(self, way: str) -> list[int] | None:
+        """What a way costs by query; None where there is no such way."""
+        costs: list[int | None] = [getattr(cost, way) for cost in self.queries]
+        found = [cost for cost in costs if cost is not None]
+        return None if len(found) < len(costs) else found
 
     def saved(self, way: str) -> float:
         """Share of the full list's tokens that a way saves on average; negative: it costs more."""
-        if not self.full or not self.queries:
-            return 0.0
-        return 1 - fmean(getattr(cost, way) for cost in self.queries) / self.full
+        values = self.values(way)
+        return 1 - fmean(values) / self.full if self.full and values else 0.0
 
     def to_json(self) -> dict[str, Any]:
         """The report as a JSON object."""
@@ -130,17 +142,22 @@ class ContextReport:
                 "full": self.full,
                 "full_toon": self.full_toon,
                 "meta_tools": self.meta_tools,
+                "pinned": self.pinned,
                 "by_server": dict(self.by_server),
             },
         }
         for way in WAYS:
-            values = [getattr(cost, way) for cost in self.queries]
-            told["tokens"][way] = {
-                "mean": round(fmean(values), 1) if values else 0.0,
-                "median": float(median(values)) if values else 0.0,
-                "max": max(values, default=0),
-                "saved_share": round(self.saved(way), 4),
-            }
+            values = self.values(way)
+            told["tokens"][way] = (
+                None
+                if values is None
+                else {
+                    "mean": round(fmean(values), 1) if values else 0.0,
+                    "median": float(median(values)) if values else 0.0,
+                    "max": max(values, default=0),
+                    "saved_share": round(self.saved(way), 4),
+                }
+            )
         found = [cost.returned for cost in self.queries]
         told["returned_mean"] = round(fmean(found), 2) if found else 0.0
         told["empty_share"] = round(found.count(0) / len(found), 4) if found else 0.0
@@ -196,37 +213,58 @@ async def measure(
     servers: dict[str, int] = {}
     for tool, shown in zip(tools, every, strict=True):
         servers[tool.server] = servers.get(tool.server, 0) + estimate_tokens(compact(shown))
+    shown_as = {tool.name: shown for tool, shown in zip(tools, every, strict=True)}
+    pinned = [shown_as[tool.name] for tool in tools if tool.name in surfaces.pinned]
     costs: list[QueryCost] = []
     for done, query in enumerate(queries, start=1):
         selection = await search(Query((query,)))
-        costs.append(_cost(query, selection, surfaces, cut=len(selection.matches) < len(tools)))
+        names = {match.tool.name for match in selection.matches} | surfaces.pinned
+        listed = [shown for name, shown in shown_as.items() if name in names]
+        meta = surfaces.meta_tools if len(listed) < len(tools) else surfaces.meta_tools_whole
+        listed = [*listed, *map(dict, meta)]
+        searched = _searched(query, selection, surfaces, pinned)
+        costs.append(
+            QueryCost(
+                query=query,
+                returned=len(selection.matches),
+                filtered=estimate_tokens(compact(listed)),
+                filtered_toon=_smaller(listed, surfaces.toon),
+                searched=searched[0],
+                searched_toon=searched[1],
+            )
+        )
         if on_progress is not None:
             on_progress(done, len(queries))
     return ContextReport(
         tools=len(tools),
         full=estimate_tokens(compact(every)),
         full_toon=_smaller(every, surfaces.toon),
-        meta_tools=estimate_tokens(compact([surfaces.search_tool, surfaces.call_tool])),
+        meta_tools=_tokens(surfaces.meta_tools),
         queries=tuple(costs),
         by_server=servers,
+        pinned=_tokens(pinned),
     )
 
 
-def _cost(query: str, selection: Selection, surfaces: Surfaces, *, cut: bool) -> QueryCost:
-    shown = [definition_of(match.tool) for match in selection.matches]
-    meta = [dict(surfaces.search_tool), dict(surfaces.call_tool)]
-    listed = [*shown, *(meta if cut else meta[:1])]
+def _searched(
+    query: str, selection: Selection, surfaces: Surfaces, pinned: Sequence[Definition]
+) -> tuple[int, int] | tuple[None, None]:
+    """Tokens of searching on demand: what is listed, the call and its answer, as JSON or TOON."""
+    if surfaces.answer is None:
+        return None, None
+    listed = [*pinned, *surfaces.meta_tools]
     call = {"name": "search_tools", "arguments": {"query": query}}
     answer = surfaces.answer(selection)
-    around = estimate_tokens(compact(meta)) + estimate_tokens(compact(call)) + 2 * _TURN_TOKENS
-    return QueryCost(
-        query=query,
-        returned=len(shown),
-        filtered=estimate_tokens(compact(listed)),
-        filtered_toon=_smaller(listed, surfaces.toon),
-        searched=around + estimate_tokens(compact(answer)),
-        searched_toon=around + _smaller(answer, surfaces.toon),
+    around = _tokens(listed) + estimate_tokens(compact(call)) + 2 * _TURN_TOKENS
+    return (
+        around + estimate_tokens(compact(answer)),
+        around + _smaller(answer, surfaces.toon),
     )
+
+
+def _tokens(listed: Sequence[Definition]) -> int:
+    """Tokens of definitions alone."""
+    return estimate_tokens(compact(list(listed))) if listed else 0
 
 
 def _smaller(value: Any, toon: ToToon) -> int:
@@ -243,6 +281,7 @@ async def first_tokens(
     queries: Sequence[str],
     search: Search,
     *,
+    pinned: frozenset[str] = frozenset(),
     on_progress: Callable[[int, int], None] | None = None,
 ) -> FirstTokens:
     """Measure the time to the first token with the full list and with the selection in the prompt.
@@ -250,13 +289,15 @@ async def first_tokens(
     The two take turns, so that a warm cache or a busy machine favours neither. An endpoint that
     fails ends the measuring with what there is, and `problem` says why.
     """
-    every = compact([definition_of(tool) for tool in tools])
+    shown_as = {tool.name: definition_of(tool) for tool in tools}
+    every = compact(list(shown_as.values()))
     full: list[FirstToken] = []
     selected: list[FirstToken] = []
     problem = ""
     for done, query in enumerate(queries, start=1):
         selection = await search(Query((query,)))
-        some = compact([definition_of(match.tool) for match in selection.matches])
+        names = {match.tool.name for match in selection.matches} | pinned
+        some = compact([shown for name, shown in shown_as.items() if name in names])
         try:
             both = [
                 await prober.time_to_first_token(_prompt(listed, query)) for listed in (every, some)

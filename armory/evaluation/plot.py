@@ -27,7 +27,9 @@ def svg(report: ContextReport, title: str = "Tokens of tool definitions in the p
         ("searched", "search_tools, one round trip", _LESS),
         ("searched_toon", "the same, answer as TOON", _TOON),
     ):
-        values = [getattr(cost, way) for cost in report.queries]
+        values = report.values(way)
+        if values is None:
+            continue
         bars.append((label, fmean(values) if values else 0.0, colour))
     return _draw(title, f"{report.tools} tools, mean of {len(report.queries)} queries", bars)
 

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -64,6 +65,26 @@ def test_a_data_set_as_json_and_picture(tmp_path: Path, data: Path) -> None:
     assert told["tokens"]["filtered"]["mean"] < told["tokens"]["full"]
     assert told["tokens"]["searched"]["mean"] > told["tokens"]["meta_tools"]
     ElementTree.fromstring(picture.read_text(encoding="utf-8"))
+
+
+def test_what_is_configured_is_what_is_counted(tmp_path: Path, data: Path) -> None:
+    config = tmp_path / "armory.yaml"
+
+    def tokens(*more: str, **settings: object) -> dict[str, Any]:
+        config.write_text(yaml.safe_dump({"upstreams": {}, **settings}), encoding="utf-8")
+        done = run(tmp_path, "report", "--data", str(data), "--config", str(config), *more)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)["tokens"] if more else {"table": done.stdout}
+
+    usual = tokens("--json")
+    off = {"pin": ["*"], "search_tools": False, "call_tool": False}
+    nothing = tokens("--json", tool_rag=off)
+    assert nothing["filtered"]["saved_share"] == 0
+    assert nothing["pinned"] == nothing["full"]
+    assert (nothing["meta_tools"], nothing["searched"]) == (0, None)
+    assert "search_tools" not in tokens(tool_rag=off)["table"]
+    more = tokens("--json", agent={"enabled": True})
+    assert more["meta_tools"] > usual["meta_tools"] + 100, "find_tools"
 
 
 def test_upstreams_with_queries_of_ones_own(tmp_path: Path) -> None:

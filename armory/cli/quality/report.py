@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,17 +26,29 @@ from armory.domain.catalog import ServerLists
 from armory.domain.results import Selection
 from armory.domain.tool import ToolRecord
 from armory.errors import BackendError, ConfigError
-from armory.evaluation.context import ContextReport, Surfaces, first_tokens, measure
+from armory.evaluation.context import (
+    ContextReport,
+    Definition,
+    Surfaces,
+    first_tokens,
+    measure,
+)
 from armory.evaluation.dataset import load_dataset
 from armory.evaluation.plot import svg
 from armory.gateway.metatools.answers import about_servers, found_structure
-from armory.gateway.metatools.definitions import call_definition, search_definition
+from armory.gateway.metatools.definitions import (
+    call_definition,
+    find_definition,
+    search_definition,
+)
 from armory.gateway.results.toon import encode_value
+from armory.gateway.settings import GatewaySettings
 from armory.gateway.views.definitions import ui_meta
 from armory.llm.client import ChatClient
 from armory.retrieval.indexing.document import template_queries
 from armory.retrieval.retriever import Retriever
 from armory.runtime.retrieval import open_retriever
+from armory.runtime.settings import gateway_settings
 
 _OWN_QUERIES = 200
 _COUNTING = "counting tokens of queries"
@@ -61,6 +74,39 @@ class _Asked:
 def _found(asked: _Asked, counts: Mapping[str, int], selection: Selection) -> dict[str, Any]:
     """What `search_tools` answers where everybody may call everything."""
     return found_structure(selection, lambda: about_servers(asked.servers, counts), ui_meta)
+
+
+def _surfaces(asked: _Asked, settings: GatewaySettings) -> Surfaces:
+    """What a gateway of these settings adds to the catalog's own."""
+    counts = Counter(tool.server for tool in asked.tools)
+    return Surfaces(
+        meta_tools=_meta_tools(asked, settings, cut=True),
+        meta_tools_whole=_meta_tools(asked, settings, cut=False),
+        answer=partial(_found, asked, counts) if settings.search_tools else None,
+        toon=encode_value,
+        pinned=frozenset(tool.name for tool in asked.tools if _pinned(tool, settings)),
+    )
+
+
+def _meta_tools(asked: _Asked, settings: GatewaySettings, *, cut: bool) -> list[Definition]:
+    """Those of a list, which leaves tools out or not."""
+    with_call = settings.call_tool and cut
+    found: list[Definition] = []
+    if settings.search_tools:
+        limits = {"chars": settings.query_chars, "top_k": settings.query_top_k}
+        found.append(search_definition(asked.servers, call_tool=with_call, **limits))
+    if settings.find_tools:
+        found.append(find_definition())
+    if with_call:
+        found.append(call_definition())
+    return found
+
+
+def _pinned(tool: ToolRecord, settings: GatewaySettings) -> bool:
+    own = settings.server_pins.get(tool.server, ())
+    return any(fnmatchcase(tool.name, pattern) for pattern in settings.pin) or any(
+        fnmatchcase(tool.original_name, pattern) for pattern in own
+    )
 
 
 @click.command()
@@ -142,12 +188,7 @@ async def _report(
     loaded = load_text("") if data is not None and config is None else loaded_config(config)
     async with _asked(loaded, data) as asked:
         queries = _queries(asked, queries_file, limit)
-        surfaces = Surfaces(
-            search_tool=search_definition(asked.servers, call_tool=True),
-            call_tool=call_definition(),
-            answer=partial(_found, asked, Counter(tool.server for tool in asked.tools)),
-            toon=encode_value,
-        )
+        surfaces = _surfaces(asked, gateway_settings(loaded.config))
         with waiting(_COUNTING) as shown:
             found = await measure(
                 asked.tools,
@@ -174,6 +215,7 @@ async def _report(
                     asked.tools,
                     queries[:number],
                     asked.retriever.search,
+                    pinned=surfaces.pinned,
                     on_progress=shown.counting(_TIMING),
                 )
     if times.problem and not times.full:
@@ -236,11 +278,13 @@ def _show(found: ContextReport) -> None:
     table.add_row(
         "every tool, as TOON", f"{found.full_toon:,}", "", "", _share(found.full_toon, found)
     )
-    table.add_row(
-        "meta-tools alone", f"{found.meta_tools:,}", "", "", _share(found.meta_tools, found)
-    )
+    for label, value in (("meta-tools", found.meta_tools), ("pinned tools", found.pinned)):
+        if value:
+            table.add_row(f"{label} alone", f"{value:,}", "", "", _share(value, found))
     for way, label in _LABELS.items():
         row = tokens[way]
+        if row is None:
+            continue
         table.add_row(
             label,
             f"{row['mean']:,.0f}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -29,9 +30,10 @@ def found(selection: Selection) -> dict[str, Any]:
     return found_structure(selection, lambda: ([], 0), lambda _tool: {})
 
 
+WITHOUT_CALL = search_definition({}, call_tool=False)
 SURFACES = Surfaces(
-    search_tool=search_definition({}, call_tool=True),
-    call_tool=call_definition(),
+    meta_tools=[search_definition({}, call_tool=True), call_definition()],
+    meta_tools_whole=[WITHOUT_CALL],
     answer=found,
     toon=encode_value,
 )
@@ -63,7 +65,10 @@ async def test_each_way_counts_everything_that_it_puts_in() -> None:
     shown = [definition_of(t) for t in TOOLS]
     assert report.full == estimate_tokens(compact(shown))
     two, none = report.queries
-    meta = [SURFACES.search_tool, SURFACES.call_tool]
+    assert two.searched is not None
+    assert two.searched_toon is not None
+    assert none.searched is not None
+    meta = SURFACES.meta_tools
     assert two.filtered == estimate_tokens(compact([*shown[:2], *meta]))
     assert none.filtered == estimate_tokens(compact(meta))
     # A round trip carries both meta-tools, the call and the answer, even when nothing is found.
@@ -75,8 +80,32 @@ async def test_each_way_counts_everything_that_it_puts_in() -> None:
     assert (two.returned, none.returned) == (2, 0)
     # A list that leaves nothing out has no need of `call_tool`.
     (whole,) = (await measure(TOOLS, ["40"], search, SURFACES)).queries
-    assert whole.filtered == estimate_tokens(compact([*shown, SURFACES.search_tool]))
+    assert whole.filtered == estimate_tokens(compact([*shown, WITHOUT_CALL]))
     assert report.by_server == {"s": sum(estimate_tokens(compact(d)) for d in shown)}
+
+
+async def test_pinned_tools_are_in_every_list() -> None:
+    surfaces = replace(SURFACES, pinned=frozenset({"s__t0", "s__t39"}))
+    report = await measure(TOOLS, ["1"], search, surfaces)
+    shown = [definition_of(t) for t in TOOLS]
+    (cost,) = report.queries
+    listed = [shown[0], shown[39], *SURFACES.meta_tools]
+    assert (cost.returned, cost.filtered) == (1, estimate_tokens(compact(listed)))
+    assert report.pinned == estimate_tokens(compact([shown[0], shown[39]]))
+    plain = (await measure(TOOLS, ["1"], search, SURFACES)).queries[0].searched
+    assert cost.searched is not None
+    assert plain is not None
+    assert cost.searched - plain == pytest.approx(report.pinned, abs=5)
+
+
+async def test_without_meta_tools_and_with_every_tool_pinned_nothing_is_saved() -> None:
+    surfaces = Surfaces([], [], None, encode_value, frozenset(t.name for t in TOOLS))
+    report = await measure(TOOLS, ["1", "2"], search, surfaces)
+    assert report.saved("filtered") == 0
+    assert report.meta_tools == 0
+    told = report.to_json()
+    assert told["tokens"]["searched"] is None, "there is nothing to search with"
+    assert "search_tools" not in svg(report)
 
 
 async def test_the_saving_is_the_mean_over_queries_and_can_be_negative() -> None:
