@@ -196,9 +196,13 @@ def _tool(path: Path, line: int, row: Mapping[str, Any]) -> ToolRecord:
 
 
 def _query(path: Path, line: int, row: Mapping[str, Any], known: set[str]) -> LabelledQuery:
-    relevant: Any = row.get("relevant")
-    if not isinstance(relevant, list):
-        raise ConfigError(f"{path}:{line}: relevant is {relevant!r}, expected a list of tool ids")
+    given: Any = row.get("relevant")
+    if not isinstance(given, list):
+        raise ConfigError(f"{path}:{line}: relevant is {given!r}, expected a list of tool ids")
+    relevant = cast("list[Any]", given)
+    odd = [r for r in relevant if not isinstance(r, str)]
+    if odd:
+        raise ConfigError(f"{path}:{line}: relevant holds {odd[0]!r}, expected ids of tools")
     unknown = [r for r in relevant if r not in known]
     if unknown:
         raise ConfigError(f"{path}:{line}: relevant names unknown tools: {unknown[:3]}")
@@ -206,6 +210,6 @@ def _query(path: Path, line: int, row: Mapping[str, Any], known: set[str]) -> La
     return LabelledQuery(
         id=_text(path, line, row, "id"),
         text=_text(path, line, row, "query"),
-        relevant=frozenset(map(str, relevant)),
+        relevant=frozenset(relevant),
         split=split if isinstance(split, str) else None,
     )

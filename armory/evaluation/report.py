@@ -41,6 +41,7 @@ def to_json(result: Result) -> dict[str, Any]:
         "ece": _round(result.ece),
         "embedder": result.embedder,
         "ranker": result.ranker,
+        "asked_ranker": result.asked_ranker,
         "index": result.index,
     }
 

@@ -67,8 +67,9 @@ class Failure:
 class Result:
     """All figures; `armory.evaluation.report.to_json` names them.
 
-    `ranks` has, for every query that wants a tool, the ranks of its relevant tools in the full
-    ranking and how many there are.
+    `ranker` is the one that ranked, `asked_ranker` the one that was asked for: `lexical` stands in
+    where there are no vectors. `ranks` has, for every query that wants a tool, the ranks of its
+    relevant tools in the full ranking and how many there are.
     """
 
     tools: int
@@ -87,6 +88,7 @@ class Result:
     ece: float
     embedder: str
     ranker: str
+    asked_ranker: str
     index: str
     failures: tuple[Failure, ...] = ()
     ranks: tuple[tuple[tuple[int, ...], int], ...] = ()
@@ -160,6 +162,7 @@ class _Tally:
         self._wanted: list[float] = []
         self._failures: list[Failure] = []
         self._degraded: str | None = None
+        self._rankers: dict[str, None] = {}
 
     def count(
         self, labelled: LabelledQuery, ranking: Ranking, shown: Sequence[int], limits: Limits
@@ -173,6 +176,7 @@ class _Tally:
             limits: those of the listing.
         """
         self._degraded = self._degraded or ranking.degraded
+        self._rankers[ranking.ranker.name] = None
         names = [ranking.record(i).name for i in ranking.order.tolist()]
         ranks = {n: place for place, n in enumerate(names, start=1) if n in labelled.relevant}
         if labelled.relevant:
@@ -211,7 +215,8 @@ class _Tally:
             latency_p95_ms=percentile(self.latency_ms, 95),
             ece=calibration_error(np.array(self._probability), np.array(self._wanted)),
             embedder=setup.embedder,
-            ranker=setup.ranker or "",
+            ranker=", ".join(self._rankers) or setup.ranker or "",
+            asked_ranker=setup.ranker or "",
             index=setup.index,
             failures=tuple(self._failures),
             ranks=tuple((tuple(sorted(places)), count) for places, count in ranks),

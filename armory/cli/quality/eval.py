@@ -181,9 +181,10 @@ def _print_table(dataset: Dataset, report: dict[str, Any]) -> None:
     table.add_row("latency p50", f"{report['latency_ms']['p50']:.1f} ms")
     table.add_row("latency p95", f"{report['latency_ms']['p95']:.1f} ms")
     console.print(table)
-    console.print(
-        f"{report['queries']} queries; {report['ranker']}, {report['embedder']}, {report['index']}"
-    )
+    ranker, asked = report["ranker"], report["asked_ranker"]
+    if ranker != asked:
+        ranker += f" in place of {asked}, which needs vectors"
+    console.print(f"{report['queries']} queries; {ranker}, {report['embedder']}, {report['index']}")
     sweep = Table(title="what a threshold buys", header_style="bold")
     for column in ("threshold", "recall", "precision", "F1", "returned", "nothing", "refused"):
         sweep.add_column(column, justify="right")

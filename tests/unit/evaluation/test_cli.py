@@ -53,6 +53,15 @@ def test_eval_as_json_and_as_a_gate(folder: Path) -> None:
     assert json.loads(missed.stdout)["tools"] == 32
 
 
+@pytest.mark.parametrize("asked", ["hybrid", "semantic", "multi_factor", "lexical"])
+def test_eval_names_the_ranker_that_ranked(folder: Path, asked: str) -> None:
+    options = ["eval", str(folder), "--embedder", "none", "--ranker", asked]
+    report = json.loads(CliRunner().invoke(cli, [*options, "--json"]).stdout)
+    assert (report["ranker"], report["asked_ranker"]) == ("lexical", asked)
+    said = "lexical in place of" if asked != "lexical" else "queries; lexical, none, none"
+    assert said in CliRunner().invoke(cli, options).stdout
+
+
 def test_eval_and_tune_write_nothing_into_the_store_of_a_gateway(folder: Path) -> None:
     (folder / "armory.yaml").write_text(
         "upstreams: {}\ntool_rag: {index: qdrant, qdrant: {path: store}}\n"

@@ -74,7 +74,7 @@ async def test_the_report_has_exactly_these_keys_and_figures(write: Write) -> No
     assert list(report) == [
         "tools", "queries", "recall@1", "recall@5", "recall@10", "complete@5", "complete@10",
         "ndcg@10", "mrr", "threshold", "thresholds", "abstention_accuracy", "tokens",
-        "latency_ms", "ece", "embedder", "ranker", "index",
+        "latency_ms", "ece", "embedder", "ranker", "asked_ranker", "index",
     ]  # fmt: skip
     assert (report["tools"], report["queries"]) == (4, 3)
     assert (report["recall@1"], report["recall@5"]) == (0.75, 1.0)
@@ -129,6 +129,11 @@ def test_splits_and_limits(write: Write) -> None:
         ([TOOLS[0], TOOLS[0]], QUERIES, "'t0' is there twice"),
         ([], QUERIES, "no tools"),
         (TOOLS, [{"id": "a", "query": "x", "relevant": "t0"}], "expected a list"),
+        (
+            TOOLS,
+            [{"id": "a", "query": "x", "relevant": [["a"]]}],
+            r"relevant holds \['a'\], expected ids",
+        ),
         (TOOLS, [{"id": "a", "query": "x", "relevant": ["t9"]}], r"unknown tools: \['t9'\]"),
         (TOOLS, [{"id": "a", "query": " ", "relevant": []}], "query is ' ', expected text"),
     ],
