@@ -21,6 +21,7 @@ from armory.protocol.headers import SESSION_HEADER, VERSION_HEADER
 from armory.protocol.link import Call, Params, Reply
 from armory.protocol.upstream_messages import UnreadableMessage, UpstreamMessage
 from armory.protocol.versions import VERSION_HEADER_SINCE
+from armory.tasks import being_cancelled
 from armory.upstreams.session.context import Identity, LinkContext
 from armory.upstreams.session.deadline import CallDeadline
 from armory.upstreams.session.handshake import initialize
@@ -68,7 +69,8 @@ class LegacyHttpLink(StatefulLink):
         self._session_id: str | None = None
         self._fields: tuple[tuple[str | None, Identity], Fields] | None = None
         self._generation = 0
-        self._renewing = asyncio.Lock()
+        self._renewing: asyncio.Task[None] | None = None
+        self._dead = False
         self._stream = ServerStream(
             self, client, self._headers, on_message=self._deliver, on_gap=self.renewed
         )
@@ -81,8 +83,8 @@ class LegacyHttpLink(StatefulLink):
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called."""
-        return self._closing
+        """Whether `close` was called, or the session is gone and no other could be had."""
+        return self._closing or self._dead
 
     async def open(self) -> None:
         """Initialise a session.
@@ -122,14 +124,13 @@ class LegacyHttpLink(StatefulLink):
         try:
             if call.method == "initialize":
                 return await self._attempt(call, scope)
-            if self._renewing.locked():
-                async with self._renewing:
-                    pass  # what is sent now would go out without a session
+            if self._renewing is not None:
+                await self._until_renewed(self._renewing)  # without a session, nothing can be sent
             generation, session_id = self._generation, self._session_id
             try:
                 return await self._attempt(call, scope)
             except HttpFailure as failure:
-                if failure.status != 404 or session_id is None or self._closing:
+                if failure.status != 404 or session_id is None or self.closed:
                     raise
             await self._renew(generation)  # the upstream has forgotten the session
             return await self._attempt(call, scope)
@@ -141,7 +142,7 @@ class LegacyHttpLink(StatefulLink):
             raise self.unintelligible(str(error)) from None
 
     async def _attempt(self, call: Call, scope: CallDeadline) -> Reply:
-        if self._closing:
+        if self.closed:
             raise self.unavailable("the session is closed")
         pending = self.requests.open(call, scope)
         answered = False
@@ -259,14 +260,37 @@ class LegacyHttpLink(StatefulLink):
         return headers
 
     async def _renew(self, generation: int) -> None:
-        async with self._renewing:
-            if self._generation != generation:
-                return
-            log.info("upstream_session_expired", upstream=self.server)
-            self._stream.cancel()
-            await self.open()
-            self.spawn(self._restore(), "subscriptions")
+        """Have another session than the one of `generation`, which the upstream has forgotten.
+
+        The handshake belongs to no call, and goes on when the one that began it ends.
+        """
+        if self._renewing is None and self._generation == generation:
+            self._renewing = self._tasks.start(self._begin_anew(), f"renewal of {self.server}")
+            self._renewing.add_done_callback(self._begun_anew)
+        if self._renewing is not None:
+            await self._until_renewed(self._renewing)
+
+    async def _until_renewed(self, renewing: asyncio.Task[None]) -> None:
+        try:
+            await asyncio.shield(renewing)
+        except asyncio.CancelledError:
+            if renewing.cancelled() and not being_cancelled():
+                raise self.unavailable("the session is closed") from None
+            raise
+
+    async def _begin_anew(self) -> None:
+        log.info("upstream_session_expired", upstream=self.server)
+        self._stream.cancel()
+        await self.open()
+        self.spawn(self._restore(), "subscriptions")
         self.renewed()
+
+    def _begun_anew(self, renewing: asyncio.Task[None]) -> None:
+        self._renewing = None
+        if renewing.cancelled() or renewing.exception() is None or self._closing:
+            return
+        self._dead = True  # whoever needs a session opens another link
+        self.lost("its session expired, and no other could be opened")
 
     async def _restore(self) -> None:
         try:
