@@ -35,7 +35,7 @@ from armory.upstreams.transports.http_client import (
     HttpClient,
     reusable,
 )
-from armory.upstreams.transports.http_failures import HttpFailure, http_failure
+from armory.upstreams.transports.http_failures import HttpFailure, LoginRequired, http_failure
 from armory.upstreams.transports.server_stream import EVENTS, ServerStream, pause_s, resuming
 
 log = Logger(__name__)
@@ -211,32 +211,61 @@ class LegacyHttpLink(StatefulLink):
     async def _streamed(self, response: Answer, pending: Pending) -> Reply:
         parser = EventParser(self.spec.message_bytes)
         resumes = 0
-        while True:
-            before = parser.last_id
-            try:
-                with EventReader(response, parser, self.meter) as events:
-                    async for event in events:
-                        for message in await messages_in(event, self.budget):
-                            reply = await self._take(message, pending)
-                            if reply is not None:
-                                let_go(response)
-                                return reply
-                        await self.rest()
-            except broken() as error:
-                log.debug("upstream_stream_broken", upstream=self.server, error=repr(error))
+        try:
+            while True:
+                before = parser.last_id
+                reply = await self._reply_in(response, parser, pending)
+                if reply is not None:
+                    return reply
+                response.close()
+                resumes = 0 if parser.last_id != before else resumes
+                if parser.last_id is None or resumes >= _RESUMES:
+                    raise self.unavailable(
+                        f"its stream ended before the answer to {pending.call.method}"
+                    )
+                resumes += 1
+                await asyncio.sleep(pause_s(parser, resumes - 1))
+                response = await self._resumed(parser, pending)
+                parser = parser.continued()
+        except BaseException:
             response.close()
-            resumes = 0 if parser.last_id != before else resumes
-            if parser.last_id is None or resumes >= _RESUMES:
-                raise self.unavailable(
-                    f"its stream ended before the answer to {pending.call.method}"
-                )
-            resumes += 1
-            await asyncio.sleep(pause_s(parser, resumes - 1))
-            headers = resuming(self._headers(), parser)
-            response = await self._client.send("GET", headers, None, _FOREVER_S)
-            if response.status != 200 or response.content_type != EVENTS:
-                raise await self._client.failure(response)
-            parser = parser.continued()
+            raise
+
+    async def _reply_in(
+        self, response: Answer, parser: EventParser, pending: Pending
+    ) -> Reply | None:
+        """The answer on a stream, which is let go of then; None: it ended, or broke, before."""
+        try:
+            with EventReader(response, parser, self.meter) as events:
+                async for event in events:
+                    for message in await messages_in(event, self.budget):
+                        reply = await self._take(message, pending)
+                        if reply is not None:
+                            let_go(response)
+                            return reply
+                    await self.rest()
+        except broken() as error:
+            log.debug("upstream_stream_broken", upstream=self.server, error=repr(error))
+        return None
+
+    async def _resumed(self, parser: EventParser, pending: Pending) -> Answer:
+        """The stream that goes on where `parser` is.
+
+        Raises:
+            UpstreamUnavailable: there is none; never as if the call itself had been turned away,
+                which would be sent again then.
+        """
+        headers = resuming(self._headers(), parser)
+        response = await self._client.send("GET", headers, None, _FOREVER_S)
+        if response.status == 200 and response.content_type == EVENTS:
+            return response
+        failure = await self._client.failure(response)
+        if isinstance(failure, LoginRequired):
+            raise failure
+        raise self.unavailable(
+            f"its stream ended before the answer to {pending.call.method}, and was not resumed: "
+            f"HTTP {failure.status}"
+        )
 
     # --- the session
 

@@ -1,4 +1,4 @@
-"""Legacy sessions over HTTP that the upstream forgets."""
+"""Legacy sessions over HTTP that the upstream forgets, and answers whose streams break off."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ from armory.domain.principal import Principal
 from armory.errors import UpstreamUnavailable
 from armory.protocol.link import Call, Owner
 from armory.testing.clients.recording import RecordingObserver, plain
-from armory.testing.upstreams.exchange import Json, Wire
+from armory.testing.upstreams.exchange import Json, Request, ScriptState, Stop, Wire
 from armory.testing.upstreams.http import ScriptedUpstream
 from armory.testing.upstreams.script import Script
+from armory.testing.waiting import until
 from armory.upstreams.pool import Pool
 from armory.upstreams.spec import UpstreamSpec
 
 pytestmark = pytest.mark.anyio
 
 ANN = Owner(Principal("ann"))
+EVENT = b"\nid: 1\nretry: 10"
+"""An event without data: what comes after it can be resumed."""
 
 
 class Reluctant(Script):
@@ -113,3 +116,44 @@ async def test_a_session_that_is_closed_while_it_is_renewed_ends_the_calls_that_
     await (await pool.link("up", ANN)).close()
     with pytest.raises(UpstreamUnavailable, match="the session is closed"):
         await asyncio.wait_for(waiting, 10)
+
+
+@pytest.mark.parametrize(("safe", "times"), [(False, 1), (True, 2)])
+async def test_a_call_that_was_taken_is_sent_again_only_where_that_is_safe(
+    pool: Pool, server: ScriptedUpstream, script: Reluctant, safe: bool, times: int
+) -> None:
+    ran: list[Any] = []
+
+    async def forgetting(_script: ScriptState, request: Request) -> Json:
+        ran.append(request.id)
+        if len(ran) == 1:
+            await request.wire.send_bytes(EVENT)
+            server.sessions.clear()  # the GET that resumes the answer is told 404
+            raise Stop
+        return {"content": []}
+
+    script.behaviour["forgetting"] = forgetting
+    calling = call(pool, "forgetting", safe_to_retry=safe)
+    if safe:
+        assert await calling == {"content": []}
+    else:
+        with pytest.raises(UpstreamUnavailable, match="was not resumed: HTTP 404"):
+            await calling
+    assert len(ran) == times
+
+
+async def test_a_resumed_answer_is_closed_with_its_call(
+    pool: Pool, server: ScriptedUpstream, script: Reluctant
+) -> None:
+    async def breaking(_script: ScriptState, request: Request) -> Json:
+        await request.wire.send_bytes(EVENT)
+        raise Stop
+
+    script.behaviour["breaking"] = breaking
+    await call(pool)
+    await asyncio.wait_for(server.get_opened.wait(), 10)
+    server.gets.clear()
+    calling = asyncio.create_task(call(pool, "breaking"))
+    await until(lambda: bool(server.gets))  # resumed, and silent
+    calling.cancel()
+    await until(lambda: not server.gets, 5)
