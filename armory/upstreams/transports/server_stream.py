@@ -28,6 +28,8 @@ _LASTING_S = 10.0
 """A stream that was open so long did not fail, whether it said anything or not."""
 _FOREVER_S = 10 * 86_400.0
 _NO_STREAM = frozenset((400, 404, 405, 406, 501))
+_OVER = frozenset((400, 404))
+"""What a stream that was there is answered where the session is unknown."""
 
 
 class ServerStream:
@@ -58,6 +60,7 @@ class ServerStream:
         self._on_gap = on_gap
         self._task: asyncio.Task[None] | None = None
         self._failures = 0
+        self._over = 0
 
     def start(self) -> None:
         """Listen, anew where that goes on already."""
@@ -77,13 +80,19 @@ class ServerStream:
         parser = EventParser(self._spec.message_bytes)
         self._failures = 0
         opened = False
+        began_session = asyncio.get_running_loop().time()
         while True:
             headers = resuming(self._headers(), parser)
             try:
                 response = await self._client.send("GET", headers, None, _FOREVER_S)
                 try:
-                    if response.status == 404 or (response.status in _NO_STREAM and not opened):
+                    if response.status in _NO_STREAM and not opened:
                         return
+                    if response.status in _OVER:
+                        response.close()
+                        await self._ask_after(began_session)
+                        if response.status == 404:
+                            return
                     if response.status == 200 and response.content_type == EVENTS:
                         if opened and parser.last_id is None:
                             self._on_gap()
@@ -102,6 +111,24 @@ class ServerStream:
                 log.debug("upstream_get_stream_lost", upstream=self._spec.key, error=str(error))
             await asyncio.sleep(pause_s(parser, self._failures))
             parser = parser.continued()
+
+    async def _ask_after(self, began: float) -> None:
+        """See whether the session is still there: if not, the link begins it anew and this stream
+        with it, though nobody calls anything. Sessions that are soon over are asked after later
+        each time.
+
+        Args:
+            began: when it began.
+
+        Raises:
+            UpstreamUnavailable: there is no telling.
+        """
+        if asyncio.get_running_loop().time() - began > _LASTING_S:
+            self._over = 0
+        if self._over:
+            await asyncio.sleep(min(_RETRY_MAX_S, _RETRY_S * 2 ** min(self._over, 6)))
+        self._over += 1
+        await self._link.probe()
 
     async def _read(self, response: Answer, parser: EventParser) -> None:
         with EventReader(response, parser, self._link.meter) as events:

@@ -157,3 +157,17 @@ async def test_a_resumed_answer_is_closed_with_its_call(
     await until(lambda: bool(server.gets))  # resumed, and silent
     calling.cancel()
     await until(lambda: not server.gets, 5)
+
+
+async def test_what_is_watched_is_watched_again_though_nobody_calls(
+    pool: Pool, server: ScriptedUpstream
+) -> None:
+    await pool.set_subscriptions("up", ANN, frozenset({"mem://one"}))
+    await asyncio.wait_for(server.get_opened.wait(), 10)
+    server.get_opened.clear()
+    server.sessions.clear()
+    server.script.subscribed.clear()
+    server.end_streams()
+    await until(lambda: server.script.subscribed == {"mem://one"})
+    await asyncio.wait_for(server.get_opened.wait(), 10)
+    assert len(server.sessions) == 1
