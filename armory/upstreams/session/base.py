@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec import Raw
 
-from armory.errors import UpstreamUnavailable
+from armory.errors import UpstreamTimeout, UpstreamUnavailable
 from armory.http1.reading import BodyTooLarge, give_up
 from armory.logger import Logger
 from armory.observability.redaction import redacted
@@ -251,14 +251,23 @@ class BaseLink(ABC):
 
     async def ensure_log_level(self, wanted: str | None) -> None:
         """Legacy: have an upstream that logs do so at the lowest level that any caller has wanted
-        yet.
+        yet. One that does not answer is not asked again: each call would wait for it.
         """
         if self.identity.era == "modern" or wanted is None or wanted not in LOG_LEVELS:
             return
         if self._log_level is not None and loud_enough(wanted, self._log_level):
             return
         before, self._log_level = self._log_level, wanted
-        reply = await self.request(Call("logging/setLevel", {"level": Raw(encode(wanted))}))
+        level = {"level": Raw(encode(wanted))}
+        wait_s = self.spec.connect_timeout_s
+        try:
+            reply = await self.request(Call("logging/setLevel", level, timeout_s=wait_s))
+        except UpstreamTimeout as error:
+            log.info("upstream_log_level_unanswered", upstream=self.server, error=str(error))
+            return
+        except BaseException:
+            self._log_level = before
+            raise
         if reply.error is not None:
             self._log_level = before
             log.info("upstream_log_level_refused", upstream=self.server, level=wanted)

@@ -14,8 +14,9 @@ from armory.errors import UpstreamTimeout, UpstreamUnavailable
 from armory.protocol.link import Call, Owner
 from armory.protocol.session_events import Renewed
 from armory.testing.clients.recording import RecordingClient, RecordingObserver, plain
-from armory.testing.upstreams.exchange import definition
+from armory.testing.upstreams.exchange import Json, Wire, definition
 from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.script import Script
 from armory.testing.waiting import until
 from armory.upstreams.connecting.negotiate import Connector
 from armory.upstreams.session.base import BaseLink
@@ -242,6 +243,49 @@ async def test_the_log_level_is_the_lowest_that_was_wanted(
     sent = [m["params"]["level"] for _, m in server.requests if m["method"] == "logging/setLevel"]
     assert sent == ["error", "info"]
     assert [note["level"] for _, note in client.notes] == ["error"]
+
+
+class Busy(Script):
+    """Answers `logging/setLevel` once it is not busy any more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.levels: list[str] = []
+        self.asked, self.free = asyncio.Event(), asyncio.Event()
+
+    async def answer(self, message: Json, wire: Wire) -> Json | None:
+        if message["method"] == "logging/setLevel":
+            self.levels.append(message["params"]["level"])
+            self.asked.set()
+            await self.free.wait()
+        return await super().answer(message, wire)
+
+
+async def test_a_log_level_is_set_again_whose_call_ended_meanwhile(
+    connect: Open, server: ScriptedUpstream
+) -> None:
+    link = await connect("legacy")
+    server.script = busy = Busy()
+    client = RecordingClient(log_level="info")
+    first = asyncio.create_task(call(link, "echo", client=client))
+    await asyncio.wait_for(busy.asked.wait(), 10)
+    first.cancel()
+    await asyncio.wait([first], timeout=10)
+    busy.free.set()
+    for _ in range(2):
+        await call(link, "echo", client=client)
+    assert busy.levels == ["info", "info"]
+
+
+async def test_an_upstream_that_does_not_answer_to_log_levels_is_used_all_the_same(
+    connect: Open, server: ScriptedUpstream
+) -> None:
+    link = await connect("legacy", connect_timeout_s=1.0)
+    server.script = busy = Busy()
+    for _ in range(2):
+        client = RecordingClient(log_level="info")
+        assert (await call(link, "echo", client=client, timeout_s=10))["isError"] is False
+    assert busy.levels == ["info"]
 
 
 async def test_a_connect_that_hangs_is_bounded(server: ScriptedUpstream) -> None:
