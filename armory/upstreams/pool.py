@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from armory.domain.catalog import ServerLists
-from armory.errors import LoginNeeded, UpstreamUnavailable
+from armory.errors import ArmoryError, LoginNeeded, UpstreamUnavailable
 from armory.http1.reading import COUNTED_BYTES
 from armory.logger import Logger
 from armory.protocol.link import (
@@ -29,7 +29,6 @@ from armory.upstreams.clock import Clock, SystemClock
 from armory.upstreams.connecting.start_turns import StartTurns
 from armory.upstreams.link_slot import SessionCounts
 from armory.upstreams.oauth.people import Vault
-from armory.upstreams.oauth.subjects import CALLER
 from armory.upstreams.outflow import Outflow, size_of
 from armory.upstreams.own_accounts import lists_before_login
 from armory.upstreams.session.base import BaseLink
@@ -157,7 +156,7 @@ class Pool:
             UpstreamUnavailable: they cannot be had.
         """
         upstream = self.upstream(server)
-        CALLER.set(owner.principal)
+        upstream.serves(owner.principal)
         try:
             declared = declared_by(owner) if capabilities is None else capabilities
             slot, link = await upstream.links.opened(owner, declared)
@@ -203,8 +202,9 @@ class Pool:
             Refused: the upstream said no.
             UpstreamUnavailable: it cannot be asked.
         """
-        CALLER.set(owner.principal)
-        await self.upstream(server).links.subscribe(owner, uris, again)
+        upstream = self.upstream(server)
+        upstream.serves(owner.principal)
+        await upstream.links.subscribe(owner, uris, again)
 
     async def settle(self, server: str, owner: Owner) -> None:
         """Have it known which session serves `owner`: until then `key` is what it probably will be.
@@ -212,8 +212,9 @@ class Pool:
         Raises:
             UpstreamUnavailable: it cannot be found out.
         """
-        links = self.upstream(server).links
-        CALLER.set(owner.principal)
+        upstream = self.upstream(server)
+        upstream.serves(owner.principal)
+        links = upstream.links
         if not links.placing.settled(owner):
             await links.opened(owner, declared_by(owner))
 
@@ -225,9 +226,10 @@ class Pool:
         """
         for upstream in tuple(self._upstreams.values()):
             for link in upstream.links.rooted(owner, client.capabilities):
+                upstream.serves(owner.principal)
                 try:
                     await link.roots_changed(client)
-                except UpstreamUnavailable as error:
+                except ArmoryError as error:
                     log.debug("upstream_roots_news_failed", error=str(error))
 
     def key(self, server: str, owner: Owner) -> str:

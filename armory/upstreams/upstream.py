@@ -106,7 +106,7 @@ class Upstream:
         """As `Pool.request`."""
         call.caller = owner.principal.key
         if self._personal:
-            CALLER.set(owner.principal)
+            self.serves(owner.principal)
             if is_login(call, self.spec.auth):
                 return await self._log_in(owner)
         breaker = self._breaker_of(owner)
@@ -140,6 +140,12 @@ class Upstream:
             raise
         breaker.succeeded()
         return reply
+
+    def serves(self, principal: Principal) -> None:
+        """What this task sends from now on goes with the token that this principal came with."""
+        CALLER.set(principal)
+        if self._personal:
+            self.connector.came(principal)
 
     async def _log_in(self, owner: Owner) -> Reply:
         """The answer to whoever calls the tool that asks for a login.

@@ -13,6 +13,7 @@ from typing import Any
 from uuid import uuid4
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 from mcp.shared.inbound import (
     InboundLadderRejection,
     classify_inbound_request,
@@ -80,6 +81,8 @@ class ScriptedUpstream:
         requests: headers and body of every POST, in order.
         sessions: capabilities by session id; clear it and every session has expired.
         fail_with: answer every request with this HTTP status.
+        tokens: access tokens, one of which every request has to carry; None: it needs none.
+        carried: method and access token of each request, while it needs one.
         drop_streams: the next legacy answers break off after their first event and can be resumed.
         ask_on_get: put requests of the server's own on the GET stream.
         peers: address and port of every connection that a POST came on.
@@ -106,6 +109,8 @@ class ScriptedUpstream:
         self.get_opened = asyncio.Event()
         self.listens: dict[Any, tuple[web.StreamResponse, Json]] = {}
         self.fail_with: int | None = None
+        self.tokens: set[str] | None = None
+        self.carried: list[tuple[str, str]] = []
         self.drop_streams = 0
         self.resumed: list[str] = []
         self.ask_on_get = False
@@ -132,7 +137,7 @@ class ScriptedUpstream:
 
     async def start(self) -> None:
         """Listen; on the port of before when it was stopped."""
-        app = web.Application(client_max_size=64 * 1024 * 1024)
+        app = web.Application(client_max_size=64 * 1024 * 1024, middlewares=[self._guard])
         app.router.add_post("/mcp", self._post)
         app.router.add_get("/mcp", self._get)
         app.router.add_delete("/mcp", self._delete)
@@ -184,6 +189,15 @@ class ScriptedUpstream:
             self._unsent[f"{session}-1"] = data
             return b"id: " + f"{session}-1".encode() + b"\nretry: 10\ndata: \n\n"
         return b"data: " + data + b"\n\n"
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if self.tokens is not None:
+            token = request.headers.get("Authorization", "").removeprefix("Bearer ")
+            self.carried.append((request.method, token))
+            if token not in self.tokens:
+                return web.Response(status=401)
+        return await handler(request)
 
     # --- Streamable HTTP
 

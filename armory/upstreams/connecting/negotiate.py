@@ -95,6 +95,11 @@ class Connector:
         """Whether a session with a handshake can be had, as far as is known."""
         return self._known.may_shake_hands
 
+    def came(self, principal: Principal) -> None:
+        """As `PeopleTokens.came`, of an upstream where each principal has its own token."""
+        if self._client is not None and self._client.people is not None:
+            self._client.people.came(principal)
+
     async def close(self) -> None:
         """Close the pooled connections; every link is to be closed before."""
         client, self._client = self._client, None

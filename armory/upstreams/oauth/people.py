@@ -59,6 +59,19 @@ class PeopleTokens:
         self._clients: dict[tuple[str, str], Login] = {}
         self._by_person: LRUCache[str, PersonTokens] = LRUCache(_KEPT)
         self._own: Tokens | None = None
+        self._came: LRUCache[str, Principal] = LRUCache(_KEPT)
+
+    def came(self, principal: Principal) -> None:
+        """A principal asks for something: what is sent for it outside requests goes with the same
+        token, unless it is known to have come with one that lasts longer.
+        """
+        known = self._came.get(principal.key)
+        if known is None or (known is not principal and not _outlasts(known, principal)):
+            self._came[principal.key] = principal
+
+    def newest(self, principal: Principal) -> Principal:
+        """The same one, with the newest token that it came with."""
+        return self._came.get(principal.key, principal)
 
     def of(self, principal: Principal) -> Tokens:
         """The tokens that serve a principal."""
@@ -87,6 +100,11 @@ class PeopleTokens:
         """Logins were changed elsewhere: look at the store again."""
         for tokens in list(self._by_person.values()):
             tokens.forget()
+
+
+def _outlasts(one: Principal, other: Principal) -> bool:
+    ends, others = one.expires_at, other.expires_at
+    return ends is not None and others is not None and ends > others
 
 
 def tokens_for(server: str, grant: Grant, **more: Any) -> Tokens:

@@ -36,7 +36,8 @@ from armory.upstreams.oauth.grants import Passthrough, SubjectToken, TokenExchan
 from armory.upstreams.oauth.tokens import Tokens
 
 CALLER: ContextVar[Principal | None] = ContextVar("caller", default=None)
-"""On whose behalf the present call goes upstream."""
+"""On whose behalf the present call goes upstream; None: this task belongs to no call, and what it
+sends goes with the newest token of whoever the session is for."""
 _KEPT = 10_000
 _REFUSED_S, _AWAY_S = 10.0, 2.0
 TOKEN_TYPE = "urn:ietf:params:oauth:token-type:"

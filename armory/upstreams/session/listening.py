@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Raw
 
-from armory.errors import UpstreamUnavailable
+from armory.errors import ArmoryError
 from armory.logger import Logger
 from armory.protocol.codes import METHOD_NOT_FOUND
 from armory.protocol.jsonrpc import error_of
@@ -21,6 +21,7 @@ from armory.protocol.meta import SUBSCRIPTION_ID
 from armory.protocol.methods import GROUPS_CHANGED, GROUPS_DECLARED
 from armory.protocol.rawjson import encode, object_of
 from armory.tasks import spawn, start, stop
+from armory.upstreams.oauth.subjects import CALLER
 
 log = Logger(__name__)
 
@@ -154,9 +155,10 @@ class Listening:
         return stream
 
     async def _run(self, stream: _Stream, call: Call) -> Reply | None:
+        CALLER.set(None)  # it outlives the call that began it
         try:
             return await self._request(call)
-        except UpstreamUnavailable as error:
+        except ArmoryError as error:
             log.debug("upstream_listen_lost", upstream=self._server, error=str(error))
             return None
         finally:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
-from armory.errors import UpstreamUnavailable
+from armory.errors import ArmoryError
 from armory.http1.eventstream import Event, EventTooLarge
 from armory.http1.failing import broken
 from armory.http1.reading import BodyTooLarge
@@ -32,7 +32,7 @@ loop costs as much as a piece."""
 
 def stream_errors() -> tuple[type[Exception], ...]:
     """What ends an event stream that is read, for `except`."""
-    return (*broken(), EventTooLarge, BodyTooLarge, UpstreamUnavailable)
+    return (*broken(), EventTooLarge, BodyTooLarge, ArmoryError)
 
 
 async def _in_turns(data: bytes | bytearray) -> list[UpstreamMessage]:

@@ -23,6 +23,7 @@ from armory.http1.response import BadAnswer, ClosedEarly, NoConnection
 from armory.upstreams.oauth.discovery import Challenge, challenge_of
 from armory.upstreams.oauth.grants import is_personal, named_by
 from armory.upstreams.oauth.people import PeopleTokens, Vault, tokens_for
+from armory.upstreams.oauth.subjects import CALLER
 from armory.upstreams.oauth.tokens import Tokens
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.http_failures import HttpFailure, failure_of
@@ -80,7 +81,7 @@ class HttpClient:
 
     def as_principal(self, principal: Principal) -> HttpClient:
         """The client that sends a principal's own token over the same connections."""
-        return self if self.people is None else _PersonClient(self, self.people.of(principal))
+        return self if self.people is None else _PersonClient(self, self.people, principal)
 
     @property
     def url(self) -> URL:
@@ -261,16 +262,40 @@ class HttpClient:
 class _PersonClient(HttpClient):
     """One principal's token over the connections of another client."""
 
-    def __init__(self, shared: HttpClient, tokens: Tokens) -> None:
+    def __init__(self, shared: HttpClient, people: PeopleTokens, principal: Principal) -> None:
         self._shared = shared
+        self._people = people
+        self._principal = principal
         self._spec = shared._spec
         self._configured = shared._configured
         self._redirected = None
-        self.tokens = tokens
+        self.tokens = people.of(principal)
         self.people = None
 
     async def close(self) -> None:
         """The connections belong to the other client."""
+
+    async def _authorized(
+        self,
+        tokens: Tokens,
+        method: str,
+        headers: Mapping[str, str],
+        data: bytes | None,
+        timeout_s: float,
+        *,
+        url: URL | None,
+        what: str,
+    ) -> Answer:
+        send = super()._authorized
+        caller = CALLER.get()
+        if caller is not None and caller.key == self._principal.key:
+            return await send(tokens, method, headers, data, timeout_s, url=url, what=what)
+        # Nobody's call, or, where it makes room for its own session, somebody else's.
+        before = CALLER.set(self._people.newest(self._principal))
+        try:
+            return await send(tokens, method, headers, data, timeout_s, url=url, what=what)
+        finally:
+            CALLER.reset(before)
 
     async def _send(
         self,

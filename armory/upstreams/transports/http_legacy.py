@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from armory.errors import UpstreamUnavailable
+from armory.errors import ArmoryError, UpstreamUnavailable
 from armory.http1.eventstream import EventParser, EventTooLarge
 from armory.http1.failing import broken
 from armory.http1.pool import Fields
@@ -113,7 +113,7 @@ class LegacyHttpLink(StatefulLink):
                 async with asyncio.timeout(_CLOSE_S):
                     response = await self._client.send("DELETE", self._headers(), None, _CLOSE_S)
                     response.close()
-            except (UpstreamUnavailable, TimeoutError) as error:
+            except (ArmoryError, TimeoutError) as error:
                 log.debug("upstream_delete_failed", upstream=self.server, error=str(error))
 
     async def notify(self, method: str, params: Params) -> None:
@@ -324,7 +324,7 @@ class LegacyHttpLink(StatefulLink):
     async def _restore(self) -> None:
         try:
             await self.renew_subscriptions()
-        except UpstreamUnavailable as error:
+        except ArmoryError as error:
             log.info("upstream_restore_failed", upstream=self.server, error=str(error))
 
     async def _post(self, data: bytes) -> None:
@@ -341,7 +341,7 @@ class LegacyHttpLink(StatefulLink):
     async def _post_quietly(self, data: bytes) -> None:
         try:
             await self._post(data)
-        except UpstreamUnavailable as error:
+        except ArmoryError as error:
             log.debug("upstream_post_failed", upstream=self.server, error=str(error))
 
     async def _deliver(self, message: UpstreamMessage) -> None:

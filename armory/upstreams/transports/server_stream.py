@@ -14,6 +14,7 @@ from armory.logger import Logger
 from armory.protocol.headers import LAST_EVENT_ID
 from armory.protocol.upstream_messages import UpstreamMessage
 from armory.tasks import spawn, stop
+from armory.upstreams.oauth.subjects import CALLER
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.transports.http_answers import messages_in, stream_errors
 from armory.upstreams.transports.http_client import HttpClient
@@ -77,6 +78,7 @@ class ServerStream:
         await stop(self._task, timeout_s=timeout_s)
 
     async def _listen(self) -> None:
+        CALLER.set(None)  # it outlives the call that began it
         parser = EventParser(self._spec.message_bytes)
         self._failures = 0
         opened = False

@@ -15,6 +15,7 @@ from armory.http1.reading import Answer, EventReader
 from armory.protocol.headers import VERSION_HEADER
 from armory.protocol.versions import VERSION_HEADER_SINCE
 from armory.tasks import spawn, stop
+from armory.upstreams.oauth.subjects import CALLER
 from armory.upstreams.session.context import LinkContext
 from armory.upstreams.session.duplex import DuplexLink
 from armory.upstreams.transports.http_answers import stream_errors
@@ -93,6 +94,7 @@ class SseLink(DuplexLink):
         response.release()
 
     async def _read(self, response: Answer) -> None:
+        CALLER.set(None)  # it outlives the call that began it
         reason = "it ended its event stream"
         try:
             parser = EventParser(self.spec.message_bytes)
