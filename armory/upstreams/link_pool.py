@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from armory.errors import UpstreamOverloaded, UpstreamUnavailable
+from armory.errors import ArmoryError, UpstreamOverloaded, UpstreamUnavailable
 from armory.logger import Logger
 from armory.protocol.link import Owner, Refused
 from armory.protocol.session_events import Ended, Lost, SessionEvent, SessionObserver
@@ -28,6 +28,7 @@ from armory.upstreams.link_slot import (
     capability_profile,
     count_sessions,
 )
+from armory.upstreams.oauth.subjects import CALLER
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.spec import UpstreamSpec
 
@@ -338,10 +339,11 @@ class LinkPool:
         if uris:
             try:
                 await link.set_subscriptions(uris)
-            except (UpstreamUnavailable, Refused) as error:
+            except (ArmoryError, Refused) as error:
                 log.warning("upstream_resubscribe_failed", upstream=self.spec.key, error=str(error))
 
     async def _restore(self, owner: str) -> None:
+        CALLER.set(None)  # it outlives the call in which the session was lost
         await self._clock.sleep(_RESTORE_S)
         uris = self._wanted.get(owner)
         slot = next((s for (key, _), s in self._slots.items() if key == owner), None)
@@ -349,7 +351,7 @@ class LinkPool:
             return
         try:
             await (await self.link(slot)).set_subscriptions(uris)
-        except (UpstreamUnavailable, Refused) as error:
+        except (ArmoryError, Refused) as error:
             log.warning("upstream_resubscribe_failed", upstream=self.spec.key, error=str(error))
 
 
