@@ -20,6 +20,7 @@ from armory.domain.catalog_builder import build_catalog
 from armory.domain.query import Query, VisibleSet
 from armory.domain.results import Match, Selection
 from armory.domain.tool import ToolRecord
+from armory.errors import UpstreamUnavailable
 from armory.gateway.gateway import Gateway
 from armory.protocol.link import (
     Call,
@@ -120,6 +121,7 @@ class ScriptedPool:
     async def request(self, server: str, owner: Owner, call: Call) -> Reply:
         """Hand a call to the script."""
         self.calls.append((server, owner, call))
+        self._known(server)
         return await self.upstreams[server].answer(call, owner)
 
     async def set_subscriptions(
@@ -138,6 +140,7 @@ class ScriptedPool:
     ) -> ServerLists:
         """As scripted, the same for everybody."""
         del owner, capabilities
+        self._known(server)
         return self.upstreams[server].lists
 
     async def fetch_lists_for(
@@ -154,7 +157,7 @@ class ScriptedPool:
 
     def key(self, server: str, owner: Owner) -> str:
         """Sessions are per principal."""
-        del server
+        self._known(server)
         return owner.principal.key
 
     def announces(self, server: str, owner: Owner) -> bool:
@@ -178,6 +181,10 @@ class ScriptedPool:
     async def release_session(self, session_id: str) -> None:
         """Note the end of a session."""
         self.released.append(session_id)
+
+    def _known(self, server: str) -> None:
+        if server not in self.servers():
+            raise UpstreamUnavailable(f"there is no upstream {server!r}", upstream=server)
 
     def catalog(self, previous: Catalog = EMPTY) -> Catalog:
         """A snapshot of the scripted lists."""

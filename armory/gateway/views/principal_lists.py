@@ -17,7 +17,7 @@ from typing import Any
 from armory import tasks
 from armory.domain.catalog import ServerLists, large, same_entries
 from armory.domain.catalog_builder import taken_over
-from armory.errors import ArmoryError
+from armory.errors import ArmoryError, UpstreamUnavailable
 from armory.gateway.endpoint import Endpoint
 from armory.gateway.ports import Pool
 from armory.gateway.views.view import View
@@ -115,6 +115,8 @@ class PrincipalLists:
             for server, mode in modes.items()
             if server in servers and (mode == "always" or _private(servers[server]))
         )
+        own = ((session, of & servers.keys()) for session, of in self._own.items())
+        self._own = {session: of for session, of in own if of}
         for held in tuple(self._held.values()):
             if held.server not in self._of(held.owner) or held.server not in servers:
                 self._drop(held)
@@ -145,7 +147,7 @@ class PrincipalLists:
             return
         self._own.setdefault(owner.session_id, set()).add(server)
         answers = answers_of(owner.capabilities)
-        held = self._entry(server, self._pool.key(server, owner), owner, answers)
+        held = self._entry(server, self._key(server, owner), owner, answers)
         self._count += 1
         held.lists, held.own_bytes, held.generation = shared, 0, self._count
         self._refresh(held)
@@ -190,9 +192,16 @@ class PrincipalLists:
         servers = self._of(owner)
         if endpoint.transparent:
             servers = servers & {endpoint.name}
-        keys = ((server, self._pool.key(server, owner)) for server in sorted(servers))
+        keys = ((server, self._key(server, owner)) for server in sorted(servers))
         entry = self._entry
         return [entry(server, key, owner, answers) for server, key in keys if key]  # "": ours
+
+    def _key(self, server: str, owner: Owner) -> str:
+        """As `Pool.key`; also of an upstream that was removed, until the next snapshot."""
+        try:
+            return self._pool.key(server, owner)
+        except UpstreamUnavailable:
+            return owner.principal.key
 
     def _entry(self, server: str, key: str, owner: Owner, answers: int) -> HeldLists:
         held = self._held.get((server, key, answers))
@@ -277,7 +286,7 @@ class PrincipalLists:
 
     def _place(self, held: HeldLists) -> None:
         """Keep it under the key of the session that serves its owner, found out just now."""
-        key = self._pool.key(held.server, held.owner)
+        key = self._key(held.server, held.owner)
         place = (held.server, held.key, held.answers)
         if key != held.key and self._held.get(place) is held:
             del self._held[place]

@@ -90,6 +90,27 @@ async def test_long_lists_are_gone_through_beside_the_loop_once_for_all_who_wait
     await gateway.close()
 
 
+async def test_an_upstream_that_is_removed_leaves_the_others_to_whom_it_gave_lists(
+    bench: Bench,
+) -> None:
+    gateway, pool = bench.gateway, bench.pool
+    lists_of_other = ServerLists(tools=[tool("t", "t")])
+    pool.upstreams["other"] = replace(pool.upstreams["up"], lists=lists_of_other)
+    gateway.publish(pool.catalog(gateway.view.catalog))
+    lists, alone = gateway.principal_lists, Owner(Principal("ann"), "one")
+    lists.own("up", alone, gateway.view)
+    gateway.reconfigure(settings=GatewaySettings(personal={"other": "always"}))
+    await lists.prepare(alone, ALL, current=True)
+    del pool.upstreams["up"]
+    await lists.prepare(alone, ALL, current=True)  # before the next snapshot
+    gateway.publish(pool.catalog(gateway.view.catalog))
+    await lists.prepare(alone, ALL, current=True)
+    assert [held.server for held in lists.held(alone, ALL)] == ["other"]
+    gateway.reconfigure(settings=GatewaySettings())
+    assert not lists.has("one")
+    await gateway.close()
+
+
 async def listed(bench: Bench, *lists: ServerLists, monkeypatch: pytest.MonkeyPatch) -> None:
     """One caller after the other, `p0` first, is given lists of its own."""
     given = iter(lists)
