@@ -173,7 +173,7 @@ class PrincipalLists:
         now = time.monotonic()
         waits: dict[asyncio.Task[None], HeldLists] = {}
         for held in self.held(owner, endpoint, answers):
-            held.capabilities = capabilities
+            held.owner, held.capabilities = owner, capabilities  # its access token may be newer
             missing = held.lists is None or held.outdated
             first = missing and held.task is not None and not held.task.done()
             if held.until > now and not first:

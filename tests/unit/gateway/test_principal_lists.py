@@ -111,6 +111,26 @@ async def test_an_upstream_that_is_removed_leaves_the_others_to_whom_it_gave_lis
     await gateway.close()
 
 
+async def test_lists_are_fetched_with_the_access_token_of_the_latest_request(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[str | None] = []
+
+    async def fetch(server: str, owner: Owner, _declared: object) -> ServerLists:
+        used.append(owner.principal.credential)
+        return bench.pool.upstreams[server].lists
+
+    monkeypatch.setattr(bench.pool, "fetch_lists", fetch)
+    gateway = bench.gateway
+    gateway.reconfigure(settings=GatewaySettings(personal={"up": "always"}))
+    for token in ("first", "second"):
+        await gateway.context(bench.context(principal=Principal("ann", credential=token)))
+    gateway.principal_lists.on_list_changed("up", "")
+    await until(lambda: len(used) == 2)
+    assert used == ["first", "second"]
+    await gateway.close()
+
+
 async def listed(bench: Bench, *lists: ServerLists, monkeypatch: pytest.MonkeyPatch) -> None:
     """One caller after the other, `p0` first, is given lists of its own."""
     given = iter(lists)
