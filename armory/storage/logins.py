@@ -6,7 +6,7 @@ Owns: the table, and that one replica at a time refreshes a login. Never sees a 
 from __future__ import annotations
 
 import hashlib
-from typing import Protocol
+from typing import Any, Protocol
 
 from sqlalchemy import delete, insert, select, update
 
@@ -82,22 +82,34 @@ class StoredLogin:
         Raises:
             BackendError: the database failed.
         """
-        now = self._database.now_ms
         async with self._feed.transaction() as transaction:
-            connection = transaction.connection
             if login is None:
-                await connection.execute(delete(logins).where(logins.c.id == self.id))
-            else:
-                values = {"sealed": self._seal.seal(login, self.id), "leased_until_ms": 0}
-                done = await connection.execute(
-                    update(logins).where(logins.c.id == self.id).values(**values, updated_at_ms=now)
-                )
-                if not done.rowcount:
-                    keys = {"id": self.id, "person": self._person, "server": self._server}
-                    await connection.execute(
-                        insert(logins).values(**keys, **values, updated_at_ms=now)
-                    )
+                await transaction.connection.execute(delete(logins).where(logins.c.id == self.id))
+            elif not await self._replaced(transaction, values := self._values(login)):
+                keys = {"id": self.id, "person": self._person, "server": self._server}
+                await transaction.connection.execute(insert(logins).values(**keys, **values))
             transaction.changed(LOGINS, self.id)
+
+    async def replace(self, login: bytes) -> bool:
+        """As `save`, unless there is no login any more; whether there was.
+
+        Raises:
+            BackendError: the database failed.
+        """
+        async with self._feed.transaction() as transaction:
+            there = await self._replaced(transaction, self._values(login))
+            if there:
+                transaction.changed(LOGINS, self.id)
+        return there
+
+    def _values(self, login: bytes) -> dict[str, Any]:
+        sealed, now = self._seal.seal(login, self.id), self._database.now_ms
+        return {"sealed": sealed, "leased_until_ms": 0, "updated_at_ms": now}
+
+    async def _replaced(self, transaction: Transaction, values: dict[str, Any]) -> bool:
+        mine = update(logins).where(logins.c.id == self.id)
+        done = await transaction.connection.execute(mine.values(**values))
+        return bool(done.rowcount)
 
     async def lease(self) -> bool:
         """Whether this process, and no other, may refresh the login for the next 20 seconds.

@@ -12,6 +12,7 @@ from sqlalchemy import insert, select
 from armory.errors import BackendError
 from armory.storage.cache import Cache, SingleFlight
 from armory.storage.database import Database, now_ms
+from armory.storage.logins import StoredLogin
 from armory.storage.readthrough import ReadThrough
 from armory.storage.tables import users
 
@@ -45,6 +46,36 @@ async def test_a_failed_transaction_leaves_nothing(processes: Any) -> None:
     with pytest.raises(RuntimeError):
         await fail()
     assert await names(process.database) == []
+
+
+class Open:
+    """Encryption that leaves everything as it is."""
+
+    def seal(self, data: bytes, purpose: str) -> bytes:
+        del purpose
+        return data
+
+    def open(self, sealed: bytes, purpose: str) -> bytes | None:
+        del purpose
+        return sealed
+
+
+async def test_a_login_is_replaced_only_where_there_is_one_and_its_lease_ends(
+    processes: Any,
+) -> None:
+    process = await processes.open()
+    login = StoredLogin(process.database, process.feed, Open(), "ann", "docs")
+    assert not await login.replace(b"refreshed")
+    assert await login.load() is None
+    await login.save(b"first")
+    assert await login.lease()
+    assert not await login.lease()
+    assert await login.replace(b"refreshed")
+    assert await login.load() == b"refreshed"
+    assert await login.lease()
+    await login.save(None)
+    assert not await login.replace(b"refreshed")
+    assert await login.load() is None
 
 
 async def test_writers_wait_for_each_other(processes: Any) -> None:

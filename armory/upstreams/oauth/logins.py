@@ -61,6 +61,10 @@ class Sealed(Protocol):
         """Keep a login, or forget it; ends the lease."""
         ...
 
+    async def replace(self, login: bytes) -> bool:
+        """As `save`, unless there is no login any more; whether there was."""
+        ...
+
     async def lease(self) -> bool:
         """Whether this process, and no other, may refresh the login now."""
         ...
@@ -79,6 +83,12 @@ class LoginStore(Protocol):
 
     async def save(self, login: Login | None) -> None:
         """Keep a login, or forget it."""
+        ...
+
+    async def replace(self, login: Login) -> bool:
+        """Keep a login in place of the one that is there, unless there is none any more; whether
+        there was.
+        """
         ...
 
     async def lease(self) -> bool:
@@ -151,6 +161,13 @@ class FileLogin:
         """As `LoginStore.save`."""
         self._logins.save(self._server, login)
 
+    async def replace(self, login: Login) -> bool:
+        """As `LoginStore.replace`."""
+        there = self._logins.load(self._server) is not None
+        if there:
+            self._logins.save(self._server, login)
+        return there
+
     async def lease(self) -> bool:
         """Always: two processes are told apart by who was first."""
         return True
@@ -177,6 +194,10 @@ class PersonLogin:
     async def save(self, login: Login | None) -> None:
         """As `LoginStore.save`."""
         await self._sealed.save(None if login is None else msgspec.json.encode(login))
+
+    async def replace(self, login: Login) -> bool:
+        """As `LoginStore.replace`."""
+        return await self._sealed.replace(msgspec.json.encode(login))
 
     async def lease(self) -> bool:
         """As `LoginStore.lease`."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import msgspec
 from yarl import URL
 
 from armory.errors import ArmoryError
+from armory.tasks import start
 from armory.upstreams.oauth.client import NoToken, TokenRefused, authenticated
 from armory.upstreams.oauth.code_flow import BegunLogin, CodeFlow, with_tokens
 from armory.upstreams.oauth.discovery import AuthServerMetadata, Challenge
@@ -52,6 +53,7 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
         super().__init__(server, grant, clients, **more)
         self._store = FileLogin(Path(grant.store), server) if store is None else store
         self._login: Login | None = None
+        self._refreshing: asyncio.Task[Login] | None = None
 
     def wanting(self, reason: str) -> ArmoryError:
         """The error that asks for a login."""
@@ -90,18 +92,29 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
                 return (await self._refreshed(login)).access_token
             wanted = tuple(dict.fromkeys((*login.wanted, *challenge.scopes)))
             if wanted != login.wanted:
-                await self._keep(msgspec.structs.replace(login, wanted=wanted))
+                await self._store.replace(msgspec.structs.replace(login, wanted=wanted))
             first = "; add them to 'auth.scopes'" if self._grant.scopes else ""
             asked = " ".join(challenge.scopes)
             raise self.wanting(f"it wants further permissions ({asked}){first}")
 
     async def _refreshed(self, login: Login) -> Login:
-        """The login with a new token, which one process alone asks for.
+        """The login with a new token. Whoever waits for it may leave: refresh tokens tend to work
+        once, and what was given for one must be kept.
 
         Raises:
             NoToken: the authorization server is not there.
             ArmoryError: the person must log in again.
         """
+        if self._refreshing is None:
+            self._refreshing = start(self._refresh(login), f"refreshing a login: {self._server}")
+            self._refreshing.add_done_callback(self._refresh_ended)
+        return await asyncio.shield(self._refreshing)
+
+    def _refresh_ended(self, _task: asyncio.Task[Login]) -> None:
+        self._refreshing = None
+
+    async def _refresh(self, login: Login) -> Login:
+        """Ask for a new token, which one process alone does."""
         login, renewed = await self._leased(login)
         if renewed:
             return login
@@ -114,11 +127,13 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
             "resource": login.resource,
         }
         headers = authenticated(login.method, login.client_id, login.client_secret, form)
+        kept = False
         try:
             given = await self.given(AuthServerMetadata(login.token_url), headers, form)
+            login = with_tokens(login, given)
+            kept = await self._store.replace(login)
         except NoToken as error:
-            await self._store.release()
-            # Refresh tokens tend to work once: another process may have been first.
+            # Another process may have been first.
             newer = await self._store.load()
             if newer is not None and newer.refresh_token != login.refresh_token and _fresh(newer):
                 self._login = newer
@@ -126,7 +141,14 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
             if isinstance(error, TokenRefused):
                 raise self.wanting(_reason(error)) from None
             raise
-        return await self._keep(with_tokens(login, given))
+        finally:
+            if not kept:  # keeping it ends the lease
+                await self._store.release()
+        if not kept:
+            await self._give_back(login)
+            raise self.wanting("nobody is logged in any more")
+        self._login = login
+        return login
 
     async def _leased(self, login: Login) -> tuple[Login, bool]:
         """The login as it is kept, which this process alone may refresh now, and whether another
@@ -148,10 +170,13 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
             await asyncio.sleep(_LOOK_S)
             leased = await self._store.lease()
 
-    async def _keep(self, login: Login) -> Login:
-        await self._store.save(login)
-        self._login = login
-        return login
+    @asynccontextmanager
+    async def _unrefreshed(self) -> AsyncGenerator[None]:
+        """While the login is not refreshed: not by this process, that is."""
+        async with self._lock:
+            if self._refreshing is not None:
+                await asyncio.wait((self._refreshing,))
+            yield
 
     async def kept(self) -> Login | None:
         """The login; None where there is none."""
@@ -159,18 +184,22 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
 
     async def log_out(self) -> bool:
         """Forget the login, and give its tokens back if that can be done; whether there was one."""
-        login = await self._store.load()
-        if login is None:
-            return False
-        await self._store.save(None)
-        self._login = None
-        token = login.refresh_token or login.access_token
+        async with self._unrefreshed():
+            login = await self._store.load()
+            if login is None:
+                return False
+            await self._store.save(None)
+            self._login = None
+        await self._give_back(login)
+        return True
+
+    async def _give_back(self, login: Login) -> None:
+        """Have its tokens revoked, where that can be done."""
         if login.revoke_url:
-            form = {"token": token}
+            form = {"token": login.refresh_token or login.access_token}
             headers = authenticated(login.method, login.client_id, login.client_secret, form)
             with suppress(NoToken):  # it is forgotten here in any case
                 await self.request("POST", login.revoke_url, headers, form)
-        return True
 
     def forget(self) -> None:
         """Look at the store again: the login was changed elsewhere."""
@@ -201,7 +230,10 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
     async def finish(self, begun: BegunLogin, back: Mapping[str, str]) -> tuple[Login, str]:
         """As `CodeFlow.finish`, and keep the login."""
         login, id_token = await super().finish(begun, back)
-        return await self._keep(login), id_token
+        async with self._unrefreshed():
+            await self._store.save(login)
+            self._login = login
+        return login, id_token
 
 
 def _reason(error: NoToken) -> str:

@@ -22,6 +22,7 @@ from armory.errors import ConfigError, UpstreamUnavailable
 from armory.protocol.link import Call, Owner
 from armory.testing.clients.recording import plain
 from armory.testing.upstreams.oauth import World
+from armory.testing.waiting import until
 from armory.upstreams.oauth.grants import AuthorizationCode
 from armory.upstreams.oauth.logins import FileLogin, Login, Logins
 from armory.upstreams.oauth.person import AuthorizationCodeTokens
@@ -130,6 +131,52 @@ async def test_another_process_may_have_refreshed_first(rig: Rig) -> None:
     world.gate.set()
     assert (await asyncio.wait_for(calling, 10))["content"] == []
     assert world.tokens[-1] == "theirs"
+
+
+async def refreshing(rig: Rig) -> asyncio.Task[Any]:
+    """A call that waits for the token endpoint, which has been asked for a new token."""
+    await rig.log_in()
+    await rig.call()
+    rig.world.valid.clear()
+    rig.world.gate.clear()
+    asked = len(rig.world.requests)
+    calling = asyncio.ensure_future(rig.call())
+    await until(lambda: len(rig.world.requests) > asked)
+    return calling
+
+
+async def test_a_call_that_is_given_up_during_a_refresh_leaves_the_new_token(rig: Rig) -> None:
+    calling = await refreshing(rig)
+    calling.cancel()
+    await asyncio.wait((calling,), timeout=10)
+    next_one = asyncio.ensure_future(rig.call())
+    rig.world.gate.set()
+    assert (await asyncio.wait_for(next_one, 10))["content"] == []
+    used = [form["refresh_token"] for form in rig.world.requests if "refresh_token" in form]
+    assert used == ["refresh-1"]
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+async def test_whoever_logs_out_during_a_refresh_stays_logged_out(
+    rig: Rig, elsewhere: bool
+) -> None:
+    calling = await refreshing(rig)
+    tokens = rig.pool.upstream("kept").connector.client.tokens
+    assert isinstance(tokens, AuthorizationCodeTokens)
+    if elsewhere:
+        Logins(rig.file).save("kept", None)
+        rig.world.gate.set()
+        with pytest.raises(UpstreamUnavailable, match="nobody is logged in"):
+            await asyncio.wait_for(calling, 10)
+    else:
+        leaving = asyncio.ensure_future(tokens.log_out())
+        await asyncio.sleep(0)
+        rig.world.gate.set()
+        both = asyncio.gather(leaving, calling, return_exceptions=True)
+        assert (await asyncio.wait_for(both, 10))[0] is True
+    assert Logins(rig.file).load("kept") is None
+    with pytest.raises(UpstreamUnavailable, match="nobody has logged in"):
+        await rig.call()
 
 
 class AnotherWasFirst(FileLogin):
