@@ -75,7 +75,7 @@ class Duplex:
         self._inflight: dict[bytes, asyncio.Task[None]] = {}
         self._requests = Tasks()
         self._batches = Tasks()
-        self._listening: dict[bytes, Listening] = {}
+        self._listening: set[Listening] = set()
         self._session: Session | None = None
 
     async def take(self, data: bytes) -> None:
@@ -240,7 +240,7 @@ class Duplex:
         listening = await self._dispatcher.listen(request, key, params)
         if isinstance(listening, Reply):
             return encoded(key, listening)
-        self._listening[key] = listening
+        self._listening.add(listening)
         reader = listening.stream.attach()
         try:
             while True:
@@ -251,14 +251,14 @@ class Duplex:
                 if event is not None:
                     await self._out.write(event[1])
         finally:
-            del self._listening[key]
+            self._listening.discard(listening)
             await listening.end()
 
     # -- the end -----------------------------------------------------------------------------
 
     async def drain(self, timeout_s: float) -> None:
         """End the listening requests properly, and let the others finish."""
-        for listening in list(self._listening.values()):
+        for listening in list(self._listening):
             listening.stream.close()
         running = [*self._requests, *self._batches]
         if running:

@@ -1,0 +1,44 @@
+"""Clients that listen: what they hold, what ends it, and what they are told in a browser."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+
+from armory.gateway.gateway import Gateway
+from armory.testing.clients.raw import modern_body
+from armory.testing.front import ScriptedPool, serving
+from armory.testing.waiting import until
+
+pytestmark = pytest.mark.anyio
+LISTEN = modern_body(1, "subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+
+
+@pytest.fixture
+def gateway() -> Gateway:
+    return Gateway(ScriptedPool())
+
+
+@asynccontextmanager
+async def listening_over_sse(
+    http: aiohttp.ClientSession, url: str, times: int, token: str = ""
+) -> AsyncGenerator[aiohttp.StreamReader]:
+    """An HTTP+SSE connection on which a modern client has asked to listen."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    async with http.get(f"{url}/sse", headers=headers) as stream:
+        await stream.content.readuntil(b"data: ")
+        path = (await stream.content.readline()).decode().strip()
+        for _ in range(times):
+            async with http.post(url + path, json=LISTEN, headers=headers) as taken:
+                assert taken.status == 202
+        yield stream.content
+
+
+async def test_listening_twice_by_one_id_leaves_nothing_behind(gateway: Gateway) -> None:
+    async with serving(gateway) as (url, _edge), aiohttp.ClientSession() as http:
+        async with listening_over_sse(http, url, 3):
+            await until(lambda: len(gateway.changes) == 3)
+        await until(lambda: len(gateway.changes) == 0)
