@@ -29,7 +29,7 @@ class OpenStreams:
         self._count = 0
         self._of: Counter[str] = Counter()
         self.listening: set[Listening] = set()
-        self._pipes: set[EventStream] = set()
+        self._pipes: dict[EventStream, str] = {}
         self.closing = False
 
     def __len__(self) -> int:
@@ -63,19 +63,22 @@ class OpenStreams:
         """It has ended."""
         self.listening.discard(listening)
 
-    def add_pipe(self, pipe: EventStream) -> None:
-        """An HTTP+SSE connection was opened."""
-        self._pipes.add(pipe)
+    def add_pipe(self, pipe: EventStream, key: str) -> None:
+        """An HTTP+SSE connection of a principal was opened."""
+        self._pipes[pipe] = key
 
     def drop_pipe(self, pipe: EventStream) -> None:
         """It has ended."""
-        self._pipes.discard(pipe)
+        self._pipes.pop(pipe, None)
 
     def end_principal(self, key: str) -> None:
-        """End the listening streams of one principal."""
+        """End the listening streams and the HTTP+SSE connections of one principal."""
         for listening in list(self.listening):
             if listening.principal == key:
                 listening.stream.close()
+        for pipe, owner in list(self._pipes.items()):
+            if owner == key:
+                pipe.close()
 
     def end_all(self) -> None:
         """End every stream, and open none from now on."""

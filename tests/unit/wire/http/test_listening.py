@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
@@ -9,6 +10,7 @@ import aiohttp
 import pytest
 
 from armory.gateway.gateway import Gateway
+from armory.security.authentication import Authenticator, StaticToken
 from armory.testing.clients.raw import modern_body
 from armory.testing.front import ScriptedPool, serving
 from armory.testing.waiting import until
@@ -42,3 +44,17 @@ async def test_listening_twice_by_one_id_leaves_nothing_behind(gateway: Gateway)
         async with listening_over_sse(http, url, 3):
             await until(lambda: len(gateway.changes) == 3)
         await until(lambda: len(gateway.changes) == 0)
+
+
+async def test_a_principal_that_may_connect_no_more_hears_no_more(gateway: Gateway) -> None:
+    tokens = [StaticToken(name, f"the-secret-of-{name}") for name in ("ann", "bob")]
+    checks = Authenticator(tokens, allow_anonymous=False)
+    async with serving(gateway, checks) as (url, edge), aiohttp.ClientSession() as http:
+        ann = listening_over_sse(http, url, 1, "the-secret-of-ann")
+        bob = listening_over_sse(http, url, 1, "the-secret-of-bob")
+        async with ann as hers, bob as his, asyncio.timeout(10):
+            await until(lambda: len(gateway.changes) == 2)
+            await edge.end_principal("token:bob")
+            assert b"acknowledged" in await his.read()
+            await until(lambda: len(gateway.changes) == 1)
+            assert not hers.at_eof()
