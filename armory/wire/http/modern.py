@@ -98,10 +98,11 @@ class ModernEndpoint:
     ) -> web.StreamResponse:
         streams = self._edge.streams
         if not admitted.takes_sse:
-            return refusal(406, codes.INVALID_REQUEST, "Accept must list text/event-stream", id=id)
+            message = "Accept must list text/event-stream"
+            return refusal(406, codes.INVALID_REQUEST, message, id=id, headers=admitted.extra)
         key = admitted.caller.principal.key
         if full := streams.take(key):
-            return refusal(503, codes.LIMITED, full, id=id)
+            return refusal(503, codes.LIMITED, full, id=id, headers=admitted.extra)
         listening = None
         try:
             listening = await self._edge.dispatcher.listen(request, id, params)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import aiohttp
 import pytest
 
 from armory.gateway.gateway import Gateway
 from armory.security.authentication import Authenticator, StaticToken
-from armory.testing.clients.raw import modern_body
+from armory.testing.clients.raw import modern_body, modern_headers
 from armory.testing.front import ScriptedPool, serving
 from armory.testing.waiting import until
+from armory.wire.http.settings import HttpSettings
 
 pytestmark = pytest.mark.anyio
 LISTEN = modern_body(1, "subscriptions/listen", {"notifications": {"toolsListChanged": True}})
@@ -58,3 +60,21 @@ async def test_a_principal_that_may_connect_no_more_hears_no_more(gateway: Gatew
             assert b"acknowledged" in await his.read()
             await until(lambda: len(gateway.changes) == 1)
             assert not hers.at_eof()
+
+
+@pytest.mark.parametrize(
+    ("accept", "status"),
+    [("application/json, text/event-stream", 503), ("application/json", 406)],
+)
+async def test_a_browser_can_read_why_it_may_not_listen(
+    gateway: Gateway, accept: str, status: int
+) -> None:
+    origin = "http://localhost:3000"
+    headers: dict[str, Any] = {**modern_headers(LISTEN), "Origin": origin, "Accept": accept}
+    async with (
+        serving(gateway, settings=HttpSettings(streams=0)) as (url, _edge),
+        aiohttp.ClientSession() as http,
+        http.post(f"{url}/mcp", json=LISTEN, headers=headers) as response,
+    ):
+        assert response.status == status
+        assert response.headers["Access-Control-Allow-Origin"] == origin
