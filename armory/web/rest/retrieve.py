@@ -163,7 +163,7 @@ class RetrieveHandlers:
     ) -> Reply | web.StreamResponse:
         started = time.perf_counter()
         if given.mode == "agent":
-            return await self._ask(call, given, filters, started)
+            return await self._ask(call, given, started)
         query = Query(
             (given.query,),
             servers=frozenset((filters.server,)) if filters.server else None,
@@ -219,9 +219,7 @@ class RetrieveHandlers:
             )
         )
 
-    async def _ask(
-        self, call: RestCall, given: Any, filters: Filter, started: float
-    ) -> Reply | web.StreamResponse:
+    async def _ask(self, call: RestCall, given: Any, started: float) -> Reply | web.StreamResponse:
         if self._agent is None:
             raise Problem(
                 422,
@@ -229,10 +227,10 @@ class RetrieveHandlers:
                 "the retrieval agent is off; see agent.enabled, or take mode `search`",
                 parameter="mode",
             )
-        if filters != Filter():
-            raise Problem(
-                422, "invalid_request", "filters do not go with mode `agent`", parameter="filter"
-            )
+        for name, field in type(given).model_fields.items():
+            if name not in _AGENT_TAKES and getattr(given, name) != field.default:
+                message = f"`{name}` does not go with mode `agent`"
+                raise Problem(422, "invalid_request", message, parameter=name)
         quota = await call.spend()
         path = "v2" if call.principal.user is not None else "v1"
         visible = self._searching.visible(call.principal, packs=path == "v2")
@@ -290,6 +288,7 @@ def _limited(limits: RestLimits) -> tuple[Any, Any]:
     return (query, ...), (top_k, min(5, limits.top_k))
 
 
+_AGENT_TAKES = frozenset(("query", "top_k", "mode", "rejected"))
 _EXPIRED = "the credential has expired meanwhile; ask again with a new one"
 _V1 = "Tools by meaning alone, over everything that policy allows"
 _V2 = "Tools by meaning and words, within the user's active packs and servers"

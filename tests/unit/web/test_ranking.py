@@ -102,6 +102,15 @@ TURNS = [
 ]
 
 
+WITHOUT_EFFECT: dict[str, Any] = {
+    "ranker": "lexical",
+    "filter": {"server": "mail"},
+    "debug": True,
+    "context": {"hour": 18},
+}
+"""Parameters that the agent does not go by."""
+
+
 async def test_the_agent_answers_with_its_trace_and_streams_it(tmp_path: Path) -> None:
     async with (
         ScriptedChat(TURNS) as chat,
@@ -129,15 +138,20 @@ async def test_the_agent_answers_with_its_trace_and_streams_it(tmp_path: Path) -
             body = {"query": "send a message", "mode": "agent"}
             url = f"{service.url}/v1/retrieve_tools"
             async with aiohttp.ClientSession(headers=HEADERS) as session:
-                async with session.post(url, json=body) as answer:
+                usual = {"ranker": "multi_factor", "filter": {}, "debug": False, "context": {}}
+                async with session.post(url, json={**body, **usual}) as answer:
                     assert answer.status == 200
                     found = await answer.json()
                 assert found["tools"][0]["name"] == "mail__send"
                 assert found["answer"].startswith("mail__send")
                 assert next(step["kind"] for step in found["trace"]) == "thought"
-                filtered = {**body, "filter": {"server": "mail"}}
-                async with session.post(url, json=filtered) as answer:
-                    assert answer.status == 422
+                for name, without_effect in WITHOUT_EFFECT.items():
+                    async with session.post(url, json={**body, name: without_effect}) as answer:
+                        assert (await answer.json())["parameter"] == name
+                        assert answer.status == 422
+                last = {"query": "send", "mode": "agent", "last_tool": "mail__send"}
+                async with session.get(url, params=last) as answer:
+                    assert (await answer.json())["parameter"] == "last_tool"
                 chat.requests.clear()
                 accept = {"Accept": "text/event-stream"}
                 async with session.post(url, json=body, headers=accept) as answer:
