@@ -167,6 +167,8 @@ class Accounts:
     def listed(self, principal: Principal, listing: Listing) -> None:
         """Record one query."""
         query = listing.query
+        if query is None:
+            return
         self.query_log.add(
             QueryRecord(
                 query_id=uuid4().hex,

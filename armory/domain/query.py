@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Source = Literal["meta", "params", "header", "url", "set", "tool", "rest", "library"]
+Source = Literal["meta", "params", "header", "url", "set", "tool", "agent", "rest", "library"]
 
 MAX_QUERY_CHARS = 8_000
 MAX_TEXTS = 16

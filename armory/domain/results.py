@@ -89,10 +89,11 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """One query that was answered, as a filtered list or by a meta-tool, for statistics.
+    """One query that was answered, as a filtered list or by a meta-tool, or one list that was cut
+    without a query, for statistics.
 
     Attributes:
-        query: what was asked.
+        query: what was asked; None: nothing was.
         visible: number of tools that the caller may see.
         visible_bytes, returned_bytes: size of the definitions of all of them, and of the answer.
         top_score: best score over the visible set, 0 without tools.
@@ -101,7 +102,7 @@ class Listing:
         degraded: None, or what was lost.
     """
 
-    query: Query
+    query: Query | None
     visible: int
     visible_bytes: int
     returned_bytes: int

@@ -34,6 +34,6 @@ class EventFanOut:
             told(principal, tool, ok=ok, latency_ms=latency_ms, query=query, exchanged=exchanged)
 
     def listed(self, principal: Principal, listing: Listing) -> None:
-        """One `tools/list` or `search_tools` was answered."""
+        """A query was answered, or a `tools/list` was cut without one."""
         for listener in self._listeners:
             listener.listed(principal, listing)

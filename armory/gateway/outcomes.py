@@ -100,19 +100,38 @@ class Outcomes:
         if self._attribution is not None:
             matches = (match.tool.name for match in selection.matches)
             self._attribution.asked(context.principal, query.texts, matches, context.session_id)
+        top_score, degraded = selection.top_score, selection.degraded
+        self._tell(context, query, names, size_bytes, started, top_score, degraded)
+
+    def cut(
+        self, context: RequestContext, names: Sequence[str], size_bytes: int, started: float
+    ) -> None:
+        """A listing without a query showed less than everything; the arguments: as of `listed`."""
+        self._tell(context, None, names, size_bytes, started)
+
+    def _tell(
+        self,
+        context: RequestContext,
+        query: Query | None,
+        names: Sequence[str],
+        size_bytes: int,
+        started: float,
+        top_score: float = 0.0,
+        degraded: str | None = None,
+    ) -> None:
         if self._events is None:
             return
         view = context.view
-        visible = view.visible(context)
+        visible, form = view.visible(context), Form(context.era)
         listing = Listing(
             query,
             visible=len(visible.tools),
-            visible_bytes=view.listed.size_of(visible, Form(context.era)),
+            visible_bytes=view.listed.size_of(visible, form, estimated=query is None),
             returned_bytes=size_bytes,
-            top_score=selection.top_score,
+            top_score=top_score,
             latency_ms=(time.perf_counter() - started) * 1_000,
             selected=tuple(names),
-            degraded=selection.degraded,
+            degraded=degraded,
         )
         self._events.listed(context.principal, listing)
 

@@ -138,7 +138,7 @@ class ToolEvents(Protocol):
         ...
 
     def listed(self, principal: Principal, listing: Listing) -> None:
-        """One `tools/list` or `search_tools` was answered. Must not block or raise."""
+        """A query was answered, or a `tools/list` was cut without one. Must not block or raise."""
         ...
 
 

@@ -136,9 +136,11 @@ class Activity:
             self._parts.calls(minute * MINUTE_S, owner, tool, failed[group], times)
 
     def listed(self, principal: Principal, listing: Listing) -> None:
-        """One listing or search was answered."""
+        """One query was answered; of a listing without one nothing is remembered."""
         query = listing.query
-        kind: Kind = "search" if query.source in ("tool", "rest") else "listing"
+        if query is None:
+            return
+        kind: Kind = "search" if query.source in ("tool", "agent", "rest") else "listing"
         saved = max(0, listing.visible_bytes - listing.returned_bytes) // _BYTES_PER_TOKEN
         now = self._now()
         self._take_in()

@@ -96,9 +96,13 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._calls = CallTallies(_CALL_S)
         self.registry.register(self._calls)
-        self._lists = self._counter("listings", "Answers to queries, by state.", "state")
+        self._lists = self._counter(
+            "listings",
+            "Answers to queries, whole or degraded, and listings that were cut without one.",
+            "state",
+        )
         self._list_seconds = self._histogram(
-            "listing_seconds", "Duration of answers to queries.", _LIST_S
+            "listing_seconds", "Duration of answers to queries, but the agent's.", _LIST_S
         )
         self._visible = self._histogram(
             "listing_visible_tools", "Tools that the caller may see.", _TOOLS
@@ -109,10 +113,12 @@ class Metrics:
         self._top_score = self._histogram("listing_top_score", "Best score of a query.", _SCORES)
         self._saved = self._counter(
             "listing_tokens_saved",
-            "Tokens of tool definitions that were not sent (four bytes each).",
+            "Tokens of tool definitions that answers to queries and cut listings left out (four "
+            "bytes each).",
         )
         self._sent = self._counter(
-            "listing_tokens_sent", "Tokens of tool definitions that were sent."
+            "listing_tokens_sent",
+            "Tokens of tool definitions that answers to queries and cut listings had.",
         )
         self._toon = self._counter(
             "toon_tokens_saved",
@@ -157,12 +163,18 @@ class Metrics:
         self._calls.count(tool, latency_ms, ok=ok)
 
     def listed(self, principal: Principal, listing: Listing) -> None:
-        """One query was answered, as a listing or by `search_tools`."""
-        self._lists.labels("degraded" if listing.degraded else "full").inc()
-        self._list_seconds.observe(listing.latency_ms / 1_000)
+        """One query was answered, as a listing or by a meta-tool, or a listing was cut without
+        one.
+        """
+        if listing.query is None:
+            self._lists.labels("without_query").inc()
+        else:
+            self._lists.labels("degraded" if listing.degraded else "full").inc()
+            if listing.query.source != "agent":  # its model takes the time
+                self._list_seconds.observe(listing.latency_ms / 1_000)
+            self._top_score.observe(listing.top_score)
         self._visible.observe(listing.visible)
         self._returned.observe(len(listing.selected))
-        self._top_score.observe(listing.top_score)
         self._sent.inc(listing.returned_bytes / BYTES_A_TOKEN)
         saved = max(0, listing.visible_bytes - listing.returned_bytes)
         self._saved.inc(saved / BYTES_A_TOKEN)

@@ -117,6 +117,7 @@ class MetaTools:
             RateLimited: not now.
             BackendError: the model failed before anything was found.
         """
+        started = time.perf_counter()
         finder = self._finder()
         if finder is None:
             raise unknown("tool", FIND)
@@ -127,12 +128,14 @@ class MetaTools:
                 "arguments.query is a list; find_tools takes one text, the whole task",
                 {"parameter": "query"},
             )
-        check_size(arguments.as_query(context), context.view.settings)
+        query = replace(arguments.as_query(context), source="agent")
+        check_size(query, context.view.settings)
         await self._limiter.acquire(context.principal, CALL_METHOD, FIND)
         view = context.view
+        visible = view.common(view.visible(context))
         result = await finder.run(
             arguments.texts[0],
-            visible=view.common(view.visible(context)),
+            visible=visible,
             user=context.user,
             rejected=arguments.rejected,
             top_k=arguments.top_k or _DEFAULT_TOP_K,
@@ -141,7 +144,13 @@ class MetaTools:
         self._reveal(context, names)
         structure = shapes.finding_structure(result)
         raw = shapes.result_of(structure, names, context.client.capabilities)
-        return await self._answers.own(context, FIND, raw)
+        reply = await self._answers.own(context, FIND, raw)
+        matches = tuple(finding.match for finding in result.tools)
+        best = max((match.score for match in matches), default=0.0)
+        selection = Selection(matches, len(visible), 0.0, top_score=best)
+        size = len(memoryview(reply.result or b""))
+        self._outcomes.listed(context, query, selection, names, size, started)
+        return reply
 
     def _reveal(self, context: RequestContext, names: Iterable[str]) -> None:
         """Let tools that a legacy session searched for enter its list."""

@@ -62,7 +62,7 @@ class ToolLists:
     Args:
         retriever: None: nothing is ever searched.
         limiter: asked before a query is answered.
-        outcomes: told of answered queries.
+        outcomes: told of answered queries and of lists that were cut.
     """
 
     def __init__(self, retriever: Retriever | None, limiter: Limiter, outcomes: Outcomes) -> None:
@@ -100,7 +100,7 @@ class ToolLists:
             return await self._filtered(context, request.query, request.names)
         if by_groups and request.mode != "all":
             return _outside_groups(context, request)
-        return _unfiltered(context, request)
+        return self._unfiltered(context, request)
 
     async def _filtered(
         self, context: RequestContext, query: Query, patterns: Patterns | None
@@ -122,6 +122,30 @@ class ToolLists:
         )
         self._outcomes.listed(context, query, selection, names, len(body), started)
         return reply
+
+    def _unfiltered(self, context: RequestContext, request: ListRequest) -> Reply:
+        started = time.perf_counter()
+        view = context.view
+        visible, settings = view.visible(context), view.settings
+        form = Form(context.era)
+        if (request.servers, request.categories, request.names) != (None, None, None):
+            tools = view.catalog.tools
+            names = [n for n in tools if n in visible.tools.names and _fits(tools[n], request)]
+            body = view.listed.tools(names, form)
+            self._outcomes.cut(context, names, len(body), started)
+            return list_result(context, LIST, _MEMBER, body, kept=False, private=True)
+        wanted = _mode(context, request)
+        few = len(visible.tools) <= settings.full_list_limit
+        whole = wanted == "all" or (wanted == "auto" and few)
+        if whole or not (settings.search_tools or settings.call_tool):
+            return _everything(context, form)
+        revealed = context.session.revealed if context.session is not None else ()
+        shown = [*view.pinned(visible), *(name for name in revealed if name in visible.tools.names)]
+        names = _in_order(view, shown)
+        body = view.listed.tools(names, Form(context.era, load=True))
+        body = _with_meta_tools(context, _with_those_for_apps(context, names, body), cut=True)
+        self._outcomes.cut(context, names, len(body), started)
+        return list_result(context, LIST, _MEMBER, body, kept=False)
 
     async def choose(
         self,
@@ -204,28 +228,6 @@ def _everything(context: RequestContext, form: Form, *, kept: bool = False) -> R
     view = context.view
     body = view.listed.all_tools(view.visible(context), form)
     return list_result(context, LIST, _MEMBER, body, kept=kept)
-
-
-def _unfiltered(context: RequestContext, request: ListRequest) -> Reply:
-    view = context.view
-    visible, settings = view.visible(context), view.settings
-    form = Form(context.era)
-    if (request.servers, request.categories, request.names) != (None, None, None):
-        tools = view.catalog.tools
-        names = [n for n in tools if n in visible.tools.names and _fits(tools[n], request)]
-        body = view.listed.tools(names, form)
-        return list_result(context, LIST, _MEMBER, body, kept=False, private=True)
-    wanted = _mode(context, request)
-    few = len(visible.tools) <= settings.full_list_limit
-    whole = wanted == "all" or (wanted == "auto" and few)
-    if whole or not (settings.search_tools or settings.call_tool):
-        return _everything(context, form)
-    revealed = context.session.revealed if context.session is not None else ()
-    shown = [*view.pinned(visible), *(name for name in revealed if name in visible.tools.names)]
-    names = _in_order(view, shown)
-    body = view.listed.tools(names, Form(context.era, load=True))
-    body = _with_meta_tools(context, _with_those_for_apps(context, names, body), cut=True)
-    return list_result(context, LIST, _MEMBER, body, kept=False)
 
 
 def _outside_groups(context: RequestContext, request: ListRequest) -> Reply:

@@ -86,12 +86,17 @@ class ListedBytes:
 
         return self.once((visible.tools.key, form, kind), joined)
 
-    def size_of(self, visible: VisibleCatalog, form: Form) -> int:
+    def size_of(self, visible: VisibleCatalog, form: Form, *, estimated: bool = False) -> int:
         """Bytes of every visible tool as listed; of thousands, estimated by each n-th of them:
         taking all to bytes would hold the event loop, and their memory.
+
+        Args:
+            visible: what the caller sees.
+            form: how it is listed.
+            estimated: likewise of hundreds, for whoever lists them not even once.
         """
         count = len(visible.tools)
-        if count <= ESTIMATED_ABOVE:
+        if count <= (_SAMPLE if estimated else ESTIMATED_ABOVE):
             return len(self.all_tools(visible, form))
         key = (visible.tools.key, form)
         size = self._sizes.get(key)

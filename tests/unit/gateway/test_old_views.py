@@ -65,20 +65,23 @@ async def test_views_of_single_principals_hold_it_no_longer(bench: Bench) -> Non
     await gateway.close()
 
 
-@pytest.mark.parametrize("count", [2_000, 20_000])
+@pytest.mark.parametrize(
+    ("count", "estimated"), [(2_000, False), (20_000, False), (500, True), (2_000, True)]
+)
 async def test_the_size_of_a_large_list_is_told_without_making_its_bytes(
-    bench: Bench, count: int
+    bench: Bench, count: int, estimated: bool
 ) -> None:
     gateway = bench.gateway
     catalog, _ = build_catalog({"up": _lists(count)}, previous=gateway.view.catalog)
     gateway.publish(catalog)
     view = gateway.view
     visible = view.visible(bench.context())
-    size = view.listed.size_of(visible, MODERN)
+    size = view.listed.size_of(visible, MODERN, estimated=estimated)
     made = view.listed.made(MODERN)
-    assert made == (count if count <= ESTIMATED_ABOVE else 500)
+    whole = count <= (500 if estimated else ESTIMATED_ABOVE)
+    assert made == (count if whole else 500)
     exact = len(view.listed.all_tools(visible, MODERN))
-    assert abs(size - exact) <= (0 if count <= ESTIMATED_ABOVE else exact / 50)
+    assert abs(size - exact) <= (0 if whole else exact / 50)
 
 
 class Asked(frozenset[str]):

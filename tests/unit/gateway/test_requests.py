@@ -10,11 +10,13 @@ import msgspec
 import pytest
 from msgspec import Raw
 
+from armory.agent.findings import AgentResult, ToolFinding
 from armory.domain.principal import Principal
-from armory.domain.results import Exchanged, Listing
+from armory.domain.results import Exchanged, Listing, Match
 from armory.errors import BackendError, RateLimited, UnknownTool, UpstreamUnavailable
 from armory.gateway.gateway import Gateway, Services
 from armory.gateway.lists.entries import list_entries
+from armory.gateway.settings import GatewaySettings
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Call, Owner, Reply
 from armory.security.policy import Policy, Rule
@@ -103,6 +105,36 @@ async def test_calls_are_noted_after_the_answer(bench: Bench, noted: Noted) -> N
     await bench.tools(bench.context(meta={"dev.armory/query": "2"}))
     await bench.call("search_tools", {"query": "2"})
     assert noted.lists == [(6, 1), (6, 1)]
+
+
+async def test_a_list_that_is_cut_without_a_query_is_noted(bench: Bench, noted: Noted) -> None:
+    await bench.tools(bench.context())
+    assert noted.lists == []
+    settings = GatewaySettings(without_query="search", pin=("up__tool3",))
+    bench.gateway.reconfigure(settings=settings)
+    await bench.tools(bench.context())
+    assert noted.lists == [(6, 1)]
+
+
+async def test_what_the_agent_found_is_noted_like_a_search(bench: Bench, noted: Noted) -> None:
+    record = bench.gateway.view.catalog.tools["up__tool2"]
+    finding = ToolFinding(Match(record, 0.8, 0.8, 0.8, {}, ""), 0.9, "exact", "words", True, ())
+    found = AgentResult("2", "tool2", (finding,), (), (), 1, "final_answer")
+
+    class Finder:
+        async def run(self, question: str, **_: Any) -> AgentResult:
+            assert question == "2"
+            return found
+
+    services = Services(limiter=noted, events=noted, finder=Finder)
+    gateway = Gateway(
+        bench.pool, bench.retriever, settings=GatewaySettings(find_tools=True), services=services
+    )
+    gateway.publish(bench.gateway.view.catalog)
+    bench.gateway = gateway
+    told = await bench.call("find_tools", {"query": "2"})
+    assert told["structuredContent"]["tools"][0]["name"] == "up__tool2"
+    assert noted.lists == [(6, 1)]
 
 
 async def test_limits_answer_calls_with_a_result(bench: Bench, noted: Noted) -> None:

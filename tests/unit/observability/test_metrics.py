@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -29,15 +30,22 @@ def test_calls_listings_and_the_state_of_upstreams_are_counted() -> None:
         degraded="lexical only",
     )
     metrics.listed(ANONYMOUS, listing)
+    metrics.listed(ANONYMOUS, replace(listing, query=None, selected=(), returned_bytes=400))
+    by_agent = Listing(Query(("q",), source="agent"), 0, 0, 0, top_score=0.1, latency_ms=9_000)
+    metrics.listed(ANONYMOUS, by_agent)
     lines = metrics.text().decode().splitlines()
     for line in (
         'armory_tool_calls_total{outcome="ok",server="a"} 1.0',
         'armory_tool_calls_total{outcome="error",server="a"} 1.0',
         'armory_tool_call_seconds_count{server="a"} 2.0',
-        "armory_listing_tokens_saved_total 9000.0",
-        "armory_listing_tokens_sent_total 1000.0",
+        "armory_listing_tokens_saved_total 18900.0",
+        "armory_listing_tokens_sent_total 1100.0",
         'armory_listings_total{state="degraded"} 1.0',
-        "armory_listing_visible_tools_sum 100.0",
+        'armory_listings_total{state="without_query"} 1.0',
+        "armory_listing_seconds_count 1.0",
+        "armory_listing_top_score_count 2.0",
+        'armory_listings_total{state="full"} 1.0',
+        "armory_listing_visible_tools_sum 200.0",
         "armory_listing_returned_tools_sum 5.0",
         'armory_upstream_up{server="a"} 1.0',
         'armory_upstream_tools{server="a"} 3.0',
