@@ -7,7 +7,8 @@ memory. Never imports the loop. Parsers for HTML and PDF come with the extra `do
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import importlib.util
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,6 +76,25 @@ _READERS: tuple[tuple[frozenset[str], Callable[[Path], str]], ...] = (
     (_HTML, _html),
     (_PDF, _pdf),
 )
+_PARSERS = ((_HTML, "bs4"), (_PDF, "pypdf"))
+
+
+def check_folder(folder: Path) -> None:
+    """Whether a folder of documents can be read; none of them is opened.
+
+    Raises:
+        ConfigError: no such folder, or a parser is missing.
+    """
+    if not folder.is_dir():
+        raise ConfigError(
+            f"{str(folder)!r} is not a folder; give the folder that holds the documents",
+            path="agent.documents",
+        )
+    absent = [kinds for kinds, parser in _PARSERS if importlib.util.find_spec(parser) is None]
+    if absent:
+        for path, _ in _documents(folder):
+            if any(path.suffix.lower() in kinds for kinds in absent):
+                raise _missing(path)
 
 
 def read_folder(folder: Path) -> list[Chunk]:
@@ -87,33 +107,32 @@ def read_folder(folder: Path) -> list[Chunk]:
     Raises:
         ConfigError: no such folder, or a parser is missing.
     """
-    if not folder.is_dir():
-        raise ConfigError(
-            f"{str(folder)!r} is not a folder; give the folder that holds the documents",
-            path="agent.documents",
-        )
-    root = folder.resolve()
+    check_folder(folder)
     chunks: list[Chunk] = []
-    for path in sorted(folder.rglob("*")):
-        relative = path.relative_to(folder)
-        reader = next((read for kinds, read in _READERS if path.suffix.lower() in kinds), None)
-        if reader is None or any(part.startswith(".") for part in relative.parts):
-            continue
-        if not path.is_file() or not path.resolve().is_relative_to(root):
-            continue
+    for path, reader in _documents(folder):
+        name = path.relative_to(folder).as_posix()
         try:
             size_bytes = path.stat().st_size
             if size_bytes > MAX_FILE_BYTES:
                 raise ValueError(f"{size_bytes} bytes; the limit is {MAX_FILE_BYTES}")
             text = reader(path)
         except (OSError, ValueError) as error:
-            _log.warning("document_left_out", file=relative.as_posix(), reason=str(error))
+            _log.warning("document_left_out", file=name, reason=str(error))
             continue
-        chunks.extend(
-            Chunk(f"{relative.as_posix()}#{number}", piece)
-            for number, piece in enumerate(cut(text))
-        )
+        chunks.extend(Chunk(f"{name}#{number}", piece) for number, piece in enumerate(cut(text)))
     return chunks
+
+
+def _documents(folder: Path) -> Iterator[tuple[Path, Callable[[Path], str]]]:
+    """The files that are read, in path order, and what reads each."""
+    root = folder.resolve()
+    for path in sorted(folder.rglob("*")):
+        relative = path.relative_to(folder)
+        reader = next((read for kinds, read in _READERS if path.suffix.lower() in kinds), None)
+        if reader is None or any(part.startswith(".") for part in relative.parts):
+            continue
+        if path.is_file() and path.resolve().is_relative_to(root):
+            yield path, reader
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,7 +1,7 @@
 """Cross-field validation: how the values of a configuration fit each other.
 
 Owns: the checks across keys that need nothing but the configuration. Never imports a room above
-`domain`.
+`domain`, but the names of retrieval's parts.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from armory.config.model import Config
 from armory.config.partial import concerns
 from armory.config.problems import Path, nearest
 from armory.domain.naming import is_server_key, slug
+from armory.retrieval.names import EMBEDDERS
 
 Found = Iterator[tuple[Path, str]]
 
 _OPENAI_PREFIX = "text-embedding-"
+_SQLITE_FILE = re.compile(r"sqlite(\+\w+)?:///(?!:memory:(\?|$))[^?](?!.*[?&]mode=memory\b)")
 _TORN = (
     "the password seems to hold '@', '/', '?' or '#', which end it there; write %40, %2F, %3F or "
     "%23, or give the password alone as a variable, which is encoded where it has to be: "
@@ -50,12 +52,12 @@ def cross_check(
 
 
 def provider(config: Config) -> str:
-    """Who computes embeddings: `embedded`, `openai` or `fastembed`, `auto` decided."""
+    """Who computes embeddings, one of `EMBEDDERS`, `auto` decided."""
     rag = config.tool_rag
     if rag.embedding_provider != "auto":
         return rag.embedding_provider
-    if rag.embedding_model == "embedded":
-        return "embedded"
+    if rag.embedding_model in EMBEDDERS:
+        return rag.embedding_model
     return "openai" if rag.embedding_model.startswith(_OPENAI_PREFIX) else "fastembed"
 
 
@@ -285,6 +287,12 @@ def _storage_url(config: Config) -> Found:
         yield (
             ("storage", "url"),
             f"a database of kind {scheme!r} is not known; use sqlite:///FILE or postgresql://...",
+        )
+    elif scheme == "sqlite" and not _SQLITE_FILE.match(config.storage.url):
+        yield (
+            ("storage", "url"),
+            f"{config.storage.url!r} names no file, and what is kept must survive a restart; write "
+            "sqlite:///FILE, with four slashes where FILE begins at the root",
         )
     elif scheme != "sqlite" and _torn(config.storage.url):
         yield ("storage", "url"), _TORN

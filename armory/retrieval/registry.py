@@ -21,6 +21,7 @@ from armory.retrieval.options import (
     AUTO,
     EMBEDDED,
     INDEX,
+    NO_EMBEDDER,
     STRATEGY,
     OpenAISettings,
     PartOptions,
@@ -34,7 +35,6 @@ from armory.retrieval.scoring.calibration import read_calibrations
 from armory.retrieval.search.candidates import Experience
 from armory.retrieval.settings import RetrieverSettings
 
-NO_EMBEDDER = "none"
 VECTORS_FILE = "vectors.db"
 """In the cache folder: vectors of documents, and generated queries."""
 

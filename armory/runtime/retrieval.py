@@ -15,11 +15,10 @@ from armory.config.blocks.retrieval import ToolRagConfig
 from armory.config.checks import lacks_openai_key
 from armory.errors import ConfigError
 from armory.retrieval.indexing.writing import QueryGenerator
-from armory.retrieval.options import CALIBRATION, Limits
+from armory.retrieval.options import CALIBRATION, NO_EMBEDDER, Limits
 from armory.retrieval.rankers.base import RankSettings
 from armory.retrieval.rankers.multi_factor import weights_of
 from armory.retrieval.registry import (
-    NO_EMBEDDER,
     OpenAISettings,
     QdrantSettings,
     RetrievalOptions,

@@ -82,7 +82,7 @@ class ToolRagConfig(Block):
 
     enabled: bool = _GATEWAY.tool_rag
     """Whether a query filters `tools/list` at all."""
-    embedding_model: str = EMBEDDED
+    embedding_model: str = Field(default=EMBEDDED, min_length=1)
     """`embedded` needs nothing; others: see `embedding_provider`."""
     embedding_provider: Annotated[str, Named(EMBEDDERS, AUTO)] = AUTO
     """Who computes embeddings; `auto` decides by the model's name."""

@@ -30,17 +30,12 @@ from armory.errors import BackendError, ConfigError
 from armory.llm.tokens import estimate_tokens
 from armory.logger import Logger
 from armory.retrieval.embedders.base import encodable, unit_rows
+from armory.retrieval.embedders.openai_models import MODELS, dimension_of
 from armory.retrieval.options import PartOptions
 from armory.retrieval.ports import FloatArray
 
 _log = Logger(__name__)
 
-#: Dimension and price (US dollars a million tokens) of the models that OpenAI sells.
-_MODELS = {
-    "text-embedding-3-small": (1536, 0.02),
-    "text-embedding-3-large": (3072, 0.13),
-    "text-embedding-ada-002": (1536, 0.10),
-}
 _MAX_TEXTS = 2_048
 _MAX_TOKENS = 250_000
 _TEXT_TOKENS = 8_000
@@ -100,14 +95,9 @@ class OpenAIEmbedder:
                 "or use embedding_model: embedded, which needs none",
                 path="tool_rag.embedding_model",
             )
-        known = _MODELS.get(model)
-        if known is None and dimensions is None:
-            raise ConfigError(
-                f"the dimension of {model!r} is not known; set it",
-                path="tool_rag.openai.dimensions",
-            )
+        known = MODELS.get(model)
         self._model = model
-        self._dimension = dimensions or (known[0] if known else 0)
+        self._dimension = dimension_of(model, dimensions)
         self._shortened = dimensions is not None and (known is None or dimensions != known[0])
         self._price = known[1] if known and base_url is None else None
         self._retries = retries

@@ -14,6 +14,29 @@ import numpy as np
 from armory.errors import BackendError, ConfigError
 from armory.retrieval.ports import FloatArray
 
+_PATH = "tool_rag.rerank"
+
+
+def library_for(name: str) -> Any:
+    """The library's class, where it knows a model of that name; nothing is loaded.
+
+    Raises:
+        ConfigError: the extra is not installed, or the model is unknown.
+    """
+    try:
+        from fastembed.rerank.cross_encoder import TextCrossEncoder
+    except ImportError as error:
+        raise ConfigError(
+            'it needs fastembed: pip install "armory-mcp-gateway[rerank]"', path=_PATH
+        ) from error
+    names = [model["model"] for model in TextCrossEncoder.list_supported_models()]
+    if name.lower() not in map(str.lower, names):
+        raise ConfigError(
+            f"fastembed has no cross-encoder {name!r}; expected one of {', '.join(names)}",
+            path=_PATH,
+        )
+    return TextCrossEncoder
+
 
 class CrossEncoder:
     """A fastembed cross-encoder by name, for example `Xenova/ms-marco-MiniLM-L-6-v2`.
@@ -27,17 +50,11 @@ class CrossEncoder:
     """
 
     def __init__(self, name: str, path: str | None = None) -> None:
+        library = library_for(name)
         try:
-            from fastembed.rerank.cross_encoder import TextCrossEncoder
-        except ImportError as error:
-            raise ConfigError(
-                'tool_rag.rerank needs fastembed: pip install "armory-mcp-gateway[rerank]"',
-                path="tool_rag.rerank",
-            ) from error
-        try:
-            self._model: Any = TextCrossEncoder(name, specific_model_path=path, lazy_load=True)
+            self._model: Any = library(name, specific_model_path=path, lazy_load=True)
         except ValueError as error:
-            raise ConfigError(f"{name!r} is no known cross-encoder: {error}") from error
+            raise ConfigError(f"{name!r} cannot be loaded: {error}", path=_PATH) from error
 
     async def scores(self, query: str, texts: Sequence[str]) -> FloatArray:
         """(n,) float32 scores, in a thread."""

@@ -60,7 +60,7 @@ def test_absent_extras_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_unknown_names() -> None:
     with pytest.raises(ConfigError, match="unknown index 'magic'; one of exact, faiss, qdrant"):
         make_index("magic", HashingEmbedder())
-    with pytest.raises(ConfigError, match="no known cross-encoder"):
+    with pytest.raises(ConfigError, match="has no cross-encoder 'nonsense'; expected one"):
         CrossEncoder("nonsense")
     assert make_embedder("none") is None
     assert make_index("exact", None) is None
