@@ -63,6 +63,10 @@ class Asker(Protocol):
         """
         ...
 
+    def unreached(self) -> Mapping[str, str]:
+        """Upstreams that could not be reached, and why; none where a gateway does not tell."""
+        ...
+
 
 class CommandLine:
     """A client that can be shown progress and log lines and cannot be asked anything."""

@@ -5,7 +5,7 @@ Owns: opening it and asking it. Never imports a web framework.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -25,6 +25,7 @@ class Here:
     """Asks a runtime of this process."""
 
     def __init__(self, runtime: Runtime, mode: str | None = None) -> None:
+        self._runtime = runtime
         self._dispatcher = Dispatcher(runtime.gateway, Interactions())
         self._url = {"mode": [mode]} if mode else {}
 
@@ -42,6 +43,24 @@ class Here:
             everything=True,
         )
         return result_of(await self._dispatcher.answer(request, method, packed(params)))
+
+    def unreached(self) -> Mapping[str, str]:
+        """As `Asker.unreached`."""
+        return unreached(self._runtime)
+
+
+def unreached(runtime: Runtime, among: Collection[str] | None = None) -> dict[str, str]:
+    """Upstreams that could not be reached, and why.
+
+    Args:
+        runtime: of `opened`.
+        among: only these; None: all.
+    """
+    return {
+        key: found.error.removeprefix(f"upstream {key!r}: ") or "it did not answer in time"
+        for key, found in runtime.supervisor.status().items()
+        if found.state != "ready" and (among is None or key in among)
+    }
 
 
 @asynccontextmanager

@@ -96,6 +96,18 @@ def say_error(message: str) -> None:
     tell(Text.assemble(("error:", "bold red"), f" {message}"), console=err())
 
 
+def say_unreached(found: Mapping[str, str]) -> None:
+    """Which upstreams could not be reached, on standard error; ends the command with 3 if any.
+
+    Args:
+        found: why, by upstream.
+    """
+    for key, why in found.items():
+        say_error(f"upstream {key!r}: {why}")
+    if found:
+        sys.exit(3)
+
+
 def say_failure(told: Mapping[str, Any], *, as_json: bool) -> None:
     """How a command ended that did not do what it was asked for.
 

@@ -44,6 +44,10 @@ class RemoteGateway:
         except UpstreamUnavailable as error:
             raise _not_reached(self._url, error) from None
 
+    def unreached(self) -> Mapping[str, str]:
+        """As `Asker.unreached`: lists do not tell."""
+        return {}
+
 
 @asynccontextmanager
 async def connected(

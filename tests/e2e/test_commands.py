@@ -126,6 +126,34 @@ def test_tools_and_search_open_the_upstreams_themselves(
         assert armory(*arguments).returncode == 0
 
 
+def test_upstreams_that_cannot_be_reached_are_named_and_end_with_3(
+    armory: Run, tmp_path: Path, demo_upstreams: dict[str, Any]
+) -> None:
+    dead = {"url": "http://127.0.0.1:9/mcp"}
+    text = yaml.safe_dump({"upstreams": {"dead": dead, "notes": demo_upstreams["notes"]}})
+    (tmp_path / "armory.yaml").write_text(text)
+    for arguments in (("tools",), ("tools", "-q", "a note"), ("search", "write a note")):
+        done = armory(*arguments)
+        assert done.returncode == 3
+        assert "notes__add_note" in done.stdout
+        (said,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+        assert said.startswith("error: upstream 'dead': ")
+        assert "127.0.0.1:9" in said
+        whole = armory(*arguments, "--json")
+        assert whole.returncode == 3
+        assert json.loads(whole.stdout)["tools"]
+        assert "upstream 'dead'" in whole.stderr
+    assert armory("search", "write a note", "--server", "notes").returncode == 0
+    approved = armory("approve")
+    assert approved.returncode == 3
+    assert "upstream 'dead'" in approved.stderr
+
+    (tmp_path / "armory.yaml").write_text(yaml.safe_dump({"upstreams": {"dead": dead}}))
+    nothing = armory("tools", "--json")
+    assert (nothing.returncode, json.loads(nothing.stdout)) == (3, {"tools": []})
+    assert "upstream 'dead'" in nothing.stderr
+
+
 def test_a_running_gateway_answers_the_same(
     armory: Run, serve: Callable[..., Any], demo_upstreams: dict[str, Any]
 ) -> None:

@@ -15,7 +15,7 @@ from rich.markup import escape
 
 from armory.agent.findings import AgentResult, Event
 from armory.cli.options import loaded_config
-from armory.cli.output import out, print_json
+from armory.cli.output import out, print_json, say_unreached
 from armory.errors import ArmoryError, ConfigError
 
 FIND = "find_tools"
@@ -54,15 +54,16 @@ async def ask_agent(
         ChatError: the model failed before anything was found.
         ArmoryError: the gateway refuses.
     """
-    told = (
-        await _here(question, config, quiet=as_json)
-        if url is None
-        else await _there(question, url, token)
-    )
+    unreached: dict[str, str] = {}
+    if url is None:
+        told, unreached = await _here(question, config, quiet=as_json)
+    else:
+        told = await _there(question, url, token)
     if as_json:
         print_json(told)
     else:
         _show_result(out(), told)
+    say_unreached(unreached)
 
 
 async def _there(question: Question, url: str, token: str | None) -> dict[str, Any]:
@@ -81,8 +82,10 @@ async def _there(question: Question, url: str, token: str | None) -> dict[str, A
     return result["structuredContent"]
 
 
-async def _here(question: Question, config: str | None, *, quiet: bool) -> dict[str, Any]:
-    from armory.cli.local import opened
+async def _here(
+    question: Question, config: str | None, *, quiet: bool
+) -> tuple[dict[str, Any], dict[str, str]]:
+    from armory.cli.local import opened, unreached
 
     async with opened(loaded_config(config)) as runtime:
         if runtime.agent is None:
@@ -100,8 +103,8 @@ async def _here(question: Question, config: str | None, *, quiet: bool) -> dict[
                 result = event.result or result
                 if not quiet:
                     show_event(console, event)
-    assert result is not None  # a stream ends with its result, or raises
-    return _with_definitions(result)
+        assert result is not None  # a stream ends with its result, or raises
+        return _with_definitions(result), unreached(runtime)
 
 
 def show_event(console: Console, event: Event) -> None:

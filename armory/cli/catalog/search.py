@@ -15,7 +15,7 @@ from rich.text import Text
 
 from armory.cli.catalog.tools import first_line
 from armory.cli.options import config_option, gateway_options, json_option, loaded_config
-from armory.cli.output import out, print_json, tell
+from armory.cli.output import out, print_json, say_unreached, tell
 from armory.domain.query import MAX_TOP_K, Query, VisibleSet
 from armory.domain.results import Match, Selection
 from armory.errors import ArmoryError, ConfigError
@@ -68,15 +68,16 @@ def search(
         servers=frozenset(servers) or None,
         ranker=ranker,
     )
-    answer = asyncio.run(
-        _there(wanted, url, token, explain=explain)
-        if url is not None
-        else _here(wanted, config, explain=explain)
-    )
+    unreached: dict[str, str] = {}
+    if url is not None:
+        answer = asyncio.run(_there(wanted, url, token, explain=explain))
+    else:
+        answer, unreached = asyncio.run(_here(wanted, config, explain=explain))
     if as_json:
         print_json(answer)
     else:
         _show(answer, explain=explain)
+    say_unreached(unreached)
 
 
 def _check_agent(
@@ -124,15 +125,18 @@ async def _there(query: Query, url: str, token: str | None, *, explain: bool) ->
     return answer
 
 
-async def _here(query: Query, config: str | None, *, explain: bool) -> dict[str, Any]:
-    from armory.cli.local import opened
+async def _here(
+    query: Query, config: str | None, *, explain: bool
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """The answer, and the upstreams that are searched and could not be reached."""
+    from armory.cli.local import opened, unreached
 
     async with opened(loaded_config(config)) as runtime:
         if runtime.retriever is None:
             raise ConfigError("it is off, so nothing can be searched", path="tool_rag.enabled")
         tools = VisibleSet(frozenset(runtime.gateway.view.catalog.tools))
         selection = await runtime.retriever.search(query, tools, explain=explain)
-    return _answer(selection, explain=explain)
+        return _answer(selection, explain=explain), unreached(runtime, query.servers)
 
 
 def _answer(selection: Selection, *, explain: bool) -> dict[str, Any]:

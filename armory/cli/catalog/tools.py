@@ -6,6 +6,7 @@ Owns: the command and its table. Never imports a web framework.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -15,7 +16,7 @@ from rich.table import Table
 from armory.cli.answers import all_tools
 from armory.cli.asking import asker
 from armory.cli.options import config_option, gateway_options, json_option, loaded_config
-from armory.cli.output import out, print_json
+from armory.cli.output import out, print_json, say_unreached
 from armory.protocol.meta import QUERY
 
 
@@ -28,10 +29,15 @@ def tools(
     query: tuple[str, ...], config: str | None, url: str | None, token: str | None, as_json: bool
 ) -> None:
     """List tools: all of them, or those that a query wants."""
-    found, selection = asyncio.run(_tools(query, config, url, token))
+    found, selection, unreached = asyncio.run(_tools(query, config, url, token))
     if as_json:
         print_json({"tools": found, **({"selection": selection} if selection else {})})
-        return
+    else:
+        _show(found, selection)
+    say_unreached(unreached)
+
+
+def _show(found: list[dict[str, Any]], selection: dict[str, Any]) -> None:
     console = out()
     table = Table(box=None, pad_edge=False)
     table.add_column("tool", no_wrap=True, style="bold")
@@ -54,10 +60,11 @@ def tools(
 
 async def _tools(
     query: tuple[str, ...], config: str | None, url: str | None, token: str | None
-) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+) -> tuple[list[dict[str, Any]], dict[str, Any], Mapping[str, str]]:
     mode = None if query else "all"
     async with asker(url, token, lambda: loaded_config(config), mode=mode) as asked:
-        return await all_tools(asked, {QUERY: list(query)} if query else None)
+        found, selection = await all_tools(asked, {QUERY: list(query)} if query else None)
+        return found, selection, asked.unreached()
 
 
 def first_line(text: Any) -> str:

@@ -9,9 +9,9 @@ import asyncio
 
 import click
 
-from armory.cli.local import opened
+from armory.cli.local import opened, unreached
 from armory.cli.options import config_option, json_option, loaded_config
-from armory.cli.output import out, print_json
+from armory.cli.output import out, print_json, say_unreached
 from armory.errors import UnknownTool
 from armory.runtime.blocks.pins import pinning_of
 from armory.security.pinning import Changed
@@ -27,7 +27,7 @@ def approve(tools: tuple[str, ...], everything: bool, config: str | None, as_jso
 
     A gateway that runs takes it over on SIGHUP.
     """
-    changed, approved = asyncio.run(_approve(tools, config, everything=everything))
+    changed, approved, missed = asyncio.run(_approve(tools, config, everything=everything))
     if as_json:
         print_json(
             {
@@ -43,7 +43,12 @@ def approve(tools: tuple[str, ...], everything: bool, config: str | None, as_jso
                 "approved": approved,
             }
         )
-        return
+    else:
+        _show(changed, approved)
+    say_unreached(missed)
+
+
+def _show(changed: list[Changed], approved: list[str]) -> None:
     for change in changed:
         fate = "approved" if change.name in approved else "changed"
         out().print(f"{fate}: {change.name}", markup=False, soft_wrap=True)
@@ -56,10 +61,11 @@ def approve(tools: tuple[str, ...], everything: bool, config: str | None, as_jso
 
 async def _approve(
     tools: tuple[str, ...], config: str | None, *, everything: bool
-) -> tuple[list[Changed], list[str]]:
+) -> tuple[list[Changed], list[str], dict[str, str]]:
+    """What has changed, what of it is approved, and the upstreams that could not be reached."""
     loaded = loaded_config(config)
     async with opened(loaded) as runtime:
-        catalog = runtime.gateway.view.catalog
+        catalog, missed = runtime.gateway.view.catalog, unreached(runtime)
     pinning = pinning_of(loaded, "block")
     pinning.admit(catalog)
     changed = list(pinning.withheld.values())
@@ -71,4 +77,4 @@ async def _approve(
     wanted = [c.name for c in changed if everything or c.name in tools]
     for name in wanted:
         pinning.approve(catalog.tools[name])
-    return changed, wanted
+    return changed, wanted, missed
