@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
+from armory.config import fit
 from armory.config.blocks.security import ProxyConfig
 from armory.config.model import Config
 from armory.config.partial import concerns
@@ -327,6 +328,10 @@ def _metrics_port(config: Config) -> Found:
 
 _CHECKS: tuple[tuple[Callable[[Config], Found], tuple[Path, ...]], ...] = (
     (_sets, (("upstreams",), ("sets",))),
+    (fit.upstreams, ()),
+    (fit.hosts, (("server", "allowed_hosts"),)),
+    (fit.origins, (("server", "allowed_origins"),)),
+    (fit.addresses, ()),
     (_proxies, (("server", "trusted_proxies"),)),
     (_accounts, (("accounts", "plans"), ("accounts", "default_plan"), ("accounts", "enabled"))),
     (_jwt, (("security", "jwt", "jwks_url"), ("security", "jwt", "secret"))),

@@ -18,6 +18,8 @@ _REFERENCE = re.compile(
     r"(?P<rest>:-(?P<default>(?:[^{}]|\{[^{}]*\})*))?\}"
 )
 PRINCIPAL = "principal"
+_TEMPLATES = (("args",), ("env",), ("headers",), ("cwd",))
+"""Keys of an upstream in which it is left for later."""
 _URLS = (("storage", "url"), ("storage", "redis"))
 """Where a variable may stand for a password inside a URL."""
 _RESERVED = re.compile(r"[/?#@\[\]\s]|%(?![0-9A-Fa-f]{2})")
@@ -72,6 +74,11 @@ def expand(
         value = variables.get(name)
         if match["rest"] is not None and not value:
             return default
+        if value is None and name == PRINCIPAL:
+            raise Missing(
+                "${principal}, the caller, is filled in in 'args', 'env', 'headers' and 'cwd' of "
+                "an upstream, and not here"
+            )
         if value is None:
             raise Missing(
                 f"the variable {name} is not set; set it, or give a default: ${{{name}:-...}}"
@@ -113,7 +120,7 @@ def expand_tree(
             return expand(
                 value,
                 variables,
-                keep_principal=path[:1] == ("upstreams",),
+                keep_principal=path[:1] == ("upstreams",) and path[2:3] in _TEMPLATES,
                 verbatim=path[:1] == ("upstreams",) and path[2:3] == ("env",),
                 url=path in _URLS,
             )

@@ -94,7 +94,7 @@ def _env_files(servers: dict[str, Any], imported: Imported, folder: Path) -> lis
     for key, name in imported.names.items():
         entry = servers.get(name)
         named = entry.get("envFile") if isinstance(entry, dict) else None
-        if not isinstance(named, str):
+        if not isinstance(named, str) or "command" not in imported.upstreams[key]:
             continue
         path = folder / Path(named.replace("${workspaceFolder}", ".")).expanduser()
         found = read_variables(path)

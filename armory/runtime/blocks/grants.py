@@ -36,6 +36,8 @@ _GRANTS: dict[str, tuple[frozenset[str], type[Grant]]] = {
     )
 }
 
+_CALLERS = ("token_exchange", "jwt_bearer", "passthrough")
+
 
 def grant(key: str, block: AuthConfig, home: Path) -> Grant:
     """How an access token is got.
@@ -53,6 +55,12 @@ def grant(key: str, block: AuthConfig, home: Path) -> Grant:
 
 def _refuse(key: str, block: AuthConfig, allowed: frozenset[str]) -> None:
     """Refuse what is given and means nothing for this grant."""
+    if "per" in block.model_fields_set and block.type in _CALLERS and block.per == "gateway":
+        raise ConfigError(
+            f"{block.type} goes by each caller's own token, and never by one of the gateway's; "
+            "leave it out",
+            path=f"upstreams.{key}.auth.per",
+        )
     for name in sorted(block.model_fields_set - allowed - {"type"}):
         if getattr(block, name) != type(block).model_fields[name].get_default(
             call_default_factory=True
