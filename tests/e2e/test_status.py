@@ -56,6 +56,27 @@ def test_status_and_logs_tell_what_is_down_and_why(
     assert "scope `admin`" in refused.stderr
 
 
+def test_status_says_why_there_are_no_details(
+    serve: Callable[..., Any], armory: Command, demo_upstreams: dict[str, Any]
+) -> None:
+    weak = "a-token-without-scopes-0123456789"
+    tokens = {"weak": {"token": weak, "scopes": ["reader"]}}
+    security = {"allow_anonymous": False, "tokens": tokens}
+    served = serve({"upstreams": {"notes": demo_upstreams["notes"]}, "security": security}).ready()
+    for form in ((), ("--json",)):
+        wrong = armory("status", "--url", served.url, "--token", "of-nobody-0123456789", *form)
+        assert wrong.returncode == 1
+        assert "refuses" in wrong.stderr
+        assert "--token" in wrong.stderr
+        little = armory("status", "--url", served.url, "--token", weak, *form)
+        assert little.returncode == 0
+        assert "scope `admin`; this one has reader" in little.stderr
+        other = served.url.replace("127.0.0.1", "localhost")
+        nobody = armory("status", "--url", other, *form)
+        assert nobody.returncode == 0
+        assert "told to tokens with the scope `admin`: --token" in nobody.stderr
+
+
 def test_status_tells_what_of_a_folder_of_skills_is_left_out(
     serve: Callable[..., Any], armory: Command, tmp_path: Path
 ) -> None:

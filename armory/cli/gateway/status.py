@@ -14,7 +14,8 @@ from rich.text import Text
 
 from armory.cli.gateway.running import Gateway, gateways
 from armory.cli.options import gateway_options, json_option
-from armory.cli.output import out, print_json, say_notice
+from armory.cli.output import out, print_json, say_error, say_notice
+from armory.errors import ArmoryError, AuthenticationFailed
 
 _NAMED = 5
 _STATES = {"ready": "green", "connecting": "yellow", "login_required": "yellow", "down": "red"}
@@ -27,8 +28,8 @@ def status(url: str | None, token: str | None, as_json: bool) -> None:
     """What runs, what is down, and why.
 
     Asks the gateways that run on this machine, or the one at --url, whose details are for tokens
-    with the scope `admin`. Ends with 1 where a gateway is not ready. In a pipe each upstream is one
-    line: gateway, name, state, tools and reason, separated by tabs.
+    with the scope `admin`. Ends with 1 where a gateway is not ready, or refuses the token. In a
+    pipe each upstream is one line: gateway, name, state, tools and reason, separated by tabs.
     """
     found = [(gateway, gateway.get("/readyz", also=(503,))) for gateway in gateways(url, token)]
     if as_json:
@@ -42,8 +43,27 @@ def status(url: str | None, token: str | None, as_json: bool) -> None:
                 _show(gateway, body)
             else:
                 _list(gateway, body)
-    if any(body.get("status") != "ready" for _, body in found):
+    refused = [_refuses(gateway, body) for gateway, body in found if "upstreams" not in body]
+    if any(refused) or any(body.get("status") != "ready" for _, body in found):
         sys.exit(1)
+
+
+def _refuses(gateway: Gateway, body: dict[str, Any]) -> bool:
+    """Say why there are no details; whether it is because the token is none of the gateway's."""
+    why = "what is not ready is told to tokens with the scope `admin`: --token"
+    if gateway.token and body.get("status") == "ready":  # one that starts answers nothing else yet
+        try:
+            me = gateway.get("/v1/me")
+        except AuthenticationFailed as error:
+            say_error(error.message)
+            return True
+        except ArmoryError:  # the port of the metrics has health alone
+            pass
+        else:
+            has = ", ".join(me.get("scopes", [])) or "none"
+            why = f"details are for tokens with the scope `admin`; this one has {has}"
+    say_notice(f"{gateway.url}: {why}")
+    return False
 
 
 def _reason(upstream: dict[str, Any]) -> str:
@@ -101,8 +121,6 @@ def _show(gateway: Gateway, body: dict[str, Any]) -> None:
     if "upstreams" in body:
         line += f", {ready} of {len(upstreams)} upstreams, {body.get('tools', 0)} tools"
     console.print(Text(line), soft_wrap=True)
-    if "upstreams" not in body:
-        say_notice("what is not ready is told to tokens with the scope `admin`: --token")
     width = max((len(name) for name in upstreams), default=0)
     for name, upstream in upstreams.items():
         state = str(upstream["state"])
