@@ -101,6 +101,8 @@ def cli() -> None:
 
 def exit_code(error: ArmoryError) -> int:
     """The exit code that an error deserves."""
+    if error.code == "already_exists":  # well asked for, an `InvalidRequest` by the way of REST
+        return FAILED
     if isinstance(error, (ConfigError, InvalidRequest)):
         return USAGE
     return UNREACHABLE if isinstance(error, UpstreamUnavailable) else FAILED

@@ -36,8 +36,9 @@ def here(armory: Run, tmp_path: Path) -> Run:
 def test_users_keys_and_packs_from_making_to_deleting(here: Run) -> None:
     assert said(here("users", "create", "ann", "--json"))["plan"] == "free"
     again = here("users", "create", "ann")
-    assert again.returncode == 2
+    assert again.returncode == 1
     assert "exists already" in again.stderr
+    assert here("users", "create", " ann").returncode == 2
     assert [user["id"] for user in said(here("users", "list", "--json"))] == ["ann"]
     for command in (("create", "bob"), ("change", "ann")):
         refused = here("users", *command, "--plan", "fre")
@@ -69,7 +70,10 @@ def test_users_keys_and_packs_from_making_to_deleting(here: Run) -> None:
         assert said_of in refused.stderr
     assert here("packs", "create", "Bad Id").returncode == 2
     assert here("packs", "install", "ops", "--user", "ann").returncode == 0
-    assert here("packs", "install", "nope", "--user", "ann").returncode == 2
+    assert here("packs", "create", "ops", "--server", "time").returncode == 1
+    absent = here("packs", "install", "nope", "--user", "ann")
+    assert absent.returncode == 1
+    assert "no pack 'nope'; `armory packs list`" in absent.stderr
     assert here("packs", "disable", "ops", "--user", "ann").returncode == 0
     shown = said(here("packs", "list", "--user", "ann", "--json"))
     assert shown["installations"][0]["is_active"] is False

@@ -136,7 +136,7 @@ def list_packs(user: str | None, config: str | None, as_json: bool) -> None:
 def delete(pack_id: str, config: str | None, as_json: bool) -> None:
     """Delete a pack and its installations."""
     if not with_accounts(config, lambda accounts: accounts.packs.delete(pack_id, user=None)):
-        raise NotThere(f"there is no pack {pack_id!r}; `armory packs list` shows them")
+        raise _unknown(pack_id)
     _done(f"deleted {pack_id}", as_json)
 
 
@@ -148,9 +148,13 @@ def delete(pack_id: str, config: str | None, as_json: bool) -> None:
 @json_option
 def install(name: str, user: str, kind: Kind, config: str | None, as_json: bool) -> None:
     """Install a pack, a server or a tool for a user, active at once."""
-    with_accounts(
-        config, lambda accounts: accounts.packs.install(user, [(kind, name)], sees_all=True)
-    )
+
+    async def work(accounts: Accounts) -> None:
+        if kind == "pack" and await accounts.packs.get(name, user=None) is None:
+            raise _unknown(name)
+        await accounts.packs.install(user, [(kind, name)], sees_all=True)
+
+    with_accounts(config, work)
     _done(f"installed {kind} {name} for {user}", as_json)
 
 
@@ -198,6 +202,10 @@ def _set_active(
     if not found:
         raise _not_installed(name, user, kind)
     _done(f"{'enabled' if active else 'disabled'} {kind} {name} for {user}", as_json)
+
+
+def _unknown(pack_id: str) -> NotThere:
+    return NotThere(f"there is no pack {pack_id!r}; `armory packs list` shows them")
 
 
 def _not_installed(name: str, user: str, kind: Kind) -> NotThere:

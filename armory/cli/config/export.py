@@ -132,7 +132,7 @@ def export(
 ) -> None:
     """Print what CLIENT needs in order to use this gateway, or add it to the client's file."""
     chosen = CLIENTS[client]
-    place, base = _gateway(config, url)
+    place, base = _gateway(config, url, set_name)
     path = f"{base}/set/{quote(set_name, safe='')}" if set_name else base
     asked = f"{path}?query={quote(query, safe='')}" if query else path
     if client == "claude-desktop" and (url or set_name or query or token):
@@ -154,12 +154,22 @@ def export(
         click.echo(_toml(whole) if client == "codex" else json.dumps(whole, indent=2))
 
 
-def _gateway(config: str | None, url: str | None) -> tuple[Path, str]:
-    """The configuration's file, and the URL of the main endpoint."""
+def _gateway(config: str | None, url: str | None, set_name: str | None) -> tuple[Path, str]:
+    """The configuration's file, and the URL of the main endpoint.
+
+    Raises:
+        InvalidRequest: the configuration has no such set.
+    """
     if url is not None:
         return Path(config or "armory.yaml").absolute(), url.rstrip("/")
     file = find_config(config)
-    server = load_file(file).config.server
+    configured = load_file(file).config
+    server, sets = configured.server, configured.sets
+    if set_name is not None and set_name not in sets:
+        raise InvalidRequest(
+            f"no set is called {set_name!r}; there are: {', '.join(sets) or 'none'}",
+            parameter="set",
+        )
     host = _EVERYWHERE.get(server.host, f"[{server.host}]" if ":" in server.host else server.host)
     return file.absolute(), f"http://{host}:{server.port}{server.base_path.rstrip('/')}/mcp"
 

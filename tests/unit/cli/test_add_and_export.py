@@ -143,7 +143,9 @@ def test_a_mistake_is_one_sentence_and_writes_nothing(
 def test_each_client_gets_the_gateways_address(
     client: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    Path("armory.yaml").write_text("server: {host: 0.0.0.0, port: 9000, base_path: /tools}\n")
+    Path("armory.yaml").write_text(
+        "server: {host: 0.0.0.0, port: 9000, base_path: /tools}\nsets: {work: {tools: ['a__*']}}\n"
+    )
     query = () if client == "claude-desktop" else ("--query", "read mail", "--set", "work")
     assert run("export", "--client", client, "--json", *query) == 0
     config = json.loads(capsys.readouterr().out)["config"]
@@ -156,6 +158,16 @@ def test_each_client_gets_the_gateways_address(
     # What a client is given is what `armory import` understands of such a client.
     imported = import_servers(servers)
     load_text(json.dumps({"upstreams": imported.upstreams}), environ={"ARMORY_TOKEN": "t"})
+
+
+def test_a_set_that_is_not_configured_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("armory.yaml").write_text("sets: {work: {tools: ['a__*']}, play: {tools: ['b__*']}}\n")
+    assert run("export", "--client", "cursor", "--set", "wrok") == 2
+    told = capsys.readouterr()
+    assert not told.out
+    assert "no set is called 'wrok'; there are: work, play" in told.err
+    elsewhere = ("--url", "https://tools.example/mcp")  # whose sets only it knows
+    assert run("export", "--client", "cursor", "--set", "wrok", *elsewhere) == 0
 
 
 def test_a_clients_file_keeps_what_is_in_it(capsys: pytest.CaptureFixture[str]) -> None:
