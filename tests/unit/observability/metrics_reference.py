@@ -10,7 +10,7 @@ from pathlib import Path
 from prometheus_client.metrics import MetricWrapperBase
 
 from armory.domain.principal import ANONYMOUS
-from armory.observability.metrics import STORES, EdgeFigures, Metrics, UpstreamFigures
+from armory.observability.metrics import STORES, AuditFigures, EdgeFigures, Metrics, UpstreamFigures
 
 FILE = Path(__file__).parents[3] / "docs" / "metrics.md"
 _HEAD = """\
@@ -18,7 +18,8 @@ _HEAD = """\
 
 `/metrics` in Prometheus' text form (`observability.metrics`; `server.metrics` for a port or a
 token of its own). Counters end with `_total`, histograms have `_bucket`, `_sum` and `_count`. What
-the process itself takes (`process_*`) is there where the system has `/proc`.
+the process itself takes (`process_*`) is there where the system has `/proc`, `armory_audit_*` where
+`observability.audit` is on.
 
 | Metric | Kind | Labels | |
 |---|---|---|---|
@@ -31,6 +32,7 @@ def reference() -> str:
     metrics = Metrics(
         lambda: figures, lambda: EdgeFigures(1, 1, 1), lambda: dict.fromkeys(STORES, True)
     )
+    metrics.watch_audit(lambda: AuditFigures(1, 0, 0, failing=False))
     metrics.called(ANONYMOUS, "notes__add", ok=True, latency_ms=1.0)
     rows: list[tuple[str, str, str, str]] = []
     for collector in metrics.registry._collector_to_names:  # pyright: ignore[reportPrivateUsage]
