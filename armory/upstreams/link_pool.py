@@ -183,14 +183,13 @@ class LinkPool:
         if uris and not links:
             links, again = [(await self.opened(owner, owner.capabilities))[1]], None
             key = self.placing.key(owner)  # how it is served is known now
+        if key in self._wanted:  # what nobody wants any more, whatever the upstream says to it
+            self._want(key, self._wanted[key] & uris)
         for link in links:
             await link.set_subscriptions(uris)
             if again is not None:
                 await link.subscribe_again(again)
-        if uris:
-            self._wanted[key] = uris
-        else:
-            self._wanted.pop(key, None)
+        self._want(key, uris)
 
     def release(self, session_id: str) -> None:
         """Close what belongs to one client session alone."""
@@ -341,6 +340,12 @@ class LinkPool:
                 await link.set_subscriptions(uris)
             except (ArmoryError, Refused) as error:
                 log.warning("upstream_resubscribe_failed", upstream=self.spec.key, error=str(error))
+
+    def _want(self, owner: str, uris: frozenset[str]) -> None:
+        if uris:
+            self._wanted[owner] = uris
+        else:
+            self._wanted.pop(owner, None)
 
     async def _restore(self, owner: str) -> None:
         CALLER.set(None)  # it outlives the call in which the session was lost

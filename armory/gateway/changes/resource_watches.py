@@ -13,6 +13,7 @@ from armory.errors import ArmoryError, InvalidRequest
 from armory.gateway.ports import Pool
 from armory.gateway.subscription import Subscription
 from armory.logger import Logger
+from armory.protocol.link import Refused
 
 _log = Logger(__name__)
 MOST = 1_000
@@ -72,8 +73,8 @@ class ResourceWatches:
         for server, uri in list(subscription.uris):
             try:
                 await self.remove(subscription, server, uri)
-            except ArmoryError as error:
-                _log.info("unsubscribe_failed", server=server, error=error.message)
+            except (ArmoryError, Refused) as error:
+                _log.info("unsubscribe_failed", server=server, error=str(error))
 
     async def _count(self, subscription: Subscription, server: str, uri: str, step: int) -> None:
         owner = subscription.owner

@@ -14,6 +14,7 @@ from aiohttp import web
 from msgspec import Raw
 
 from armory.gateway.gateway import Gateway
+from armory.logger import Logger
 from armory.protocol import codes, jsonrpc, versions
 from armory.protocol.errors import Malformed
 from armory.protocol.headers import SESSION_HEADER, VERSION_HEADER
@@ -47,6 +48,7 @@ from armory.wire.observed import Observers, dispatcher_of
 from armory.wire.sessions.registry import Sessions
 from armory.wire.sessions.turns import Shares
 
+_log = Logger(__name__)
 _SWEEP_S = 15.0
 
 
@@ -167,7 +169,10 @@ class HttpEdge:
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(min(_SWEEP_S, self._settings.session_idle_s / 4))
-            await self.sessions.expire()
+            try:
+                await self.sessions.expire()
+            except Exception as error:  # noqa: BLE001 one must not keep all others
+                _log.error("sessions_not_expired", exc_info=error)
 
     def end_streams(self) -> None:
         """End every open stream properly; calls in flight go on."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import Raw
 
 from armory.domain.principal import ANONYMOUS, Principal
 from armory.errors import UpstreamUnavailable
@@ -13,7 +14,7 @@ from armory.gateway.endpoint import ALL
 from armory.gateway.settings import GatewaySettings, SetSpec
 from armory.gateway.subscription import Subscription
 from armory.gateway.tasks.register import Place
-from armory.protocol.link import Owner, Params
+from armory.protocol.link import Owner, Params, Refused
 from armory.protocol.methods import PROMPTS_CHANGED as PROMPTS
 from armory.protocol.methods import RESOURCES_CHANGED as RESOURCES
 from armory.protocol.methods import TOOLS_CHANGED as TOOLS
@@ -144,6 +145,23 @@ async def test_a_refused_subscription_leaves_nothing(bench: Bench) -> None:
     await changes.resources.add(listener.subscription, "up", "a:1")
     await changes.remove(listener.subscription)
     assert len(changes) == 0
+
+
+async def test_a_client_leaves_though_its_upstream_refuses_to_unsubscribe(bench: Bench) -> None:
+    listener = Listener(bench)
+    resources = bench.gateway.changes.resources
+    await resources.add(listener.subscription, "up", "a:1")
+    await resources.add(listener.subscription, "up", "a:2")
+
+    async def refuse(
+        server: str, owner: Owner, uris: frozenset[str], again: str | None = None
+    ) -> None:
+        raise Refused("resources/unsubscribe", Raw(b'{"code":-32601,"message":"no"}'))
+
+    bench.pool.set_subscriptions = refuse
+    await bench.gateway.changes.remove(listener.subscription)
+    assert listener.subscription.uris == set()
+    assert len(resources) == 0
 
 
 async def test_relayed_notifications_find_their_client(bench: Bench) -> None:
