@@ -6,11 +6,12 @@ framework. Which replica owns a session is the business of a `SessionDirectory`.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Protocol, TypeVar
 
 from msgspec import Raw
 
@@ -22,7 +23,7 @@ from armory.protocol.errors import Malformed
 from armory.protocol.jsonrpc import Message
 from armory.protocol.methods import CANCELLED, GROUPS_CHANGED, ROOTS_CHANGED
 from armory.protocol.rawjson import text_of
-from armory.tasks import give_way
+from armory.tasks import Tasks, give_way
 from armory.wire.caller import Caller
 from armory.wire.eras.handshakes import (
     CAPABILITIES_BYTES,
@@ -35,6 +36,7 @@ from armory.wire.sessions.session import Session
 from armory.wire.settings import SESSION_IDLE_S, SESSIONS
 from armory.wire.streams import EventStream
 
+_T = TypeVar("_T")
 _log = Logger(__name__)
 _TURN_S = 0.001
 """So long sessions are ended in one go."""
@@ -96,6 +98,7 @@ class Sessions:
         self.directory = directory
         self._on_ended = on_ended
         self._sessions: dict[str, Session] = {}
+        self._ending = Tasks()
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -186,7 +189,10 @@ class Sessions:
             session.cancel(cancelled_id(message))
 
     async def end(self, session: Session) -> None:
-        """End one session."""
+        """End one session; to its end, also where whoever waits is cancelled."""
+        await self._wholly(self._end(session))
+
+    async def _end(self, session: Session) -> None:
         if self._sessions.pop(session.id, None) is None:
             return
         key = session.principal.key
@@ -204,10 +210,13 @@ class Sessions:
 
     async def end_principal(self, key: str) -> None:
         """End the sessions of one principal."""
-        await self._end_those(lambda session: session.principal.key == key)
+        await self._wholly(self._end_those(lambda session: session.principal.key == key))
 
     async def expire(self) -> None:
         """End the sessions that were not used for too long."""
+        await self._wholly(self._expire())
+
+    async def _expire(self) -> None:
         limit = time.monotonic() - self._idle_s
         gone = await self._end_those(lambda session: session.used < limit and not session.busy)
         if gone:
@@ -221,12 +230,18 @@ class Sessions:
         begun = time.perf_counter()
         for session in list(self._sessions.values()):
             if session.id in self._sessions and chosen(session):
-                await self.end(session)
+                await self._end(session)
                 gone.append(session.id)
             if (took := time.perf_counter() - begun) > _TURN_S:
                 await give_way(took)
                 begun = time.perf_counter()
         return gone
+
+    async def _wholly(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Do all of it, also where whoever waits is cancelled, as a request is whose client leaves:
+        what was done by halves nobody would find again.
+        """
+        return await asyncio.shield(self._ending.spawn(work, "end sessions"))
 
     def end_streams(self) -> None:
         """End the general streams; sessions and calls go on."""
@@ -235,4 +250,5 @@ class Sessions:
 
     async def close(self) -> None:
         """End all of them."""
-        await self._end_those(lambda _: True)
+        await self._wholly(self._end_those(lambda _: True))
+        await self._ending.ended()

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
 import pytest
 
 from armory.domain.catalog import ServerLists
 from armory.domain.principal import ANONYMOUS
 from armory.gateway.gateway import Gateway
 from armory.protocol.jsonrpc import decode, request
-from armory.protocol.link import Reply
+from armory.protocol.link import Owner, Reply
+from armory.storage.cache import MemoryCache
 from armory.testing.front import (
     ScriptedPool,
     ScriptedUpstream,
@@ -19,6 +24,7 @@ from armory.testing.front import (
 )
 from armory.testing.waiting import until
 from armory.wire.caller import Caller
+from armory.wire.http.replicas import Replicas
 from armory.wire.http.settings import HttpSettings
 from armory.wire.sessions.registry import Sessions
 from armory.wire.sessions.session import Session
@@ -61,3 +67,49 @@ async def test_a_session_that_cannot_be_ended_does_not_keep_the_others() -> None
             await opened(edge.sessions)
         await until(lambda: len(edge.sessions) == 0)
         assert len(pool.released) == 2
+
+
+class Slow(ScriptedPool):
+    """A pool whose upstream is slow to hear that nobody watches a resource any more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.answered = asyncio.Event(), asyncio.Event()
+
+    async def set_subscriptions(
+        self, server: str, owner: Owner, uris: frozenset[str], again: str | None = None
+    ) -> None:
+        await super().set_subscriptions(server, owner, uris, again)
+        if not uris:
+            self.asked.set()
+            await self.answered.wait()
+
+
+async def ended_by_delete(sessions: Sessions, session: Session) -> None:
+    await sessions.end(session)
+
+
+async def expired_by_another(sessions: Sessions, session: Session) -> None:
+    session.used = float("-inf")
+    await opened(sessions)
+
+
+@pytest.mark.parametrize("way", [ended_by_delete, expired_by_another])
+async def test_a_session_ends_to_its_end_though_whoever_ends_it_does_not_wait(
+    way: Callable[[Sessions, Session], Coroutine[Any, Any, None]],
+) -> None:
+    pool, store = Slow(), MemoryCache()
+    gateway, directory = behind(pool), Replicas(store, "http://here")
+    sessions = Sessions(gateway, capacity=1, directory=directory)
+    session = await opened(sessions)
+    await gateway.changes.resources.add(session.subscription, "up", "a:1")
+    async with asyncio.timeout(10):
+        ending = asyncio.create_task(way(sessions, session))
+        await pool.asked.wait()
+        ending.cancel()
+        await asyncio.wait([ending])
+        assert ending.cancelled()
+        pool.answered.set()
+        await sessions.close()
+    assert pool.released == [session.id]
+    assert await store.get(f"session:{session.id}") is None
