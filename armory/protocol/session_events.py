@@ -9,7 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from armory.logger import Logger
 from armory.protocol.link import Params
+
+_log = Logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,4 +107,7 @@ class SessionObservers:
     def on_session_event(self, event: SessionEvent) -> None:
         """As `SessionObserver.on_session_event`."""
         for observer in tuple(self._observers):
-            observer.on_session_event(event)
+            try:
+                observer.on_session_event(event)
+            except Exception as defect:  # noqa: BLE001 it would take along what else is read
+                _log.error("session_observer_failed", kind=type(event).__name__, exc_info=defect)

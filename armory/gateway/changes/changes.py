@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from armory import tasks
 from armory.domain.naming import expose_uri
-from armory.errors import BackendError
+from armory.errors import BackendError, UpstreamUnavailable
 from armory.gateway.changes.differences import ViewDifference
 from armory.gateway.changes.resource_watches import ResourceWatches
 from armory.gateway.ports import Pool
@@ -250,7 +250,10 @@ class Changes:
 
     def _serves(self, server: str, owner: str, subscription: Subscription) -> bool:
         """Whether a client is served by one upstream session."""
-        return self._pool.key(server, subscription.owner) == owner
+        try:
+            return self._pool.key(server, subscription.owner) == owner
+        except UpstreamUnavailable:  # it was removed, and its calls in flight are let end
+            return False
 
 
 def _task_in(params: Params) -> str | None:

@@ -11,6 +11,7 @@ from msgspec import Raw
 from armory.domain.principal import ANONYMOUS, Principal
 from armory.errors import UpstreamUnavailable
 from armory.gateway.endpoint import ALL
+from armory.gateway.gateway import Gateway
 from armory.gateway.settings import GatewaySettings, SetSpec
 from armory.gateway.subscription import Subscription
 from armory.gateway.tasks.register import Place
@@ -21,6 +22,7 @@ from armory.protocol.methods import TOOLS_CHANGED as TOOLS
 from armory.protocol.session_events import Notified
 from armory.security.policy import Policy, Rule
 from armory.testing.front import plain, raws, tool
+from armory.upstreams.pool import Pool
 
 if TYPE_CHECKING:
     from tests.unit.gateway.conftest import Bench
@@ -185,6 +187,32 @@ async def test_relayed_notifications_find_their_client(bench: Bench) -> None:
     assert session.heard[-1] == (TOOLS, {})
     assert tasks.heard == [told]
     bench.gateway.on_session_event(Notified("none", OWNER, "notifications/tasks", params))
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        (TOOLS, {}),
+        ("notifications/resources/updated", {"uri": "a:1"}),
+        ("notifications/elicitation/complete", {"elicitationId": "e"}),
+        ("notifications/vendor/x", {}),
+    ],
+)
+async def test_what_a_removed_upstream_still_says_is_for_nobody(
+    bench: Bench, method: str, params: dict[str, Any]
+) -> None:
+    endpoint = bench.gateway.view.endpoint("server", "up")
+    gateway = Gateway(Pool())  # a reload has taken it away; calls in flight are let end
+    notes: list[str] = []
+
+    def heard(method: str, _params: Params) -> None:
+        notes.append(method)
+
+    listener = Subscription(ANONYMOUS, endpoint or ALL, heard, "s", uris={("up", "a:1")})
+    gateway.changes.add(listener)
+    gateway.on_session_event(Notified("up", OWNER, method, raws(params)))
+    await gateway.close()
+    assert notes == []
 
 
 async def test_what_a_shared_session_says_to_nobody_is_dropped_and_counted(bench: Bench) -> None:

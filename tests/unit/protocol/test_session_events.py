@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from structlog.testing import capture_logs
 
 from armory.protocol.session_events import Notified, Renewed, SessionEvent, SessionObservers
 
@@ -25,6 +26,22 @@ def test_observers_are_told_in_the_order_in_which_they_came() -> None:
     outer.remove(first)
     inner.on_session_event(event)
     assert notes == [("first", event), ("second", event), ("second", event)]
+
+
+class Failing:
+    def on_session_event(self, event: SessionEvent) -> None:
+        raise RuntimeError("a defect")
+
+
+def test_an_observer_that_fails_keeps_the_news_from_nobody() -> None:
+    notes: list[tuple[str, SessionEvent]] = []
+    observers, event = SessionObservers(), Renewed("up", "")
+    observers.add(Failing())
+    observers.add(Noted("second", notes))
+    with capture_logs() as log:
+        observers.on_session_event(event)
+    assert notes == [("second", event)]
+    assert [line["event"] for line in log] == ["session_observer_failed"]
 
 
 @pytest.mark.parametrize(
