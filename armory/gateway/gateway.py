@@ -51,7 +51,7 @@ from armory.gateway.views.principal_lists import PrincipalLists
 from armory.gateway.views.principal_views import PlainPrivateTools, PrincipalViews
 from armory.gateway.views.view import View
 from armory.logger import Logger
-from armory.protocol.session_events import Notified, SessionEvent
+from armory.protocol.session_events import Notified, Replaced, SessionEvent
 from armory.security.policy import Policy
 
 _log = Logger(__name__)
@@ -267,6 +267,8 @@ class Gateway:
                 self._announcements.take(event)
             else:
                 self.changes.on_notification(event)
+        elif isinstance(event, Replaced):
+            self.changes.resources.replaced(event.server)
 
     def _list_changed(self, event: Notified) -> None:
         self.principal_lists.on_list_changed(event.server, event.owner)

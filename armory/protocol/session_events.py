@@ -79,7 +79,19 @@ class Ended:
     process: bool
 
 
-SessionEvent = Notified | Renewed | Lost | Ended
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """All sessions with an upstream are replaced by new ones, which know nothing yet of what the
+    old ones were told; or it is gone.
+
+    Attributes:
+        server: key of the upstream.
+    """
+
+    server: str
+
+
+SessionEvent = Notified | Renewed | Lost | Ended | Replaced
 
 
 class SessionObserver(Protocol):

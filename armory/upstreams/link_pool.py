@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from armory.errors import ArmoryError, UpstreamOverloaded, UpstreamUnavailable
@@ -181,7 +182,7 @@ class LinkPool:
         key = self.placing.key(owner)
         links = self._live(key)
         if uris and not links:
-            links, again = [(await self.opened(owner, owner.capabilities))[1]], None
+            links, again = [await self._any_link(owner)], None
             key = self.placing.key(owner)  # how it is served is known now
         if key in self._wanted:  # what nobody wants any more, whatever the upstream says to it
             self._want(key, self._wanted[key] & uris)
@@ -332,6 +333,17 @@ class LinkPool:
         slots = (slot for (key, _), slot in self._slots.items() if key == owner)
         return [slot.link for slot in slots if slot.link is not None and not slot.link.closed]
 
+    async def _any_link(self, owner: Owner) -> BaseLink:
+        """The link of a session that serves `owner`, of a new one only where it has none."""
+        slot = self._slot_of(self.placing.key(owner))
+        if slot is not None:
+            with suppress(NoHandshake):
+                return await self.link(slot)
+        return (await self.opened(owner, owner.capabilities))[1]
+
+    def _slot_of(self, owner: str) -> LinkSlot | None:
+        return next((slot for (key, _), slot in self._slots.items() if key == owner), None)
+
     async def _resubscribe(self, owner: str, link: BaseLink) -> None:
         """Have a session that was just opened report what its owner's others report."""
         uris = self._wanted.get(owner)
@@ -351,7 +363,7 @@ class LinkPool:
         CALLER.set(None)  # it outlives the call in which the session was lost
         await self._clock.sleep(_RESTORE_S)
         uris = self._wanted.get(owner)
-        slot = next((s for (key, _), s in self._slots.items() if key == owner), None)
+        slot = self._slot_of(owner)
         if not uris or slot is None or self._closing:
             return
         try:

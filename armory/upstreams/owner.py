@@ -17,7 +17,7 @@ from armory.domain.catalog import Dropped, ServerLists
 from armory.errors import LoginNeeded, UpstreamUnavailable
 from armory.logger import Logger
 from armory.observability.redaction import redacted
-from armory.protocol.session_events import Ended, Lost, Notified, SessionEvent
+from armory.protocol.session_events import Ended, Lost, Notified, Replaced, SessionEvent
 from armory.protocol.versions import Era
 from armory.tasks import start, stop
 from armory.upstreams.clock import Clock
@@ -114,7 +114,7 @@ class UpstreamOwner:
         if isinstance(event, Notified):
             if event.list_changed:
                 self._dirty.set()
-        elif not isinstance(event, Ended) and event.owner == OWN:
+        elif not isinstance(event, Ended | Replaced) and event.owner == OWN:
             if isinstance(event, Lost):
                 self._lost = event.reason
             self._dirty.set()

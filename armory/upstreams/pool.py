@@ -21,7 +21,7 @@ from armory.protocol.link import (
     Owner,
     Reply,
 )
-from armory.protocol.session_events import SessionObservers
+from armory.protocol.session_events import Replaced, SessionObservers
 from armory.protocol.versions import Era
 from armory.tasks import Tasks, spawn, stop
 from armory.upstreams.breaker import State
@@ -285,14 +285,15 @@ class Pool:
     async def update(self, specs: Iterable[UpstreamSpec]) -> None:
         """Swap the configuration: what did not change keeps its sessions, calls in flight end."""
         new = {spec.key: spec for spec in specs}
-        for key, upstream in tuple(self._upstreams.items()):
-            if new.get(key) != upstream.spec:
-                del self._upstreams[key]
-                self._retire(upstream)
+        old = [u for key, u in self._upstreams.items() if new.get(key) != u.spec]
+        for upstream in old:
+            del self._upstreams[upstream.spec.key]
         # In the order of the configuration.
         self._upstreams = {
             key: self._upstreams.get(key) or self._make(spec) for key, spec in new.items()
         }
+        for upstream in old:
+            self._retire(upstream)
 
     def renew(self, server: str) -> None:
         """Serve from new sessions from now on; calls in flight on the old ones end.
@@ -330,7 +331,9 @@ class Pool:
             upstream.logins_changed()
 
     def _retire(self, upstream: Upstream) -> None:
+        """Let an upstream go that another one stands in for already, or none."""
         self._retiring.spawn(upstream.retire(_DRAIN_S), f"retire {upstream.spec.key}")
+        self.observers.on_session_event(Replaced(upstream.spec.key))
 
     def _start_reaper(self) -> None:
         if not self._closed:

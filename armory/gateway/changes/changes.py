@@ -87,6 +87,7 @@ class Changes:
     async def close(self) -> None:
         """Wait for no task any more."""
         await self._waiting.stop()
+        await self.resources.close()
 
     # -- lists -------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Resources that clients subscribed to, counted by upstream session.
+"""Resources that clients subscribed to, by upstream session.
 
 Owns: `ResourceWatches`: telling an upstream session which resources somebody behind it wants to
 hear of. Never imports a transport.
@@ -7,23 +7,28 @@ hear of. Never imports a transport.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from weakref import WeakValueDictionary
 
 from armory.errors import ArmoryError, InvalidRequest
 from armory.gateway.ports import Pool
 from armory.gateway.subscription import Subscription
 from armory.logger import Logger
 from armory.protocol.link import Refused
+from armory.tasks import Tasks
 
 _log = Logger(__name__)
 MOST = 1_000
 """Resources that one client may watch."""
 _URI_CHARS = 8_192
 """The longest URI of one."""
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
+"""Between two times that an upstream is told of what was watched before it was replaced."""
+_Key = tuple[str, str]
+"""An upstream, and the key of one of its sessions."""
 
 
 class ResourceWatches:
-    """Reference counts toward upstreams.
+    """Who watches what behind which upstream session.
 
     Args:
         pool: the upstream sessions.
@@ -31,18 +36,21 @@ class ResourceWatches:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._counts: dict[tuple[str, str], Counter[str]] = {}
-        self._locks: dict[tuple[str, str], asyncio.Lock] = {}
+        self._watched: dict[_Key, dict[str, set[Subscription]]] = {}
+        self._locks: WeakValueDictionary[_Key, asyncio.Lock] = WeakValueDictionary()
+        self._behind: dict[str, set[Subscription]] = {}
+        self._tasks = Tasks()
 
     def __len__(self) -> int:
         """How many upstream sessions are asked for updates."""
-        return len(self._counts)
+        return len(self._watched)
 
     async def add(self, subscription: Subscription, server: str, uri: str) -> None:
         """Let a client hear of updates of one resource; twice is once.
 
         Raises:
             InvalidRequest: it watches too many, or this one's URI is too long.
+            Refused: the upstream said no.
             UpstreamUnavailable: the upstream cannot be told.
         """
         if (server, uri) in subscription.uris:
@@ -53,7 +61,7 @@ class ResourceWatches:
             raise InvalidRequest(f"a URI to watch has {len(uri):,} characters, of {_URI_CHARS:,}")
         subscription.uris.add((server, uri))
         try:
-            await self._count(subscription, server, uri, +1)
+            await self._watch(subscription, server, uri)
         except BaseException:
             subscription.uris.discard((server, uri))
             raise
@@ -62,11 +70,18 @@ class ResourceWatches:
         """The reverse; nothing where there was no subscription.
 
         Raises:
+            Refused: the upstream said no; the client hears nothing of it all the same.
             UpstreamUnavailable: the upstream cannot be told.
         """
-        if (server, uri) in subscription.uris:
-            subscription.uris.discard((server, uri))
-            await self._count(subscription, server, uri, -1)
+        if (server, uri) not in subscription.uris:
+            return
+        subscription.uris.discard((server, uri))
+        owner = subscription.owner
+        key = (server, self._pool.key(server, owner))
+        async with self._lock(key):
+            if self._forget(key, uri, subscription):
+                watched = frozenset(self._watched.get(key, ()))
+                await self._pool.set_subscriptions(server, owner, watched)
 
     async def remove_all(self, subscription: Subscription) -> None:
         """A client is gone, with everything that it watched."""
@@ -76,29 +91,91 @@ class ResourceWatches:
             except (ArmoryError, Refused) as error:
                 _log.info("unsubscribe_failed", server=server, error=str(error))
 
-    async def _count(self, subscription: Subscription, server: str, uri: str, step: int) -> None:
+    def replaced(self, server: str) -> None:
+        """The sessions of an upstream are others from now on, which nobody told anything yet, or it
+        is gone.
+        """
+        watching: set[Subscription] = set()
+        for key in [key for key in self._watched if key[0] == server]:
+            watching.update(*self._watched.pop(key).values())
+        if server in self._behind:
+            self._behind[server] |= watching
+        elif watching:
+            self._behind[server] = watching
+            self._tasks.spawn(self._catch_up(server, watching), f"watch resources of {server}")
+
+    async def close(self) -> None:
+        """Tell upstreams nothing more."""
+        await self._tasks.stop()
+
+    async def _watch(self, subscription: Subscription, server: str, uri: str) -> None:
         owner = subscription.owner
-        if step > 0:
-            await self._pool.settle(server, owner)
+        await self._pool.settle(server, owner)
         key = (server, self._pool.key(server, owner))
-        lock = self._locks.setdefault(key, asyncio.Lock())
-        async with lock:
-            counts = self._counts.setdefault(key, Counter())
-            before = counts[uri]
-            counts[uri] += step
-            if counts[uri] <= 0:
-                del counts[uri]
+        async with self._lock(key):
+            if (server, uri) not in subscription.uris:
+                return  # removed meanwhile
+            watched = self._watched.setdefault(key, {})
+            watchers = watched.setdefault(uri, set())
+            if subscription in watchers:
+                return
+            again = uri if watchers else None
+            watchers.add(subscription)
             try:
-                if not before or uri not in counts:
-                    await self._pool.set_subscriptions(server, owner, frozenset(counts))
-                elif step > 0:
-                    await self._pool.set_subscriptions(server, owner, frozenset(counts), again=uri)
+                await self._pool.set_subscriptions(server, owner, frozenset(watched), again)
             except BaseException:
-                if step > 0:
-                    counts[uri] -= step
-                    if counts[uri] <= 0:
-                        del counts[uri]
+                self._forget(key, uri, subscription)
                 raise
-            finally:
-                if not counts:
-                    self._counts.pop(key, None)
+
+    def _forget(self, key: _Key, uri: str, subscription: Subscription) -> bool:
+        """Whether it was the last one to watch that."""
+        watched = self._watched.get(key, {})
+        watchers = watched.get(uri, set())
+        if subscription not in watchers:
+            return False
+        watchers.remove(subscription)
+        if watchers:
+            return False
+        del watched[uri]
+        if not watched:
+            del self._watched[key]
+        return True
+
+    def _lock(self, key: _Key) -> asyncio.Lock:
+        lock = self._locks.get(key)
+        if lock is None:
+            lock = self._locks[key] = asyncio.Lock()
+        return lock
+
+    async def _catch_up(self, server: str, behind: set[Subscription]) -> None:
+        """Tell the new sessions of an upstream what is watched there, until all of it is told."""
+        pause_s = _FIRST_PAUSE_S
+        try:
+            await asyncio.sleep(0)  # the gateway's own session, which may do, is begun first
+            while True:
+                failed: set[Subscription] = set()
+                while behind:
+                    subscription = behind.pop()
+                    try:
+                        await self._watch_again(subscription, server)
+                    except ArmoryError as error:
+                        _log.debug("resources_not_watched_yet", server=server, error=error.message)
+                        failed.add(subscription)
+                if not failed:
+                    return
+                behind |= failed
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        finally:
+            del self._behind[server]
+
+    async def _watch_again(self, subscription: Subscription, server: str) -> None:
+        for place in [place for place in subscription.uris if place[0] == server]:
+            if server not in self._pool.servers():
+                subscription.uris.discard(place)
+                continue
+            try:
+                await self._watch(subscription, *place)
+            except Refused as error:
+                subscription.uris.discard(place)
+                _log.info("resource_not_watched_again", server=server, error=str(error))

@@ -1,0 +1,167 @@
+"""What clients watch stays watched when its upstream is replaced; nothing is kept for nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from armory.domain.principal import ANONYMOUS, Principal
+from armory.gateway.changes import resource_watches
+from armory.gateway.endpoint import ALL
+from armory.gateway.gateway import Gateway
+from armory.gateway.subscription import Subscription
+from armory.protocol.link import Params
+from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.waiting import until
+from armory.upstreams.pool import Pool
+from armory.upstreams.spec import UpstreamSpec
+from armory.upstreams.supervisor import Supervisor
+
+pytestmark = pytest.mark.anyio
+ONE, TWO = "mem://one", "mem://two"
+
+
+class Bench:
+    """A gateway in front of one upstream over HTTP."""
+
+    def __init__(self, server: ScriptedUpstream, **more: Any) -> None:
+        self.server = server
+        self.spec = UpstreamSpec("up", url=server.url, **more)
+        self.pool = Pool([self.spec])
+        self.gateway = Gateway(self.pool)
+        self.pool.observers.add(self.gateway)
+        self.watches = self.gateway.changes.resources
+
+    def client(self, principal: Principal = ANONYMOUS, session: str | None = None) -> Subscription:
+        def heard(_method: str, _params: Params) -> None:
+            pass
+
+        subscription = Subscription(principal, ALL, heard, session)
+        self.gateway.changes.add(subscription)
+        return subscription
+
+    async def reload(self, **more: Any) -> None:
+        self.server.script.received.clear()
+        self.spec = replace(self.spec, **more)
+        await self.pool.update([self.spec])
+
+    def told(self, method: str) -> Sequence[Any]:
+        """What the upstream was told since the reload."""
+        received = self.server.script.received
+        return [m["params"]["uri"] for m in received if m.get("method") == method]
+
+    def reports(self) -> list[str]:
+        """What the sessions since the reload are to report, sorted."""
+        received = self.server.script.received
+        listens = [m["params"] for m in received if m.get("method") == "subscriptions/listen"]
+        if listens:  # each stands in for the one before
+            return sorted(listens[-1]["notifications"].get("resourceSubscriptions", ()))
+        return sorted(self.told("resources/subscribe"))
+
+
+@asynccontextmanager
+async def serving(eras: str = "legacy", **more: Any) -> AsyncGenerator[Bench]:
+    async with ScriptedUpstream(eras=eras) as server:
+        bench = Bench(server, **more)
+        yield bench
+        await bench.gateway.close()
+        await bench.pool.close()
+
+
+@pytest.mark.parametrize("isolation", ["shared", "principal", "session"])
+@pytest.mark.parametrize("eras", ["legacy", "modern"])
+async def test_it_is_watched_again_after_a_reload(eras: str, isolation: str) -> None:
+    async with serving(eras, isolation=isolation) as bench:
+        client = bench.client(session="one" if eras == "legacy" else None)
+        for uri in (ONE, TWO):
+            await bench.watches.add(client, "up", uri)
+        await bench.reload(call_timeout_s=77.0)
+        await until(lambda: bench.reports() == [ONE, TWO])
+        await bench.gateway.changes.remove(client)
+        assert len(bench.watches) == 0
+
+
+async def test_a_restart_opens_no_session_for_it_where_one_is_shared() -> None:
+    async with serving(isolation="shared") as bench:
+        supervisor = Supervisor(bench.pool, lambda _server, _lists: None)
+        await supervisor.start()
+        await supervisor.wait_first(10)
+        await bench.watches.add(bench.client(), "up", ONE)
+        bench.server.script.received.clear()
+        await supervisor.restart("up")
+        await until(lambda: bench.told("resources/subscribe") == [ONE])
+        begun = [m for m in bench.server.script.received if m.get("method") == "initialize"]
+        assert len(begun) == 1
+        await supervisor.stop()
+
+
+async def test_it_is_watched_as_soon_as_the_new_upstream_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(resource_watches, "_FIRST_PAUSE_S", 0.01)
+    async with serving() as bench:
+        leaving, staying = bench.client(), bench.client()
+        await bench.watches.add(leaving, "up", ONE)
+        await bench.watches.add(staying, "up", TWO)
+        await bench.server.stop()
+        bench.server.sessions.clear()
+        for timeout_s in (77.0, 78.0):
+            await bench.reload(call_timeout_s=timeout_s)
+            await asyncio.sleep(0)
+        await bench.gateway.changes.remove(leaving)
+        await bench.server.start()
+        await until(lambda: bench.told("resources/subscribe") == [TWO])
+
+
+async def test_sessions_that_serve_others_from_now_on_know_what_all_of_them_watch() -> None:
+    async with serving(isolation="principal") as bench:
+        ann, bob = bench.client(Principal("ann")), bench.client(Principal("bob"))
+        await bench.watches.add(ann, "up", ONE)
+        await bench.reload(isolation="shared")
+        await until(lambda: bench.told("resources/subscribe") == [ONE])
+        await bench.watches.add(bob, "up", TWO)
+        assert bench.told("resources/subscribe") == [ONE, TWO]
+        await bench.watches.remove(ann, "up", ONE)
+        await bench.watches.remove(bob, "up", TWO)
+        assert bench.told("resources/unsubscribe") == [ONE, TWO]
+        assert len(bench.watches) == 0
+
+
+async def test_what_a_new_upstream_refuses_can_be_asked_for_again() -> None:
+    async with serving() as bench:
+        client = bench.client()
+        await bench.watches.add(client, "up", ONE)
+        bench.server.script.broken_lists.add("resources/subscribe")
+        await bench.reload(call_timeout_s=77.0)
+        await until(lambda: client.uris == set())
+        bench.server.script.broken_lists.clear()
+        await bench.watches.add(client, "up", ONE)
+        assert bench.told("resources/subscribe") == [ONE, ONE]
+
+
+async def test_a_removed_upstream_is_watched_by_nobody() -> None:
+    async with serving() as bench:
+        client = bench.client()
+        await bench.watches.add(client, "up", ONE)
+        await bench.pool.update([])
+        await until(lambda: client.uris == set())
+        assert len(bench.watches) == 0
+        await bench.reload()
+        await bench.watches.add(client, "up", ONE)
+        assert bench.told("resources/subscribe") == [ONE]
+
+
+async def test_what_ended_keeps_no_lock() -> None:
+    async with serving(isolation="session") as bench:
+        for number in range(3):
+            client = bench.client(session=str(number))
+            await bench.watches.add(client, "up", ONE)
+            await bench.gateway.changes.remove(client)
+        gc.collect()
+        assert len(bench.watches._locks) == 0  # pyright: ignore[reportPrivateUsage]
