@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from armory.errors import ArmoryError, UpstreamOverloaded, UpstreamUnavailable
+from armory.errors import UpstreamOverloaded, UpstreamUnavailable
 from armory.logger import Logger
-from armory.protocol.link import Owner, Refused
+from armory.protocol.link import Owner
 from armory.protocol.session_events import Ended, Lost, SessionEvent, SessionObserver
 from armory.tasks import Tasks, being_cancelled
 from armory.upstreams.clock import Clock
@@ -22,6 +22,7 @@ from armory.upstreams.connecting.negotiate import Connector
 from armory.upstreams.connecting.placing import OWN, Placing
 from armory.upstreams.connecting.start_turns import StartTurns
 from armory.upstreams.connecting.verdict import NoHandshake
+from armory.upstreams.connecting.watched import Watched
 from armory.upstreams.link_slot import (
     NO_CAPABILITIES,
     LinkSlot,
@@ -29,7 +30,6 @@ from armory.upstreams.link_slot import (
     capability_profile,
     count_sessions,
 )
-from armory.upstreams.oauth.subjects import CALLER
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.spec import UpstreamSpec
 
@@ -37,8 +37,6 @@ log = Logger(__name__)
 
 PROFILES_PER_OWNER = 8
 """A caller has one session for each set of capabilities that its clients declare, up to so many."""
-
-_RESTORE_S = 5.0
 
 
 class LinkPool:
@@ -70,7 +68,7 @@ class LinkPool:
         self._clock = clock
         self._turns = turns
         self._slots: dict[tuple[str, str], LinkSlot] = {}
-        self._wanted: dict[str, frozenset[str]] = {}
+        self._watched = Watched(spec.key, self._link_of, clock)
         self._tasks = Tasks()
         self._closing = False
 
@@ -163,8 +161,8 @@ class LinkPool:
         log.warning("upstream_session_lost", upstream=self.spec.key, reason=event.reason)
         self._tasks.spawn(self._end(link), f"close {self.spec.key}")
         self._observer.on_session_event(event)
-        if self._wanted.get(slot.owner) and not slot.pinned and not self._closing:
-            self._tasks.spawn(self._restore(slot.owner), f"resubscribe {self.spec.key}")
+        if not slot.pinned and not self._closing:
+            self._watched.lost(slot.owner)
 
     async def subscribe(self, owner: Owner, uris: frozenset[str], again: str | None = None) -> None:
         """Make the sessions of `owner` report updates of exactly these resources, those that are
@@ -184,19 +182,18 @@ class LinkPool:
         if uris and not links:
             links, again = [await self._any_link(owner)], None
             key = self.placing.key(owner)  # how it is served is known now
-        if key in self._wanted:  # what nobody wants any more, whatever the upstream says to it
-            self._want(key, self._wanted[key] & uris)
+        self._watched.keep(key, uris)  # whatever the upstream says to what nobody wants any more
         for link in links:
             await link.set_subscriptions(uris)
             if again is not None:
                 await link.subscribe_again(again)
-        self._want(key, uris)
+        self._watched.want(key, uris)
 
     def release(self, session_id: str) -> None:
         """Close what belongs to one client session alone."""
         for key, slot in tuple(self._slots.items()):
             if slot.whose.session_id == session_id:
-                self._wanted.pop(slot.owner, None)
+                self._watched.want(slot.owner, frozenset())
                 self._evict(key, slot)
 
     def reap(self, now: float) -> None:
@@ -217,7 +214,12 @@ class LinkPool:
             link, slot.link = slot.link, None
             if link is not None:
                 self._tasks.spawn(self._end(link), f"close {self.spec.key}")
+        await self._watched.close()
         await self._tasks.ended()
+
+    def watch_no_more(self) -> None:
+        """Calls in flight end here; what is watched is watched elsewhere from now on."""
+        self._watched.forget()
 
     def end(self, link: BaseLink) -> None:
         """Close a session that belongs to no slot; nobody waits for it."""
@@ -249,7 +251,7 @@ class LinkPool:
         slot.link = link
         slot.last_used = self._clock.now()
         self._rekey(slot)
-        await self._resubscribe(slot.owner, link)
+        await self._watched.tell(slot.owner, link)
         return link
 
     async def _linked(self, slot: LinkSlot) -> BaseLink:
@@ -288,7 +290,7 @@ class LinkPool:
             slot.in_flight
             or slot.pinned
             or slot.connecting is not None
-            or self._wanted.get(slot.owner)
+            or slot.owner in self._watched
         )
 
     def _make_room(self, owner: str) -> None:
@@ -335,41 +337,19 @@ class LinkPool:
 
     async def _any_link(self, owner: Owner) -> BaseLink:
         """The link of a session that serves `owner`, of a new one only where it has none."""
-        slot = self._slot_of(self.placing.key(owner))
-        if slot is not None:
-            with suppress(NoHandshake):
-                return await self.link(slot)
-        return (await self.opened(owner, owner.capabilities))[1]
+        link = await self._link_of(self.placing.key(owner))
+        return link or (await self.opened(owner, owner.capabilities))[1]
 
     def _slot_of(self, owner: str) -> LinkSlot | None:
         return next((slot for (key, _), slot in self._slots.items() if key == owner), None)
 
-    async def _resubscribe(self, owner: str, link: BaseLink) -> None:
-        """Have a session that was just opened report what its owner's others report."""
-        uris = self._wanted.get(owner)
-        if uris:
-            try:
-                await link.set_subscriptions(uris)
-            except (ArmoryError, Refused) as error:
-                log.warning("upstream_resubscribe_failed", upstream=self.spec.key, error=str(error))
-
-    def _want(self, owner: str, uris: frozenset[str]) -> None:
-        if uris:
-            self._wanted[owner] = uris
-        else:
-            self._wanted.pop(owner, None)
-
-    async def _restore(self, owner: str) -> None:
-        CALLER.set(None)  # it outlives the call in which the session was lost
-        await self._clock.sleep(_RESTORE_S)
-        uris = self._wanted.get(owner)
+    async def _link_of(self, owner: str) -> BaseLink | None:
+        """The link of a session that there is for that owner, opened if need be."""
         slot = self._slot_of(owner)
-        if not uris or slot is None or self._closing:
-            return
-        try:
-            await (await self.link(slot)).set_subscriptions(uris)
-        except (ArmoryError, Refused) as error:
-            log.warning("upstream_resubscribe_failed", upstream=self.spec.key, error=str(error))
+        if slot is not None:
+            with suppress(NoHandshake):  # another one serves it, which is told what it is asked
+                return await self.link(slot)
+        return None
 
 
 def _connected(slot: LinkSlot, ended: asyncio.Task[Any]) -> None:

@@ -332,6 +332,7 @@ class Pool:
 
     def _retire(self, upstream: Upstream) -> None:
         """Let an upstream go that another one stands in for already, or none."""
+        upstream.links.watch_no_more()
         self._retiring.spawn(upstream.retire(_DRAIN_S), f"retire {upstream.spec.key}")
         self.observers.on_session_event(Replaced(upstream.spec.key))
 

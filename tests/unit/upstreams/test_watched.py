@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 
 import pytest
+from msgspec import Raw
 
 from armory.domain.principal import Principal
-from armory.protocol.link import Owner, Refused
+from armory.errors import UpstreamUnavailable
+from armory.protocol.link import Call, Owner, Refused
+from armory.testing.clients.recording import plain
 from armory.testing.clock import FakeClock
 from armory.testing.upstreams.http import ScriptedUpstream
 from armory.testing.waiting import until
@@ -51,3 +57,71 @@ async def test_what_nobody_watches_any_more_holds_no_session_though_the_upstream
             await pool.set_subscriptions("up", ANN, left)
     sessions.reap(clock.now() + 1_000)
     await until(lambda: len(server.deleted) == 1)
+
+
+class Away:
+    """While its file is there, the process does not start."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def begin(self) -> None:
+        self.path.touch()
+
+    def end(self) -> None:
+        self.path.unlink()
+
+
+@pytest.fixture
+def away(tmp_path: Path) -> Away:
+    return Away(tmp_path / "away")
+
+
+@pytest.fixture
+async def crashed(clock: FakeClock, away: Away) -> AsyncIterator[Pool]:
+    """The process that Ann's session was has crashed, and is to be asked again in a while."""
+    program = 'test ! -e "$1" && exec "$0" -m armory.testing.upstreams.stdio --era legacy'
+    args = ("-c", program, sys.executable, str(away.path))
+    env = {"PYTHONPATH": ":".join(path for path in sys.path if path)}
+    spec = UpstreamSpec("up", command="/bin/sh", args=args, env=env, isolation="principal")
+    pool = Pool([spec], clock=clock)
+    await pool.set_subscriptions("up", ANN, ONE)
+    away.begin()
+    with pytest.raises(UpstreamUnavailable):
+        await (await pool.link("up", ANN)).request(Call("tools/call", {"name": Raw(b'"crash"')}))
+    await until(lambda: clock.sleeping == 1)
+    yield pool
+    async with asyncio.timeout(10):
+        await pool.close()
+
+
+async def test_a_lost_session_is_made_again_however_long_its_upstream_is_away(
+    crashed: Pool, clock: FakeClock, away: Away
+) -> None:
+    sessions = crashed.upstream("up").links
+    for _ in range(3):
+        await clock.advance(60)
+        await until(lambda: clock.sleeping == 1)
+    assert not sessions.announces(ANN)
+    away.end()
+    await clock.advance(60)
+    await until(lambda: sessions.announces(ANN))
+    report = await crashed.request("up", ANN, Call("tools/call", {"name": Raw(b'"report"')}))
+    assert plain(report.result)["structuredContent"]["subscribed"] == ["mem://one"]
+
+
+async def removed(pool: Pool) -> None:
+    await pool.update([])
+
+
+async def closed(pool: Pool) -> None:
+    await pool.close()
+
+
+@pytest.mark.parametrize("end", [removed, closed])
+async def test_nothing_waits_to_be_made_again_where_an_upstream_goes(
+    crashed: Pool, clock: FakeClock, end: Callable[[Pool], Awaitable[None]]
+) -> None:
+    async with asyncio.timeout(10):
+        await end(crashed)
+    await until(lambda: clock.sleeping == 0)

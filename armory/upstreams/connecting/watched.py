@@ -1,0 +1,105 @@
+"""What the sessions of an upstream are to report, and to report again after one of them was lost.
+
+Owns: `Watched`. Never opens a link by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from armory.errors import ArmoryError
+from armory.logger import Logger
+from armory.protocol.link import Refused
+from armory.tasks import Tasks
+from armory.upstreams.clock import Clock
+from armory.upstreams.oauth.subjects import CALLER
+from armory.upstreams.session.base import BaseLink
+
+log = Logger(__name__)
+
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 5.0, 60.0
+
+Linked = Callable[[str], Awaitable[BaseLink | None]]
+"""A live link of an owner, opened if need be; None: it has no session any more."""
+
+
+class Watched:
+    """The resources that each owner's sessions report updates of.
+
+    Args:
+        server: key of the upstream.
+        linked: opens links.
+        clock: for the pauses between attempts.
+    """
+
+    def __init__(self, server: str, linked: Linked, clock: Clock) -> None:
+        self._server = server
+        self._linked = linked
+        self._clock = clock
+        self._wanted: dict[str, frozenset[str]] = {}
+        self._restoring: set[str] = set()
+        self._tasks = Tasks()
+
+    def __contains__(self, owner: str) -> bool:
+        """Whether an owner has any."""
+        return owner in self._wanted
+
+    def want(self, owner: str, uris: frozenset[str]) -> None:
+        """Exactly these from now on."""
+        if uris:
+            self._wanted[owner] = uris
+        else:
+            self._wanted.pop(owner, None)
+
+    def keep(self, owner: str, uris: frozenset[str]) -> None:
+        """None but these from now on, of those that there are."""
+        if owner in self._wanted:
+            self.want(owner, self._wanted[owner] & uris)
+
+    async def tell(self, owner: str, link: BaseLink) -> None:
+        """Have a session that was just opened report what its owner's others report."""
+        if uris := self._wanted.get(owner):
+            try:
+                await link.set_subscriptions(uris)
+            except (ArmoryError, Refused) as error:
+                log.warning("upstream_resubscribe_failed", upstream=self._server, error=str(error))
+                if not isinstance(error, Refused):
+                    self.lost(owner)
+
+    def lost(self, owner: str) -> None:
+        """A session of an owner was lost: have one report again, as soon as one can be had."""
+        if owner in self and owner not in self._restoring:
+            self._restoring.add(owner)
+            self._tasks.spawn(self._restore(owner), f"resubscribe {self._server}")
+
+    def forget(self) -> None:
+        """Nobody's sessions are to report anything any more."""
+        self._wanted.clear()
+        self._tasks.cancel()
+
+    async def close(self) -> None:
+        """As `forget`; leaves no task."""
+        self._wanted.clear()
+        await self._tasks.stop()
+
+    async def _restore(self, owner: str) -> None:
+        CALLER.set(None)  # it outlives the call in which the session was lost
+        pause_s, say = _FIRST_PAUSE_S, log.warning
+        try:
+            while True:
+                await self._clock.sleep(pause_s)
+                try:
+                    link = await self._linked(owner) if owner in self else None
+                    if link is not None:
+                        await link.set_subscriptions(self._wanted.get(owner, frozenset()))
+                    return
+                except Refused as error:
+                    log.warning(
+                        "upstream_resubscribe_refused", upstream=self._server, error=str(error)
+                    )
+                    return
+                except ArmoryError as error:
+                    say("upstream_resubscribe_failed", upstream=self._server, error=str(error))
+                pause_s, say = min(2 * pause_s, _LONGEST_PAUSE_S), log.debug
+        finally:
+            self._restoring.discard(owner)
