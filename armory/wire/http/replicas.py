@@ -169,7 +169,12 @@ class Replicas:
         """
         if self._http is None:
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
-            self._http = aiohttp.ClientSession(timeout=timeout, auto_decompress=False)
+            self._http = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0),  # streams of clients stay open
+                cookie_jar=aiohttp.DummyCookieJar(),  # requests of all clients go through it
+                timeout=timeout,
+                auto_decompress=False,
+            )
         passed = _Passed(admitted.request)
         exchange = start(self._exchange(self._http, admitted, url, passed), "request passed on")
         try:

@@ -1,0 +1,86 @@
+"""What one replica does for the sessions of another, and for its own in the shared store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+
+from armory.gateway.gateway import Gateway
+from armory.storage.cache import MemoryCache
+from armory.testing.front import ScriptedPool, WordRetriever, serving
+
+pytestmark = pytest.mark.anyio
+
+DEFAULT_LIMIT = 100
+"""Connections that a client of aiohttp opens at most unless it is told otherwise."""
+
+
+class Owner:
+    """A replica that answers no request before so many are there.
+
+    Attributes:
+        heads: of the requests that came.
+        answering: set once it answers.
+    """
+
+    def __init__(self, awaited: int) -> None:
+        self.heads: list[bytes] = []
+        self._awaited = awaited
+        self.answering = asyncio.Event()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.heads.append(await reader.readuntil(b"\r\n\r\n"))
+        if len(self.heads) >= self._awaited:
+            self.answering.set()
+        await self.answering.wait()
+        writer.write(
+            b"HTTP/1.1 204 No Content\r\nSet-Cookie: whose=first\r\nConnection: close\r\n\r\n"
+        )
+        writer.close()
+
+
+@asynccontextmanager
+async def beside(owner: Owner, sessions: int) -> AsyncGenerator[str]:
+    """A replica beside that one, which owns sessions 0, 1, ...; gives its URL."""
+    store = MemoryCache()
+    server = await asyncio.start_server(owner.serve, "127.0.0.1", 0)
+    async with server, serving(Gateway(ScriptedPool(), WordRetriever()), store=store) as (url, _):
+        # by name: aiohttp takes no cookies from addresses
+        elsewhere = f"http://localhost:{server.sockets[0].getsockname()[1]}"
+        await store.set(f"replica:{elsewhere}", b"1", 60)
+        for number in range(sessions):
+            await store.set(f"session:{number}", elsewhere.encode(), 60)
+        try:
+            yield url
+        finally:
+            owner.answering.set()
+
+
+async def ended(http: aiohttp.ClientSession, url: str, session: int) -> int:
+    headers = {"Mcp-Session-Id": str(session)}
+    async with http.delete(url + "/mcp", headers=headers) as response:
+        return response.status
+
+
+async def test_any_number_of_requests_is_passed_on_at_once() -> None:
+    count = DEFAULT_LIMIT + 1
+    unlimited = aiohttp.TCPConnector(limit=0)
+    async with (
+        beside(Owner(count), count) as url,
+        aiohttp.ClientSession(connector=unlimited) as http,
+    ):
+        async with asyncio.timeout(20):
+            statuses = await asyncio.gather(*(ended(http, url, n) for n in range(count)))
+    assert statuses == [204] * count
+
+
+async def test_what_one_client_is_told_is_not_said_for_another() -> None:
+    owner = Owner(1)
+    async with beside(owner, 2) as url, aiohttp.ClientSession() as http:
+        for session in (0, 1):
+            assert await ended(http, url, session) == 204
+    assert [b"whose=first" in head for head in owner.heads] == [False, False]
