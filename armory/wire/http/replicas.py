@@ -19,7 +19,7 @@ from cachetools import LRUCache, TTLCache
 from armory.errors import ArmoryError
 from armory.logger import Logger
 from armory.protocol import codes
-from armory.tasks import spawn, start
+from armory.tasks import spawn, start, stop
 from armory.wire.http.admitted import AdmittedRequest, refusal
 
 _T = TypeVar("_T")
@@ -27,6 +27,7 @@ _log = Logger(__name__)
 PASSED = "X-Armory-Passed"
 ALIVE_S = 15.0
 REMEMBERED_S = 86_400.0
+"""So long a claim is kept that is not made again, and a quarter of that before it is."""
 CONNECT_S = 5.0
 ATTEMPTS = 3
 _OWNERS_KEPT = 10_000
@@ -79,7 +80,9 @@ class Replicas:
         self._alive_s = alive_s
         self._owners = LRUCache[str, str](_OWNERS_KEPT)
         self._seen_alive = TTLCache[str, bool](_REPLICAS_KEPT, alive_s / 3)
+        self._claimed: set[str] = set()
         self._beating: asyncio.Task[None] | None = None
+        self._claiming: asyncio.Task[None] | None = None
         self._http: aiohttp.ClientSession | None = None
 
     async def start(self) -> None:
@@ -87,13 +90,13 @@ class Replicas:
         if self._beating is None:
             await self._beat()
             self._beating = spawn(self._beat_on(), "signs of life")
+            self._claiming = spawn(self._claim_on(), "claims of sessions")
 
     async def close(self) -> None:
         """Be gone."""
         beating, self._beating = self._beating, None
         if beating is not None:
-            beating.cancel()
-            await asyncio.wait((beating,))
+            await stop(beating, self._claiming)
             try:
                 await self._store.delete(self._life(self.own_url))
             except ArmoryError as error:
@@ -121,14 +124,29 @@ class Replicas:
 
     async def claim(self, session_id: str) -> None:
         """This replica owns the session; a store that fails costs passing on, not the session."""
+        self._claimed.add(session_id)
         try:
-            key, url = f"session:{session_id}", self.own_url.encode()
-            await _tried(lambda: self._store.set(key, url, REMEMBERED_S))
+            await _tried(lambda: self._claim(session_id))
         except ArmoryError as error:
             _log.warning("session_not_claimed", error=error.message)
 
+    async def _claim(self, session_id: str) -> None:
+        await self._store.set(f"session:{session_id}", self.own_url.encode(), REMEMBERED_S)
+
+    async def _claim_on(self) -> None:
+        """Claim the sessions again that last: a store must forget those of replicas that died."""
+        while True:
+            await asyncio.sleep(REMEMBERED_S / 4)
+            try:
+                for session_id in tuple(self._claimed):
+                    if session_id in self._claimed:
+                        await self._claim(session_id)
+            except ArmoryError as error:
+                _log.warning("sessions_not_claimed_again", error=error.message)
+
     async def release(self, session_id: str) -> None:
         """The session ended."""
+        self._claimed.discard(session_id)
         try:
             await self._store.delete(f"session:{session_id}")
         except ArmoryError as error:

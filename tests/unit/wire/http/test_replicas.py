@@ -12,6 +12,8 @@ import pytest
 from armory.gateway.gateway import Gateway
 from armory.storage.cache import MemoryCache
 from armory.testing.front import ScriptedPool, WordRetriever, serving
+from armory.testing.waiting import until
+from armory.wire.http import replicas
 
 pytestmark = pytest.mark.anyio
 
@@ -84,3 +86,30 @@ async def test_what_one_client_is_told_is_not_said_for_another() -> None:
         for session in (0, 1):
             assert await ended(http, url, session) == 204
     assert [b"whose=first" in head for head in owner.heads] == [False, False]
+
+
+class Noting(MemoryCache):
+    """A store that notes what is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[str] = []
+
+    async def set(self, key: str, value: bytes, ttl_s: float) -> None:
+        await super().set(key, value, ttl_s)
+        self.written.append(key)
+
+
+async def test_sessions_are_claimed_as_long_as_they_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replicas, "REMEMBERED_S", 0.1)
+    store = Noting()
+    here = replicas.Replicas(store, "http://here")
+    await here.start()
+    await here.claim("lasts")
+    await here.claim("ends")
+    await until(lambda: store.written.count("session:ends") > 1)
+    await here.release("ends")
+    store.written.clear()
+    await until(lambda: store.written.count("session:lasts") > 1)
+    await here.close()
+    assert "session:ends" not in store.written
