@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import stat
 import sys
 from concurrent.futures import Future
 from queue import SimpleQueue
@@ -32,6 +33,8 @@ from armory.wire.streams import EventStream
 _log = Logger(__name__)
 _END_S = 2.0
 """So long the client may take at the end to read what was answered."""
+_AT_ONCE = 1 << 16
+"""Bytes read of a file at a time."""
 
 
 async def serve_stdio(
@@ -51,7 +54,7 @@ async def serve_stdio(
         principal: who the client is.
         endpoint: what it sees.
         settings: limits and times.
-        stdin: a binary pipe; the process's own by default.
+        stdin: a binary pipe or file; the process's own by default.
         stdout: likewise.
         observers: who watches what the client asks; None: nobody.
     """
@@ -59,7 +62,7 @@ async def serve_stdio(
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=settings.line_bytes, loop=loop)
     protocol = asyncio.StreamReaderProtocol(reader)
-    source = stdin or sys.stdin.buffer
+    source = _watchable(stdin or sys.stdin.buffer)
     transport, _ = await loop.connect_read_pipe(lambda: protocol, source)
     out = EventStream("stdio", keep_bytes=0)
     interactions = Interactions(ttl_s=settings.parked_timeout_s)
@@ -79,6 +82,29 @@ async def serve_stdio(
         await duplex.close()
         await asyncio.wait((writer,), timeout=_END_S)
         writer.cancel()
+
+
+def _watchable(source: BinaryIO) -> BinaryIO:
+    """What event loops can wait for: `source`, or a pipe that a thread fills from it. A file and
+    `/dev/null` are always ready, which epoll refuses and uvloop does not survive.
+    """
+    mode = os.fstat(source.fileno()).st_mode
+    if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or source.isatty():
+        return source
+    reading, writing = os.pipe()
+    unattended(lambda: _pump(source, writing), "standard input")
+    return os.fdopen(reading, "rb", 0)
+
+
+def _pump(source: BinaryIO, descriptor: int) -> None:
+    with open(descriptor, "wb", 0) as pipe:
+        try:
+            while data := os.read(source.fileno(), _AT_ONCE):
+                write_all(pipe, data)
+        except BrokenPipeError:  # served no more
+            return
+        except OSError as error:
+            _log.warning("stdin_unreadable", error=str(error))
 
 
 async def _read_in(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -76,3 +77,31 @@ def test_a_client_that_reads_nothing_holds_nothing_up_but_itself(
         finally:
             process.terminate()
             assert process.wait(30) == 0, "what was not read was not waited for"
+
+
+@pytest.mark.parametrize("event_loop", ["uvloop", "asyncio"])
+def test_a_file_is_served_to_its_end_and_answered_whole(
+    event_loop: str, environ: dict[str, str], demo_upstreams: dict[str, Any], tmp_path: Path
+) -> None:
+    written = {"server": {"event_loop": event_loop}, "upstreams": demo_upstreams}
+    (tmp_path / "armory.yaml").write_text(yaml.safe_dump(written))
+    wanted = {"jsonrpc": "2.0", "method": "tools/list", "params": META}
+    lines = [json.dumps({**wanted, "id": number}) for number in range(100)]
+    for given, answers in ((lines, 100), ([], 0)):
+        asked, answered = tmp_path / "asked.jsonl", tmp_path / "answered.jsonl"
+        asked.write_text("\n".join(given))
+        source = asked if given else Path(os.devnull)
+        with source.open("rb") as stdin, answered.open("wb") as out:
+            done = subprocess.run(
+                [*ARMORY, "serve", "--stdio"],
+                stdin=stdin,
+                stdout=out,
+                stderr=subprocess.PIPE,
+                env=environ,
+                cwd=tmp_path,
+                timeout=60,
+            )
+        assert done.returncode == 0, done.stderr.decode()
+        found = [json.loads(line) for line in answered.read_bytes().splitlines()]
+        assert sorted(answer["id"] for answer in found) == list(range(answers))
+        assert all(answer["result"]["tools"] for answer in found)
