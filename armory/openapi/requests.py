@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import msgspec
 
@@ -20,6 +20,8 @@ from armory.openapi.media import FORM, MULTIPART, is_json, is_text
 from armory.openapi.operations import Body, Operation, Parameter
 
 _RESERVED = ":/?#[]@!$&'()*+,;="
+_DECODED = 5
+"""So often a path may be decoded on its way."""
 
 
 class BadArguments(Exception):
@@ -64,8 +66,10 @@ def request_for(operation: Operation, arguments: Mapping[str, Any]) -> HttpReque
             headers[parameter.name] = _in_header(parameter, value)
         else:
             cookies += [f"{name}={text}" for name, text in _form(parameter, value, _cookie)]
-    if any(part.lower().replace("%2e", ".") in (".", "..") for part in path.split("/")):
-        raise BadArguments("a path parameter is '.' or '..', which would lead to another path")
+    if _leaves(path):
+        raise BadArguments(
+            "a path parameter has a part that is '.' or '..', which would lead to another path"
+        )
     if cookies:
         headers["Cookie"] = "; ".join(cookies)
     body = None
@@ -74,6 +78,17 @@ def request_for(operation: Operation, arguments: Mapping[str, Any]) -> HttpReque
         headers["Content-Type"] = kind
     target = path + (f"?{'&'.join(query)}" if query else "")
     return HttpRequest(operation.method, target, headers, body)
+
+
+def _leaves(path: str) -> bool:
+    """Whether a server might take it for another path: some decode first and then look at parts,
+    some decode what a proxy in front has decoded, and some go by backslashes, too.
+    """
+    for _ in range(_DECODED):
+        path, encoded = unquote(path), path
+        if path == encoded:
+            break
+    return any(part in (".", "..") for part in path.replace("\\", "/").split("/"))
 
 
 def _literal(template: str) -> str:
