@@ -1,6 +1,7 @@
 """`armory export`: what a client's configuration needs in order to use this gateway.
 
-Owns: the command, and each client's way of writing it. Never imports a room but `config`.
+Owns: the command, each client's way of writing it, and the endpoint's URL. Never imports a room
+but `config`.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
 
 import click
 
 from armory.cli.config.adding import write_text
+from armory.cli.config.merging import merged_json, merged_toml, toml_of
 from armory.cli.options import config_option, json_option
 from armory.cli.output import out, print_json, say_notice
 from armory.config import find_config, load_file
@@ -82,6 +84,11 @@ class Client:
     place: str
     entry: Callable[[Gateway], Json]
 
+    @property
+    def toml(self) -> bool:
+        """Whether its file is TOML; JSON otherwise."""
+        return self.file.endswith(".toml")
+
 
 _VARIABLE, _ENV = f"${{{TOKEN}}}", f"${{env:{TOKEN}}}"
 CLIENTS = {
@@ -133,8 +140,7 @@ def export(
     """Print what CLIENT needs in order to use this gateway, or add it to the client's file."""
     chosen = CLIENTS[client]
     place, base = _gateway(config, url, set_name)
-    path = f"{base}/set/{quote(set_name, safe='')}" if set_name else base
-    asked = f"{path}?query={quote(query, safe='')}" if query else path
+    asked = _endpoint(base, set_name, query)
     if client == "claude-desktop" and (url or set_name or query or token):
         raise InvalidRequest(
             "claude-desktop starts the gateway itself and sends no URL; use --client mcp-remote"
@@ -143,15 +149,19 @@ def export(
     whole: Json = {chosen.place: {_NAME: entry}}
     if client == "vscode" and token:
         whole["inputs"] = [_ASKED]
+    merged = None
     if into is not None:
-        write_text(into, _merged(into, whole))
+        merged = merged_toml(into, whole) if chosen.toml else merged_json(into, whole)
+        if merged is not None:
+            write_text(into, merged)
     if as_json:
         print_json({"client": client, "file": str(into or chosen.file), "config": whole})
     elif into is not None:
-        out().print(f"Added to {into}: {_NAME}.", soft_wrap=True)
+        done = f"Added to {into}: {_NAME}." if merged else f"{into} has it already: {_NAME}."
+        out().print(done, soft_wrap=True)
     else:
         say_notice(f"for {chosen.file}:")
-        click.echo(_toml(whole) if client == "codex" else json.dumps(whole, indent=2))
+        click.echo(toml_of(whole) if chosen.toml else json.dumps(whole, indent=2))
 
 
 def _gateway(config: str | None, url: str | None, set_name: str | None) -> tuple[Path, str]:
@@ -161,7 +171,7 @@ def _gateway(config: str | None, url: str | None, set_name: str | None) -> tuple
         InvalidRequest: the configuration has no such set.
     """
     if url is not None:
-        return Path(config or "armory.yaml").absolute(), url.rstrip("/")
+        return Path(config or "armory.yaml").absolute(), url
     file = find_config(config)
     configured = load_file(file).config
     server, sets = configured.server, configured.sets
@@ -170,36 +180,33 @@ def _gateway(config: str | None, url: str | None, set_name: str | None) -> tuple
             f"no set is called {set_name!r}; there are: {', '.join(sets) or 'none'}",
             parameter="set",
         )
+    if server.port == 0:
+        raise ConfigError(
+            "0 is another port at each start; give the gateway a port of its own, or say --url",
+            path="server.port",
+        )
     host = _EVERYWHERE.get(server.host, f"[{server.host}]" if ":" in server.host else server.host)
     return file.absolute(), f"http://{host}:{server.port}{server.base_path.rstrip('/')}/mcp"
 
 
-def _merged(file: Path, whole: Json) -> str:
-    """The file with what is new; everything else in it stays."""
-    if file.suffix == ".toml":
-        text = file.read_text(encoding="utf-8") if file.is_file() else ""
-        if f"[mcp_servers.{_NAME}]" in text:
-            raise ConfigError(f"{file} has a server {_NAME!r} already; remove it first")
-        return f"{text}{chr(10) if text else ''}{_toml(whole)}\n"
+def _endpoint(url: str, set_name: str | None, query: str | None) -> str:
+    """The URL with the set in its path, and the query behind what its own query says.
+
+    Raises:
+        InvalidRequest: it is no http(s) URL, or has a query of the same name.
+    """
+    wrong = f"{url!r} is no URL of a gateway; write e.g. http://127.0.0.1:8080/mcp"
     try:
-        there = json.loads(file.read_text(encoding="utf-8-sig")) if file.is_file() else {}
+        parts = urlsplit(url)
+        port = parts.port
     except ValueError:
-        raise ConfigError(
-            f"{file} is no plain JSON (comments?); print it and add it by hand"
-        ) from None
-    for place, held in whole.items():
-        known = there.get(place)
-        if isinstance(held, list):
-            there[place] = [*(known or []), *(item for item in held if item not in (known or []))]
-        else:
-            there[place] = {**(known or {}), **held}
-    return json.dumps(there, indent=2, ensure_ascii=False) + "\n"
-
-
-def _toml(whole: Json) -> str:
-    lines: list[str] = []
-    for place, servers in whole.items():
-        for name, entry in servers.items():
-            lines.append(f"[{place}.{name}]")
-            lines += [f"{member} = {json.dumps(value)}" for member, value in entry.items()]
-    return "\n".join(lines)
+        raise InvalidRequest(wrong) from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+        raise InvalidRequest(wrong)
+    if not url.isascii() or not url.isprintable() or " " in url:
+        raise InvalidRequest(wrong)
+    if query and any(name == "query" for name, _ in parse_qsl(parts.query, keep_blank_values=True)):
+        raise InvalidRequest("the URL has a `query` already; leave out --query, or that one")
+    path = parts.path.rstrip("/") + (f"/set/{quote(set_name, safe='')}" if set_name else "")
+    asked = "&".join(filter(None, (parts.query, f"query={quote(query, safe='')}" if query else "")))
+    return urlunsplit((parts.scheme, parts.netloc, path, asked, ""))

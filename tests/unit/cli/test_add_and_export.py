@@ -200,4 +200,7 @@ def test_codex_is_told_in_its_own_language(capsys: pytest.CaptureFixture[str]) -
         'bearer_token_env_var = "ARMORY_TOKEN"',
     ]
     assert run("export", "--client", "codex", *url, "--into", "config.toml") == 0
-    assert run("export", "--client", "codex", *url, "--into", "config.toml") == 2
+    before = Path("config.toml").read_text()
+    assert run("export", "--client", "codex", *url, "--into", "config.toml") == 0
+    assert "has it already" in capsys.readouterr().out
+    assert Path("config.toml").read_text() == before

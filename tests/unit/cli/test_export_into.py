@@ -1,0 +1,100 @@
+"""`armory export`: what it does to a client's own file, and the URL that it writes."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from armory.cli.main import main
+
+URL = "https://tools.example/mcp"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ARMORY_CONFIG", raising=False)
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(("export", *arguments))
+    return int(ended.value.code or 0)
+
+
+@pytest.mark.parametrize(
+    ("client", "text", "said"),
+    [
+        ("codex", '[mcp_servers."armory"]\nurl = "http://mine"\n', "another server 'armory'"),
+        ("codex", '[mcp_servers]\narmory = {url = "http://mine"}\n', "another server 'armory'"),
+        ("codex", 'mcp_servers = {o = {url = "http://o"}}\n', "nothing can be added"),
+        ("codex", "mcp_servers = 1\n", "is no table"),
+        ("codex", "[mcp_servers\n", "is no TOML"),
+        ("cursor", '{"mcpServers": {"armory": {"command": "mine"}}}', "another server 'armory'"),
+        ("cursor", '{"mcpServers": []}', "mcpServers is not an object"),
+        ("cursor", "[]", "no JSON object"),
+        ("vscode", '{"inputs": {"mine": 1}}', "inputs is not a list"),
+    ],
+)
+def test_a_file_that_cannot_be_added_to_stays_as_it_is(
+    client: str, text: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("theirs").write_text(text)
+    assert run("--client", client, "--url", URL, "--token", "--into", "theirs") == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+    assert Path("theirs").read_text() == text
+
+
+@pytest.mark.parametrize("client", ["codex", "vscode"])
+def test_a_client_that_has_the_gateway_already_is_left_alone(
+    client: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ("--client", client, "--url", URL, "--token", "--into", "theirs")
+    assert run(*given) == 0
+    written = Path("theirs").read_text()
+    assert run(*given) == 0
+    assert "has it already" in capsys.readouterr().out
+    assert Path("theirs").read_text() == written
+
+
+def test_the_client_decides_in_which_language_its_file_is() -> None:
+    Path("q.conf").write_text('# mine\nmodel = "x"\n[mcp_servers.o]\nurl = "http://o"')
+    assert run("--client", "codex", "--url", URL, "--into", "q.conf") == 0
+    text = Path("q.conf").read_text()
+    assert text.startswith("# mine\n")
+    assert tomllib.loads(text)["mcp_servers"] == {"o": {"url": "http://o"}, "armory": {"url": URL}}
+
+
+@pytest.mark.parametrize(
+    ("given", "url"),
+    [
+        (("http://h:1/mcp?x=1", "--query", "a&b"), "http://h:1/mcp?x=1&query=a%26b"),
+        (("http://h:1/mcp?x=1", "--set", "s"), "http://h:1/mcp/set/s?x=1"),
+        (("http://[::1]:1/mcp/", "--set", "s"), "http://[::1]:1/mcp/set/s"),
+    ],
+)
+def test_a_set_goes_into_the_path_and_a_query_into_the_query(
+    given: tuple[str, ...], url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("--client", "cursor", "--json", "--url", *given) == 0
+    config = json.loads(capsys.readouterr().out)["config"]
+    assert config["mcpServers"]["armory"]["url"] == url
+
+
+@pytest.mark.parametrize(
+    "url", ["foo", "http://", "ftp://h/mcp", "http://h:0/mcp", "http://h:x/mcp", "http://a b/mcp"]
+)
+def test_what_is_no_url_is_refused(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--client", "cursor", "--url", url) == 2
+    assert "is no URL of a gateway" in capsys.readouterr().err
+
+
+def test_no_url_is_made_of_a_port_that_is_chosen_at_each_start(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("armory.yaml").write_text("server: {port: 0}\n")
+    assert run("--client", "cursor") == 2
+    assert "server.port" in capsys.readouterr().err
