@@ -1,6 +1,6 @@
 """Hot reload: which parts of a configuration are swapped while the gateway serves.
 
-Owns: the comparison of two configurations. Opens nothing, changes nothing.
+Owns: the comparison of configurations. Opens nothing, changes nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ class Reloaded:
 
     Attributes:
         applied: blocks that differ and are in force now.
-        needs_restart: blocks that differ and take a restart.
+        needs_restart: blocks and keys that differ from what the gateway began with, which they
+            take a restart to change.
         kept, restarted, added, removed: upstreams; those that are kept keep their processes and
             sessions.
     """
@@ -49,20 +50,26 @@ class Reloaded:
         self.removed += [key for key in old if key not in new]
 
 
-def difference(old: Config, new: Config) -> Reloaded:
-    """Which blocks differ, by whether they can be swapped."""
+def difference(started: Config, last: Config, new: Config) -> Reloaded:
+    """Which blocks differ from what is in force, by whether they can be swapped.
+
+    Args:
+        started: what the gateway began with, which what takes a restart is compared with: a change
+            that was read before is still due, and one that was taken back is not.
+        last: what was read last, which is in force as far as it can be swapped.
+        new: what has been read now.
+    """
     report = Reloaded()
     for block in Config.model_fields:
-        before, after = getattr(old, block), getattr(new, block)
-        if before == after:
-            continue
+        first, before, after = (getattr(config, block) for config in (started, last, new))
         if block in _RESTART_BLOCKS:
-            report.needs_restart.append(block)
+            if first != after:
+                report.needs_restart.append(block)
             continue
         fixed = _FIXED_KEYS.get(block, ())
-        changed = [key for key in fixed if getattr(before, key) != getattr(after, key)]
+        changed = [key for key in fixed if getattr(first, key) != getattr(after, key)]
         report.needs_restart += [f"{block}.{key}" for key in changed]
-        unfixed = {key: getattr(before, key) for key in changed}
-        if not changed or after.model_copy(update=unfixed) != before:
+        unfixed = {key: getattr(before, key) for key in fixed}
+        if before != (after.model_copy(update=unfixed) if fixed else after):
             report.applied.append(block)
     return report

@@ -73,7 +73,8 @@ class Runtime:
     """A gateway that runs. Made by `opening.open_runtime`.
 
     Attributes:
-        loaded: the configuration in force.
+        loaded: the configuration that was read last.
+        started: the one that it began with: what takes a restart is as it says.
         gateway: the request path.
         accounts: users, keys, packs, statistics; None for the operator's own commands.
         pool, supervisor: the upstreams.
@@ -88,11 +89,13 @@ class Runtime:
         joined: what it shares with other replicas.
         observers: who watches what clients ask.
         overridden: puts what the command line said into a configuration that is read again.
+        on_reloaded: told of every reload that is no dry run; None: nobody is.
         first_snapshot: set when the first snapshot is served.
         opening: whether the accounts are open; None before and for the operator's own commands.
     """
 
     overridden: Callable[[Loaded], Loaded] = staticmethod(_as_it_is)
+    on_reloaded: Callable[[Reloaded], None] | None = None
 
     def __init__(
         self,
@@ -109,7 +112,7 @@ class Runtime:
         count, up = self._tool_count, self._upstreams_up
         self.accounts = None if trusted else make_accounts(loaded, tools=count, upstreams=up)
         parts = reloadable(loaded, self.packs())
-        self.loaded = loaded
+        self.loaded, self.started = loaded, loaded.config
         self.agent: RetrievalAgent | None = None
         self.edge: HttpEdge | None = None
         self.listening: Listening | None = None
@@ -332,13 +335,13 @@ class Runtime:
         Raises:
             ConfigError: it does not hold; nothing has changed then.
         """
-        old, new = self.loaded.config, loaded.config
+        new = loaded.config
         hide_secrets(new)
         parts = reloadable(loaded, self.packs())
         authenticator(new, schemes(new, self.accounts))
         settings = retriever_settings(new.tool_rag, loaded.home)
         pinning = self._pinning(loaded)
-        report = difference(old, new)
+        report = difference(self.started, self.loaded.config, new)
         report.sort(self.pool.specs(), parts.specs)
         if dry_run:
             return report
@@ -350,4 +353,6 @@ class Runtime:
         await self.supervisor.update(parts.specs)
         self.keeper.reconfigure(parts.rules, pinning)
         self.loaded = loaded
+        if self.on_reloaded is not None:
+            self.on_reloaded(report)
         return report

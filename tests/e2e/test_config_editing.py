@@ -56,12 +56,18 @@ async def serving(path: Path) -> AsyncGenerator[Ask]:
         base = runtime.listening.url
 
         async def ask(
-            method: str, rest: str = "", *, token: str = ROOT, tag: str | None = None, **body: Any
+            method: str,
+            rest: str = "",
+            *,
+            at: str = "configuration",
+            token: str = ROOT,
+            tag: str | None = None,
+            **body: Any,
         ) -> tuple[int, Any, Any]:
             headers = {"Authorization": f"Bearer {token}"}
             if tag is not None:
                 headers["If-Match"] = f'"{tag}"'
-            url = f"{base}/v1/configuration{rest}"
+            url = f"{base}/v1/{at}{rest}"
             given = body or None
             async with session.request(method, url, headers=headers, json=given) as answer:
                 return answer.status, await answer.json(), answer.headers
@@ -94,6 +100,16 @@ async def test_it_is_edited_with_its_secrets_unseen(path: Path) -> None:
         assert held(path) == FILE.replace("# administrators", "# us").replace("port: 0", "port: 1")
         status, shown, _ = await ask("GET")
         assert (shown["tag"], shown["in_force"]) == (saved["tag"], False)
+        _, done, _ = await ask("POST", at="reload")
+        assert (done["applied"], done["needs_restart"]) == ([], ["server"])
+        _, shown, _ = await ask("GET")  # it has been read, and the gateway still goes by another
+        assert (shown["in_force"], shown["needs_restart"]) == (False, ["server"])
+        back = shown["text"].replace("port: 1", "port: 0")
+        await ask("PUT", tag=shown["tag"], text=back)
+        _, done, _ = await ask("POST", at="reload")
+        assert (done["applied"], done["needs_restart"]) == ([], [])
+        _, shown, _ = await ask("GET")
+        assert (shown["in_force"], shown["needs_restart"]) == (True, [])
 
 
 async def test_what_does_not_hold_is_refused_with_its_place(path: Path) -> None:

@@ -16,10 +16,26 @@ from armory.config import load_file
 from armory.errors import ArmoryError
 from armory.runtime import open_runtime
 from armory.testing.upstreams.http import ScriptedUpstream
+from tests.e2e.conftest import Command, Serve
 
-pytestmark = pytest.mark.anyio
+
+def test_a_reload_that_is_asked_for_is_logged(
+    serve: Serve, armory: Command, tmp_path: Path
+) -> None:
+    file = tmp_path / "live.yaml"
+    file.write_text("{}")
+    served = serve(file).ready()
+    file.write_text("{agent: {model: x}, sets: {}}")
+    served.wait_for(r"after a restart: agent")  # as soon as the file has changed
+    assert armory("reload", "--dry-run").returncode == 0
+    done = armory("reload", "--json")
+    (answer,) = json.loads(done.stdout)["gateways"]
+    assert answer["needs_restart"] == ["agent"]
+    served.wait_for(r"reloaded \S+: nothing")
+    served.wait_for(r"after a restart: agent")
 
 
+@pytest.mark.anyio
 async def test_a_dry_run_says_what_a_reload_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

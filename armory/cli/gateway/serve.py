@@ -13,6 +13,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -38,6 +40,7 @@ from armory.threads import step_back, step_forward
 from armory.web.app import Listening
 
 if TYPE_CHECKING:
+    from armory.runtime.reloading import Reloaded
     from armory.runtime.running import Runtime
 
 WATCH_S = 1.0
@@ -281,22 +284,24 @@ async def _reload_on(
     announcer: Announcer,
 ) -> None:
     runtime.overridden = lambda read: _with_address(read, *given)
+    path = runtime.loaded.path
+    runtime.on_reloaded = partial(_say_reloaded, path, announcer)
     while True:
         await reload.wait()
         reload.clear()
-        path = runtime.loaded.path
         if path is None:
             continue
         try:
             loaded = await asyncio.to_thread(checked, path)
-            report = await runtime.reload(runtime.overridden(loaded))
+            await runtime.reload(runtime.overridden(loaded))
         except ConfigError as error:
             announcer.error("reload_refused", f"{error}\nThe configuration in force stays.")
-            continue
-        if not report.applied and not report.needs_restart:
-            continue
+
+
+def _say_reloaded(path: Path | None, announcer: Announcer, report: Reloaded) -> None:
+    if report.applied or report.needs_restart:
         applied = ", ".join(report.applied) or "nothing"
         announcer.say("reloaded", f"reloaded {path}: {applied}", applied=report.applied)
-        if report.needs_restart:
-            text = f"takes effect after a restart: {', '.join(report.needs_restart)}"
-            announcer.note("needs_restart", text, keys=report.needs_restart)
+    if report.needs_restart:
+        text = f"takes effect after a restart: {', '.join(report.needs_restart)}"
+        announcer.note("needs_restart", text, keys=report.needs_restart)

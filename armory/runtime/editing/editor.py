@@ -20,6 +20,7 @@ from armory.observability.redaction import redacted
 from armory.runtime.checking import checked
 from armory.runtime.editing.file import replace, version_of, why_read_only
 from armory.runtime.editing.masking import Masked, Restored
+from armory.runtime.reloading import difference
 from armory.runtime.running import Runtime
 from armory.web.rest.live.config_file import Found, NotWritable, Refused, Stale
 
@@ -71,7 +72,7 @@ class Editor:
 
     def _show(self) -> Mapping[str, Any]:
         version = version_of(self.path)
-        text, problems, in_force = None, [], False
+        text, problems, in_force, due = None, [], False, list[str]()
         masked = Masked(version.text)
         try:
             text = masked.shown
@@ -81,7 +82,9 @@ class Editor:
             whole = masked.restored(text)
         try:
             loaded = checked(self.path, version.text)
-            in_force = self.runtime.overridden(loaded).config == self.runtime.loaded.config
+            read, last = self.runtime.overridden(loaded).config, self.runtime.loaded.config
+            due = difference(self.runtime.started, last, read).needs_restart
+            in_force = read == last and not due
         except ConfigError as error:
             problems = _problems(error, whole)
         reason = why_read_only(self.path) if self.editing else _OFF
@@ -92,6 +95,7 @@ class Editor:
             "writable": reason is None and text is not None,
             "reason": reason,
             "in_force": in_force,
+            "needs_restart": due,
             "problems": problems,
         }
 

@@ -10,7 +10,7 @@ import { Copy, Empty, Failure, Loading, number, Page, plain, words } from "../ui
 
 interface Found { path: string; line: number | null; message: string }
 interface Effects { applied: string[]; needs_restart: string[]; kept: string[]; restarted: string[]; added: string[]; removed: string[] }
-interface File { path: string; text: string | null; tag: string; writable: boolean; reason: string | null; in_force: boolean; problems: Found[] }
+interface File { path: string; text: string | null; tag: string; writable: boolean; reason: string | null; in_force: boolean; needs_restart: string[]; problems: Found[] }
 interface Checked { problems: Found[]; effects: Effects | null }
 interface Saved { tag: string; effects: Effects }
 
@@ -91,7 +91,7 @@ export function Configuration(_: { me: Me }) {
   }, [text, file, before]);
 
   // what was saved is in force when the gateway has read it
-  const waits = saved !== null && file !== null && !file.in_force;
+  const waits = saved !== null && file !== null && !file.in_force && file.needs_restart.length === 0;
   useEffect(() => {
     if (!waits) return;
     const timer = setInterval(() => {
@@ -152,13 +152,15 @@ export function Configuration(_: { me: Me }) {
           <button type="button" onClick={again}>Read it again</button></div>
       )}
       {saved !== null && file !== null && (
-        <div class="notice good" role="status">Saved. {file.in_force ? "The gateway goes by it." : "The gateway reads it within two seconds."} <Words effects={saved} /></div>
+        <div class="notice good" role="status">Saved. {file.in_force ? "The gateway goes by it." : file.needs_restart.length > 0 ? "The gateway has to be restarted to go by all of it." : "The gateway reads it within two seconds."} <Words effects={saved} /></div>
       )}
       {file !== null && !file.writable && file.reason !== null && (
         <div class="notice" role="note">Not to be changed here: {plain(file.reason)}. What you type is checked; copy it from here, and put in what is hidden.</div>
       )}
       {file !== null && saved === null && !file.in_force && file.problems.length === 0 && (
-        <div class="notice warn" role="status">The gateway has not read this version of the file yet.</div>
+        <div class="notice warn" role="status">{file.needs_restart.length > 0
+          ? <>The gateway has to be restarted to go by all of it: {file.needs_restart.map(plain).join(", ")}.</>
+          : "The gateway has not read this version of the file yet."}</div>
       )}
       {file !== null && file.text === null && (
         <><Problems found={file.problems} reveal={() => undefined} />

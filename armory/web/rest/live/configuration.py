@@ -41,6 +41,10 @@ class ConfigurationAnswer(Answer):
     writable: bool
     reason: str | None = Field(description="Why it may not be changed here.")
     in_force: bool = Field(description="Whether the gateway goes by what the file holds now.")
+    needs_restart: list[str] = Field(
+        description="Blocks or keys in it that differ from what the gateway goes by until it is "
+        "restarted."
+    )
     problems: list[ConfigProblem] = Field(description="What does not hold in it now.")
 
 
