@@ -171,7 +171,10 @@ def _plain(found: Verdict) -> dict[str, Any]:
 def _tell(found: Verdict) -> None:
     if found.problem is not None:
         tell(f"not whole at record {found.at}: {found.problem}")
-        tell(f"the {max(0, found.last - found.first + 1):,} records before it are as they were")
+        good = found.last - found.first + 1 if found.last else 0
+        cut = found.at is not None and good and found.first > found.at
+        which = f"from {found.first} on" if cut else "before it"
+        tell(f"the {good:,} records {which} are as they were")
         return
     tell(f"whole: {found.records:,} records, {found.first} to {found.last}")
     for seq in found.unclean:
