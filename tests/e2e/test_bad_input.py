@@ -98,6 +98,22 @@ def test_upstreams_that_cannot_be_reached(armory: Run, tmp_path: Path) -> None:
     failed(armory("call", "nobody__anything"), 1, "nobody__anything")
 
 
+def test_approve_gives_no_all_clear_for_servers_that_it_could_not_ask(
+    armory: Run, tmp_path: Path, demo_upstreams: dict[str, Any]
+) -> None:
+    upstreams = {"time": demo_upstreams["time"], "gone": {"command": "no-such-program"}}
+    write(tmp_path, {"upstreams": upstreams, "security": {"pinning": "block"}})
+    shown = failed(
+        armory("approve"), 3, "'gone'", "no-such-program", "of the servers that answered"
+    )
+    assert "No definition has changed." not in shown
+    done = armory("approve", "--all", "--json")
+    assert done.returncode == 3
+    assert list(json.loads(done.stdout)["unreachable"]) == ["gone"]
+    failed(armory("approve", "gone__anything"), 3, "no-such-program")
+    assert armory("approve", "time__get_current_time").returncode == 0
+
+
 def test_a_vector_store_that_refuses_the_key(armory: Run, tmp_path: Path) -> None:
     server = QdrantServer()
     server.api_key = "right"

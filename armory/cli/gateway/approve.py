@@ -9,12 +9,14 @@ import asyncio
 
 import click
 
-from armory.cli.local import opened, unreached
+from armory.cli.local import opened
 from armory.cli.options import config_option, json_option, loaded_config
-from armory.cli.output import out, print_json, say_unreached
-from armory.errors import UnknownTool
+from armory.cli.output import out, print_json, say_notice
+from armory.errors import UnknownTool, UpstreamUnavailable
 from armory.runtime.blocks.pins import pinning_of
 from armory.security.pinning import Changed
+
+_UNREACHABLE = 3
 
 
 @click.command()
@@ -25,9 +27,9 @@ from armory.security.pinning import Changed
 def approve(tools: tuple[str, ...], everything: bool, config: str | None, as_json: bool) -> None:
     """Approve the present definitions of TOOLS; without any, show what has changed.
 
-    A gateway that runs takes it over on SIGHUP.
+    A gateway that runs takes it over on SIGHUP. Exit code 3: of some servers nothing could be told.
     """
-    changed, approved, missed = asyncio.run(_approve(tools, config, everything=everything))
+    changed, approved, unseen = asyncio.run(_approve(tools, config, everything=everything))
     if as_json:
         print_json(
             {
@@ -41,14 +43,18 @@ def approve(tools: tuple[str, ...], everything: bool, config: str | None, as_jso
                     for change in changed
                 ],
                 "approved": approved,
+                "unreachable": unseen,
             }
         )
     else:
-        _show(changed, approved)
-    say_unreached(missed)
+        _tell(changed, approved, unseen)
+    if unseen and not tools:
+        raise SystemExit(_UNREACHABLE)
 
 
-def _show(changed: list[Changed], approved: list[str]) -> None:
+def _tell(changed: list[Changed], approved: list[str], unseen: dict[str, str]) -> None:
+    for error in unseen.values():
+        say_notice(f"nothing is known of its definitions: {error}")
     for change in changed:
         fate = "approved" if change.name in approved else "changed"
         out().print(f"{fate}: {change.name}", markup=False, soft_wrap=True)
@@ -56,25 +62,34 @@ def _show(changed: list[Changed], approved: list[str]) -> None:
             style = {"+": "green", "-": "red"}.get(line[:1])
             out().print(f"  {line}", style=style, markup=False, soft_wrap=True)
     if not changed:
-        out().print("No definition has changed.")
+        others = ", of the servers that answered" if unseen else ""
+        out().print(f"No definition has changed{others}.")
 
 
 async def _approve(
     tools: tuple[str, ...], config: str | None, *, everything: bool
 ) -> tuple[list[Changed], list[str], dict[str, str]]:
-    """What has changed, what of it is approved, and the upstreams that could not be reached."""
+    """What has changed, what of it was approved, and why servers could not be asked."""
     loaded = loaded_config(config)
     async with opened(loaded) as runtime:
-        catalog, missed = runtime.gateway.view.catalog, unreached(runtime)
+        catalog = runtime.gateway.view.catalog
+        status = runtime.supervisor.status()
+    unseen = {
+        key: found.error or f"upstream {key!r} has not answered"
+        for key, found in status.items()
+        if found.state != "ready"
+    }
     pinning = pinning_of(loaded, "block")
     pinning.admit(catalog)
     changed = list(pinning.withheld.values())
     for name in tools:
-        if name not in catalog.tools:
-            raise UnknownTool(
-                f"no tool is called {name!r}; `armory approve` shows what has changed"
-            )
+        if name in catalog.tools:
+            continue
+        missing = f"no tool is called {name!r}; `armory approve` shows what has changed"
+        if unseen:
+            raise UpstreamUnavailable(f"{missing}\n{next(iter(unseen.values()))}")
+        raise UnknownTool(missing)
     wanted = [c.name for c in changed if everything or c.name in tools]
     for name in wanted:
         pinning.approve(catalog.tools[name])
-    return changed, wanted, missed
+    return changed, wanted, unseen
