@@ -74,6 +74,15 @@ def test_users_keys_and_packs_from_making_to_deleting(here: Run) -> None:
     absent = here("packs", "install", "nope", "--user", "ann")
     assert absent.returncode == 1
     assert "no pack 'nope'; `armory packs list`" in absent.stderr
+    for kind, name, said_of in (
+        ("server", "tmie", "no server 'tmie'; there are: time"),
+        ("tool", "git__nope", "is of no known server"),
+    ):
+        refused = here("packs", "install", name, "--kind", kind, "--user", "ann")
+        assert refused.returncode == 2
+        assert said_of in refused.stderr
+    assert here("packs", "install", "time", "--kind", "server", "--user", "bob").returncode == 0
+    assert here("packs", "install", "time__b", "--kind", "tool", "--user", "bob").returncode == 0
     assert here("packs", "disable", "ops", "--user", "ann").returncode == 0
     shown = said(here("packs", "list", "--user", "ann", "--json"))
     assert shown["installations"][0]["is_active"] is False

@@ -58,7 +58,12 @@ def create(
     configured = loaded_config(config, quiet=True).config.upstreams
 
     async def work(accounts: Accounts) -> Pack:
-        await _check_known(accounts, configured, pack)
+        if owner is not None and await accounts.users.get(owner) is None:
+            raise InvalidRequest(
+                f"there is no user {owner!r}; `armory users create {owner}` makes it",
+                parameter="owner",
+            )
+        _check_known(accounts, configured, servers, tools)
         return await accounts.packs.create(pack)
 
     made = with_accounts(config, work)
@@ -68,23 +73,20 @@ def create(
         click.echo(f"created {made.id}")
 
 
-async def _check_known(accounts: Accounts, upstreams: Iterable[str], pack: Pack) -> None:
-    if pack.owner is not None and await accounts.users.get(pack.owner) is None:
-        raise InvalidRequest(
-            f"there is no user {pack.owner!r}; `armory users create {pack.owner}` makes it",
-            parameter="owner",
-        )
+def _check_known(
+    accounts: Accounts, upstreams: Iterable[str], servers: Iterable[str], tools: Iterable[str]
+) -> None:
     registered = accounts.registry.records
-    servers = {*upstreams, *(tool.server for tool in registered.values())}
-    named = ", ".join(sorted(servers)) or "none"
-    for server in pack.servers:
-        if server not in servers:
+    known = {*upstreams, *(tool.server for tool in registered.values())}
+    named = ", ".join(sorted(known)) or "none"
+    for server in servers:
+        if server not in known:
             raise InvalidRequest(
                 f"there is no server {server!r}; there are: {named}", parameter="server"
             )
-    for tool in pack.tools:
+    for tool in tools:
         server, _ = split_name(tool) or ("", "")
-        if server not in servers:  # which tools a server has is known while it runs
+        if server not in known:  # which tools a server has is known while it runs
             raise InvalidRequest(
                 f"the tool {tool!r} is of no known server; expected SERVER__TOOL with one of: "
                 f"{named}",
@@ -148,10 +150,14 @@ def delete(pack_id: str, config: str | None, as_json: bool) -> None:
 @json_option
 def install(name: str, user: str, kind: Kind, config: str | None, as_json: bool) -> None:
     """Install a pack, a server or a tool for a user, active at once."""
+    configured = loaded_config(config, quiet=True).config.upstreams
+    servers = [name] if kind == "server" else []
+    tools = [name] if kind == "tool" else []
 
     async def work(accounts: Accounts) -> None:
         if kind == "pack" and await accounts.packs.get(name, user=None) is None:
             raise _unknown(name)
+        _check_known(accounts, configured, servers, tools)
         await accounts.packs.install(user, [(kind, name)], sees_all=True)
 
     with_accounts(config, work)
