@@ -69,6 +69,21 @@ def test_an_open_gateway_is_refused_unless_it_is_meant(armory: Run, tmp_path: Pa
     failed(armory("serve", "--port", "0"), 2, "allow_anonymous", "security.tokens")
 
 
+def test_what_cannot_be_served_is_told_before_it_is_said_to_listen(
+    armory: Run, tmp_path: Path
+) -> None:
+    write(tmp_path, {})
+    done = armory("serve", "--host", "0.0.0.0", "--port", "0", "--json")
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["error"]["path"] == "security.allow_anonymous"
+    (tmp_path / "file").write_text("")
+    for home in ("file", "file/below"):
+        env = {"ARMORY_HOME": str(tmp_path / home)}
+        done = armory("serve", "--port", "0", "--json", env=env)
+        assert done.returncode == 2
+        assert "has to be a folder" in json.loads(done.stdout)["error"]["message"]
+
+
 def test_a_taken_port(armory: Run, tmp_path: Path) -> None:
     write(tmp_path, {"upstreams": {}})
     with socket.create_server(("127.0.0.1", 0)) as taken:

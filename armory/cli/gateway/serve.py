@@ -33,7 +33,7 @@ from armory.runtime.memory.allocator import keep_small, large_apart
 from armory.runtime.memory.collecting import Collector
 from armory.runtime.memory.huge_pages import use_huge_pages
 from armory.runtime.opening import open_runtime
-from armory.runtime.settings import log_settings, stdio_settings
+from armory.runtime.settings import authenticator, log_settings, stdio_settings
 from armory.tasks import start
 from armory.tasks import stop as end
 from armory.threads import step_back, step_forward
@@ -63,6 +63,8 @@ def serve(
     configuration in force.
     """
     loaded = _with_address(checked(find_config(config)), host, port)
+    if not stdio:
+        authenticator(loaded.config)  # the file holds at the address that it names itself
     with standard_error.apart():
         _run(loaded, (host, port), stdio=stdio, as_json=as_json)
 

@@ -6,8 +6,10 @@ answers a request.
 
 from __future__ import annotations
 
+import os
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, replace
+from errno import ENOTDIR
 
 from armory.config import Loaded
 from armory.errors import ConfigError
@@ -54,6 +56,7 @@ async def open_doors(loaded: Loaded, address: tuple[str, int], stack: AsyncExitS
 
     Raises:
         ConfigError: a port cannot be had.
+        OSError: `ARMORY_HOME` is no folder.
     """
     server = loaded.config.server
     settings, prefix = listen_settings(server), base_path(loaded.config)
@@ -68,6 +71,8 @@ async def open_doors(loaded: Loaded, address: tuple[str, int], stack: AsyncExitS
         await apart.begin()
         _log.info("metrics_listening", host=apart.host, port=apart.port)
     private_folder(loaded.home)
+    if any(place.is_file() for place in (loaded.home, *loaded.home.parents)):
+        raise NotADirectoryError(ENOTDIR, os.strerror(ENOTDIR), str(loaded.home))
     listening = Listening(bound, settings, prefix, server.limits.body_bytes)
     note = stack.enter_context(ExitStack())
     doors = Doors(listening, apart, operator_token(), note)
