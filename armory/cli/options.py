@@ -52,6 +52,15 @@ def _without_newline(
 
 def gateway_options(command: _F) -> _F:
     """`--url` and `--token`: ask a gateway that runs; without, the upstreams are opened here."""
+    return _url_and_token(command, "the configured upstreams are opened here")
+
+
+def running_options(command: _F) -> _F:
+    """`--url` and `--token`: ask a gateway that runs; without, those that run on this machine."""
+    return _url_and_token(command, "the gateways that run on this machine are asked")
+
+
+def _url_and_token(command: _F, otherwise: str) -> _F:
     command = click.option(
         "--token",
         envvar="ARMORY_TOKEN",
@@ -63,7 +72,7 @@ def gateway_options(command: _F) -> _F:
         "--url",
         metavar="URL",
         callback=_one_place,
-        help="Ask the gateway at this URL; without it the configured upstreams are opened here.",
+        help=f"Ask the gateway at this URL; without it {otherwise}.",
     )(command)
 
 

@@ -11,12 +11,12 @@ from urllib.parse import quote
 import click
 
 from armory.cli.gateway.running import gateways
-from armory.cli.options import gateway_options, json_option
+from armory.cli.options import json_option, running_options
 from armory.cli.output import print_json, say_notice
 
 
 @click.command()
-@gateway_options
+@running_options
 @json_option
 def console(url: str | None, token: str | None, as_json: bool) -> None:
     """A link to the console of each gateway that runs on this machine.

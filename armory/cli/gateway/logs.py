@@ -11,7 +11,7 @@ from urllib.parse import quote
 import click
 
 from armory.cli.gateway.running import gateways
-from armory.cli.options import gateway_options, json_option
+from armory.cli.options import json_option, running_options
 from armory.cli.output import print_json
 from armory.config.problems import nearest
 from armory.errors import UnknownTool
@@ -20,7 +20,7 @@ from armory.errors import UnknownTool
 @click.command()
 @click.argument("name")
 @click.option("--lines", type=click.IntRange(1), help="The last so many lines; default: all kept.")
-@gateway_options
+@running_options
 @json_option
 def logs(name: str, lines: int | None, url: str | None, token: str | None, as_json: bool) -> None:
     """What the server NAME wrote to standard error: the last 64 KiB, without secrets.

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from armory.cli.gateway.running import gateways
-from armory.cli.options import gateway_options, json_option
+from armory.cli.options import json_option, running_options
 from armory.cli.output import print_json
 
 _WORDS = (
@@ -25,7 +25,7 @@ _WORDS = (
 
 @click.command()
 @click.option("--dry-run", is_flag=True, help="Change nothing; say what would become of it.")
-@gateway_options
+@running_options
 @json_option
 def reload(dry_run: bool, url: str | None, token: str | None, as_json: bool) -> None:
     """Have a gateway read its configuration again: upstreams that did not change keep running.

@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from armory.cli.gateway.running import Gateway, gateways
-from armory.cli.options import gateway_options, json_option
+from armory.cli.options import json_option, running_options
 from armory.cli.output import out, print_json, say_error, say_notice
 from armory.errors import ArmoryError, AuthenticationFailed
 
@@ -22,7 +22,7 @@ _STATES = {"ready": "green", "connecting": "yellow", "login_required": "yellow",
 
 
 @click.command()
-@gateway_options
+@running_options
 @json_option
 def status(url: str | None, token: str | None, as_json: bool) -> None:
     """What runs, what is down, and why.

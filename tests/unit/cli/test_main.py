@@ -38,6 +38,21 @@ def test_every_subcommand_answers_in_json(name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "otherwise"),
+    [
+        *((name, "upstreams are opened here") for name in ("tools", "search", "call")),
+        *((name, "on this machine") for name in ("status", "console", "logs", "reload")),
+    ],
+)
+def test_help_says_who_is_asked_without_a_url(name: str, otherwise: str) -> None:
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    (url,) = [found for found in command.params if found.name == "url"]
+    assert isinstance(url, click.Option)
+    assert otherwise in (url.help or "")
+
+
+@pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (("tools", "--url", "http://x", "--config", "a.yaml"), "--config"),
