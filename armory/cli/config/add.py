@@ -16,7 +16,7 @@ from urllib.parse import quote, urlencode
 
 import click
 
-from armory.cli.config.adding import added, block_text, taken_in, write_text
+from armory.cli.config.adding import added, block_text, next_step, taken_in, write_text
 from armory.cli.config.clear_secrets import clear_secrets, moved, write_private
 from armory.cli.config.server_json import KINDS, Described, Wanted, described
 from armory.cli.options import json_option, writing_options
@@ -94,7 +94,7 @@ def add(
     if only_print:
         click.echo(block_text(upstreams), nl=False)
         return
-    out().print(f"Added to {into}: {chosen}. Next: armory validate --connect", soft_wrap=True)
+    out().print(f"Added to {into}: {chosen}.{next_step(into)}", soft_wrap=True)
 
 
 def _key(given: str | None, found: Described, taken: Mapping[str, Any], into: Path) -> str:

@@ -6,6 +6,7 @@ Owns: finding what is there, and the text with what is new. Never imports a room
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,13 @@ def added(existing: str, upstreams: dict[str, Any], into: Path) -> str:
     return (
         existing[:start] + line + "\n" + block_text(upstreams, indent) + existing[head.end() + 1 :]
     )
+
+
+def next_step(into: Path) -> str:
+    """What to do with the file that was added to, as a sentence; empty where there is none."""
+    if not into.is_file():
+        return ""
+    return f" Next: armory validate --connect --config {shlex.quote(str(into))}"
 
 
 def write_text(into: Path, text: str) -> None:

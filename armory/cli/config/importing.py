@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from armory.cli.config.adding import added, block_text, taken_in, write_text
+from armory.cli.config.adding import added, block_text, next_step, taken_in, write_text
 from armory.cli.config.clear_secrets import clear_secrets, moved, write_private
 from armory.cli.config.client_files import servers_of
 from armory.cli.options import json_option, writing_options
@@ -75,7 +75,7 @@ def import_file(
         click.echo(block_text(imported.upstreams), nl=False)
         return
     names = ", ".join(imported.upstreams) or "nothing"
-    out().print(f"Added to {into}: {names}. Next: armory validate --connect", soft_wrap=True)
+    out().print(f"Added to {into}: {names}.{next_step(into)}", soft_wrap=True)
 
 
 def _is_there(name: str, entry: Any, taken: dict[str, Any]) -> bool:

@@ -104,6 +104,21 @@ def test_a_server_of_the_registry_is_added_beside_what_is_there(
     assert set(load_file(folder / "armory.yaml").config.upstreams) == {"here", "weather"}
 
 
+def test_what_to_do_next_is_said_of_the_file_that_was_written(
+    registry: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("none.json").write_text('{"mcpServers": {}}')
+    assert run("import", "none.json", "--into", "other.yaml") == 0
+    assert "Next" not in capsys.readouterr().out  # nothing was written
+    Path("one.json").write_text('{"mcpServers": {"notes": {"command": "x"}}}')
+    assert run("import", "one.json", "--into", "other.yaml") == 0
+    said = "Next: armory validate --connect --config other.yaml"
+    assert said in capsys.readouterr().out
+    given = ("--registry", registry, "--no-input", "--into", "other.yaml")
+    assert run("add", "io.example/weather", *given) == 0
+    assert said in capsys.readouterr().out
+
+
 def test_what_nobody_told_is_a_variable_and_said(
     registry: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
