@@ -15,6 +15,7 @@ from click.core import ParameterSource
 
 from armory.cli.output import say_notice
 from armory.config.home import FILE_NAME, find_config
+from armory.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from armory.config import Loaded
@@ -41,6 +42,15 @@ config_option = click.option(
     help="The configuration; default: ./armory.yaml.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")
+
+
+def refuse_blank(
+    _context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]
+) -> tuple[str, ...]:
+    """A query without a word is a slip, in one way for whoever would be asked."""
+    if not all(text.strip() for text in value):
+        raise InvalidRequest("the query is blank", parameter="query")
+    return value
 
 
 def _without_newline(

@@ -144,6 +144,17 @@ def test_a_gateway_that_is_not_there(armory: Run) -> None:
     failed(armory("tools", "--url", "ftp://x"), 2, "no URL of a gateway")
 
 
+def test_a_gateway_elsewhere_is_asked_as_one_opened_here_is(
+    armory: Run, serve: Run, tmp_path: Path
+) -> None:
+    served = serve({"upstreams": {}}).ready()
+    write(tmp_path, {"upstreams": {}})
+    for place in ((), ("--url", served.url)):
+        for asked in (("search", " "), ("search", "x", ""), ("tools", "-q", "")):
+            failed(armory(*asked, *place), 2, "the query is blank")
+    failed(armory("search", "--agent", "x", "--url", served.url), 1, "agent.enabled")
+
+
 def test_calls_that_are_wrong(armory: Run, tmp_path: Path, demo_upstreams: dict[str, Any]) -> None:
     write(tmp_path, {"upstreams": demo_upstreams})
     failed(armory("call", "time__get_current_time", "[1]"), 2, "a JSON object is expected")

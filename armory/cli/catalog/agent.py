@@ -16,9 +16,13 @@ from rich.markup import escape
 from armory.agent.findings import AgentResult, Event
 from armory.cli.options import loaded_config
 from armory.cli.output import out, print_json, say_unreached
-from armory.errors import ArmoryError, ConfigError
+from armory.errors import ArmoryError, ConfigError, UnknownTool
 
 FIND = "find_tools"
+_OFF = (
+    "the gateway offers no find_tools there: its agent is off (see agent.enabled), or is not for "
+    "this caller"
+)
 _HEADERS = {
     "thought": "Thought",
     "action": "Action",
@@ -75,10 +79,13 @@ async def _there(question: Question, url: str, token: str | None) -> dict[str, A
     if question.rejected:
         arguments["rejected"] = list(question.rejected)
     async with connected(url, token) as asked:
-        result = await asked.ask("tools/call", {"name": FIND, "arguments": arguments})
+        try:
+            result = await asked.ask("tools/call", {"name": FIND, "arguments": arguments})
+        except UnknownTool:
+            raise ArmoryError(_OFF) from None
     if result.get("isError") or "structuredContent" not in result:
         texts = [block.get("text", "") for block in result.get("content") or []]
-        raise ArmoryError("\n".join(texts) or "the gateway's agent is off; see agent.enabled")
+        raise ArmoryError("\n".join(texts) or _OFF)
     return result["structuredContent"]
 
 

@@ -14,7 +14,13 @@ from rich.table import Table
 from rich.text import Text
 
 from armory.cli.catalog.tools import first_line
-from armory.cli.options import config_option, gateway_options, json_option, loaded_config
+from armory.cli.options import (
+    config_option,
+    gateway_options,
+    json_option,
+    loaded_config,
+    refuse_blank,
+)
 from armory.cli.output import out, print_json, say_unreached, tell
 from armory.domain.query import MAX_TOP_K, Query, VisibleSet
 from armory.domain.results import Match, Selection
@@ -24,7 +30,7 @@ from armory.retrieval.names import RANKERS
 
 
 @click.command()
-@click.argument("query", nargs=-1, required=True)
+@click.argument("query", nargs=-1, required=True, callback=refuse_blank)
 @click.option("-k", "--top-k", type=click.IntRange(1, MAX_TOP_K), help="At most so many tools.")
 @click.option("--server", "servers", multiple=True, help="Only tools of this upstream; repeatable.")
 @click.option("--threshold", type=click.FloatRange(0, 1), help="Least score of a tool.")

@@ -15,13 +15,25 @@ from rich.table import Table
 
 from armory.cli.answers import all_tools
 from armory.cli.asking import asker
-from armory.cli.options import config_option, gateway_options, json_option, loaded_config
+from armory.cli.options import (
+    config_option,
+    gateway_options,
+    json_option,
+    loaded_config,
+    refuse_blank,
+)
 from armory.cli.output import out, print_json, say_unreached
 from armory.protocol.meta import QUERY
 
 
 @click.command()
-@click.option("-q", "--query", multiple=True, help="Only the tools that this wants; repeatable.")
+@click.option(
+    "-q",
+    "--query",
+    multiple=True,
+    callback=refuse_blank,
+    help="Only the tools that this wants; repeatable.",
+)
 @config_option
 @gateway_options
 @json_option
