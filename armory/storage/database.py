@@ -37,6 +37,18 @@ _END_S = 5.0
 _UPGRADE_LOCK = 0x41524D52  # any number that no other program is likely to lock
 _CONNECTING = frozenset(("08", "28", "3D", "53", "57"))
 """Classes of SQLSTATE about reaching a database at all: their messages hold no data."""
+_FILES = frozenset(
+    (
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_NOTADB,
+    )
+)
+"""What SQLite says of its file, likewise."""
 _UVLOOP_LOST = "handler is closed"
 """In the RuntimeError by which uvloop answers a write to a connection that has just been lost."""
 
@@ -279,6 +291,8 @@ def _reason(error: BaseException) -> str:
         return "no answer in time"
     if isinstance(found, OSError):
         return f"{kind}: {found.strerror or found}"
+    if getattr(found, "sqlite_errorcode", 0) & 0xFF in _FILES:
+        return str(found)
     code = str(getattr(found, "sqlstate", None) or "")
     return f"{kind}: {found}" if code[:2] in _CONNECTING else kind
 

@@ -22,6 +22,8 @@ from armory.storage.database import Database
 
 WITHIN_S = 20.0
 _SKEW_S = 30.0
+_SERVER = "start it, or correct storage.url: host, port, database, user, password"
+_FILE = "let this user write it and its folder; put a saved copy in the place of a damaged file"
 
 
 async def services(loaded: Loaded) -> AsyncIterator[Finding]:
@@ -45,8 +47,7 @@ async def database(url: str) -> Finding:
             theirs = (await connection.execute(select(opened.now_ms))).scalar_one() / 1_000
     except (ArmoryError, TimeoutError) as error:
         what = error.message if isinstance(error, ArmoryError) else "it does not answer"
-        fix = "start it, or correct storage.url: host, port, database, user, password"
-        return bad("database", what, fix)
+        return bad("database", what, _FILE if url.startswith("sqlite") else _SERVER)
     finally:
         if opened is not None:
             await opened.close()

@@ -107,7 +107,7 @@ async def test_a_database_of_a_newer_armory_is_left_alone(tmp_path: Path) -> Non
 async def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
     (tmp_path / "armory.db").write_text("this is not a database" * 100)
     database = Database(f"sqlite:///{tmp_path / 'armory.db'}")
-    with pytest.raises(BackendError, match=r"storage\.url"):
+    with pytest.raises(BackendError, match=r"\(file is not a database\); see `storage\.url`"):
         await database.open()
     await database.close()
 

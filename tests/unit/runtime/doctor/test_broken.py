@@ -56,6 +56,11 @@ def described(folder: Path, text: str) -> Config:
     return upstream(openapi="api.yaml")
 
 
+def garbled(folder: Path) -> Path:
+    (folder / "garbled.db").write_text("this is not a database" * 100)
+    return folder / "garbled.db"
+
+
 def command(code: str) -> Config:
     return upstream(command=sys.executable, args=["-c", code])
 
@@ -142,6 +147,12 @@ SETUPS: dict[str, tuple[Callable[[Path], Config], str, str, str]] = {
         "database",
         "failed",
         "storage.url",
+    ),
+    "a database that is none": (
+        lambda folder: {**NO_RAG, "storage": {"url": f"sqlite:///{garbled(folder)}"}},
+        "database",
+        "file is not a database",
+        "a saved copy",
     ),
     "no key of the embedder": (
         lambda _: {"tool_rag": {"embedding_model": "text-embedding-3-small"}},
