@@ -105,3 +105,24 @@ def test_a_file_is_served_to_its_end_and_answered_whole(
         found = [json.loads(line) for line in answered.read_bytes().splitlines()]
         assert sorted(answer["id"] for answer in found) == list(range(answers))
         assert all(answer["result"]["tools"] for answer in found)
+
+
+@pytest.mark.parametrize("enabled", [False, True])
+def test_a_user_that_nothing_is_narrowed_to_is_told_once(
+    enabled: bool, environ: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "armory.yaml").write_text(yaml.safe_dump({"accounts": {"enabled": enabled}}))
+    done = subprocess.run(
+        [*ARMORY, "serve", "--stdio"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env={**environ, "AGENT_COREX_USER_ID": "ann"},
+        cwd=tmp_path,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    told = [line for line in done.stderr.splitlines() if "AGENT_COREX_USER_ID" in line]
+    assert len(told) == (0 if enabled else 1)
+    assert all("accounts.enabled" in line for line in told)

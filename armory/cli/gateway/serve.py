@@ -184,6 +184,9 @@ async def _serve_stdio(loaded: Loaded, announcer: Announcer) -> None:
     for variable in _USER_VARIABLES:
         if user := os.environ.get(variable):
             principal = Principal(user, user=user, method="environment")
+            if not loaded.config.accounts.enabled:
+                text = f"${variable}: no packs narrow what {user!r} sees: accounts.enabled is off"
+                announcer.note("user_not_narrowed", text, user=user)
             break
     if loaded.config.observability.audit.to == "stdout":
         raise ConfigError(
