@@ -63,13 +63,15 @@ class House:
     upstreams: dict[str, Upstream]
     http: aiohttp.ClientSession
 
-    async def send(self, who: str, method: str, params: Any, capabilities: Any = None) -> Any:
+    async def send(
+        self, who: str, method: str, params: Any, capabilities: Any = None, path: str = "/mcp"
+    ) -> Any:
         """A modern request's answer."""
         body = modern_body(1, method, params, capabilities=capabilities)
         headers = {**modern_headers(body), "Authorization": f"Bearer {TOKENS[who]}"}
         if "taskId" in params:
             headers["Mcp-Name"] = params["taskId"]
-        async with self.http.post(f"{self.url}/mcp", json=body, headers=headers) as response:
+        async with self.http.post(self.url + path, json=body, headers=headers) as response:
             return (await messages(response))[-1]
 
     async def ask_for_task(self, who: str, server: str) -> Any:
@@ -142,17 +144,25 @@ async def test_who_has_all_the_tasks_that_it_may_have_makes_no_more(
     assert "result" in await house.send("other", "tasks/get", {"taskId": others})
 
 
-@pytest.mark.parametrize("server", ERAS)
-async def test_a_task_that_nobody_asked_for_counts_and_is_not_entered_beyond(
-    house: House, server: str
-) -> None:
-    house.upstreams[server].go.set()
-    params = {"name": f"{server}__work", "arguments": {}}
+async def test_a_task_that_nobody_asked_for_counts_and_is_not_entered_beyond(house: House) -> None:
+    house.upstreams["old"].go.set()
+    params = {"name": "old__work", "arguments": {}}
     for _ in range(MOST):
         assert task_of(await house.send("greedy", "tools/call", params))
     assert refused(await house.send("greedy", "tools/call", params))
-    error = (await house.send("greedy", "tasks/get", {"taskId": f"{server}:t3"}))["error"]
-    assert error["message"] == f"unknown task: {server}:t3"
+    error = (await house.send("greedy", "tasks/get", {"taskId": "old:t3"}))["error"]
+    assert error["message"] == "unknown task: old:t3"
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/new"])
+async def test_a_task_is_no_result_for_who_did_not_say_that_it_takes_some(
+    house: House, path: str
+) -> None:
+    house.upstreams["new"].go.set()
+    params = {"name": "work" if path == "/mcp/new" else "new__work", "arguments": {}}
+    error = (await house.send("other", "tools/call", params, path=path))["error"]
+    assert error["code"] == -32603
+    assert "made a task" in error["message"]
 
 
 @pytest.mark.parametrize("server", ERAS)

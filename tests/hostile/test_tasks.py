@@ -18,6 +18,7 @@ from armory.domain.catalog import ServerLists
 from armory.gateway.gateway import Gateway, Services
 from armory.gateway.tasks.register import TaskRegister
 from armory.protocol.link import Call, Owner, Reply
+from armory.protocol.meta import TASKS
 from armory.protocol.session_events import Notified
 from armory.protocol.versions import Era
 from armory.security.authentication import Authenticator, StaticToken
@@ -42,6 +43,7 @@ pytestmark = pytest.mark.anyio
 NAMES = ("alice", "bob", "carol")
 TOKENS = {name: f"{name}-{'t' * 40}" for name in NAMES}
 SERVERS: dict[str, Era] = {"new": "modern", "old": "legacy"}
+TAKES_TASKS = {"extensions": {TASKS: {}}}
 NEWS = {"new": "notifications/tasks", "old": "notifications/tasks/status"}
 
 
@@ -94,7 +96,7 @@ class House:
 
     async def modern(self, who: str, method: str, params: Any, path: str = "/mcp", at: int = 0):
         self.count += 1
-        body = modern_body(self.count, method, params)
+        body = modern_body(self.count, method, params, None, TAKES_TASKS)
         headers = {**modern_headers(body), "Authorization": f"Bearer {TOKENS[who]}"}
         if "taskId" in params:
             headers["Mcp-Name"] = params["taskId"]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from armory.protocol.link import Call, Owner, Reply
+from armory.protocol.meta import TASKS
 from armory.testing.front import plain, refused, result, tool
 
 if TYPE_CHECKING:
@@ -85,7 +86,8 @@ async def test_task_ids_are_mapped(front: Front) -> None:
         return result({**task, "resultType": "complete"}, "modern")
 
     front.pool.upstreams["new"].answer = relayed
-    _, message = await front.modern("tools/call", {"name": "new__now", "arguments": {}})
+    params, takes = {"name": "new__now", "arguments": {}}, {"extensions": {TASKS: {}}}
+    _, message = await front.modern("tools/call", params, capabilities=takes)
     assert message["result"]["taskId"] == "new:7"
     for method in ("tasks/get", "tasks/update", "tasks/cancel"):
         _, message = await front.modern(method, {"taskId": "new:7"}, headers={"Mcp-Name": "new:7"})

@@ -18,7 +18,7 @@ from armory.domain.naming import split_task
 from armory.gateway.context import RequestContext
 from armory.gateway.ports import Pool
 from armory.gateway.tasks.register import MOST_S, Place, TaskRegister
-from armory.protocol.codes import INVALID_PARAMS
+from armory.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Reply
 from armory.protocol.meta import TASKS
@@ -58,11 +58,15 @@ class TaskOwnership:
 
         Raises:
             RateLimited: the caller has as many as it may have, and the call had not asked for one.
+            RpcError: the caller did not say that it takes tasks for results.
         """
         result = members_or_none(Raw(reply.outline))
         if result is None:
             return
         modern = text_of(result, "resultType") == "task"
+        if modern and not _declares(context.client.capabilities):
+            message = f"upstream {server!r} made a task, which this client did not say it can take"
+            raise RpcError(INTERNAL_ERROR, message)
         task = result if modern else members_or_none(result.get("task"))
         id = text_of(task, "taskId") if task else None
         if task and id:

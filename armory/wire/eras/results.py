@@ -11,7 +11,14 @@ from armory.protocol import codes, jsonrpc
 from armory.protocol.hop_meta import completing
 from armory.protocol.link import Reply
 from armory.protocol.meta import SERVER_INFO
-from armory.protocol.rawjson import EMPTY_OBJECT, members_or_none, pack, text_of
+from armory.protocol.rawjson import (
+    EMPTY_OBJECT,
+    brief,
+    members_or_none,
+    pack,
+    text_of,
+    text_or_none,
+)
 from armory.protocol.versions import Era
 
 _SERVER_INFO = SERVER_INFO.encode()
@@ -47,7 +54,7 @@ def shape(
         return _shape_error(reply, method, to)
     result = reply.result if reply.result is not None else EMPTY_OBJECT
     if to == "legacy":
-        return reply if reply.era != "modern" else Reply(result=_for_legacy(result), era="legacy")
+        return reply if reply.era != "modern" else _for_legacy(result)
     if reply.era == "modern" and transparent and not private:
         return reply
     if method == "tools/call":
@@ -81,11 +88,17 @@ def _for_modern(result: Raw, info: Raw, *, cacheable: bool, private: bool) -> Ra
     return pack(opened)
 
 
-def _for_legacy(result: Raw) -> Raw:
+def _for_legacy(result: Raw) -> Reply:
     opened = members_or_none(result)
     if opened is None:
-        return result
-    for key in ("resultType", "ttlMs", "cacheScope"):
+        return Reply(result, era="legacy")
+    kind = opened.pop("resultType", _COMPLETE)
+    if kind is not _COMPLETE and text_or_none(kind) != "complete":  # it would read as an answer
+        message = (
+            f"the upstream's result is of the type {brief(kind)}, unknown to this client's era"
+        )
+        return Reply(error=jsonrpc.error(codes.INTERNAL_ERROR, message), era="legacy")
+    for key in ("ttlMs", "cacheScope"):
         opened.pop(key, None)
     structured = opened.get("structuredContent")
     if structured is not None and bytes(memoryview(structured)[:1]) != b"{":
@@ -96,7 +109,7 @@ def _for_legacy(result: Raw) -> Raw:
             opened["_meta"] = pack(meta)
         else:
             del opened["_meta"]
-    return pack(opened)
+    return Reply(pack(opened), era="legacy")
 
 
 def _shape_error(reply: Reply, method: str, to: Era) -> Reply:

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
+from armory.protocol import jsonrpc
 from armory.protocol import meta as meta_keys
 from armory.protocol.link import Reply
 from armory.protocol.rawjson import pack
@@ -86,6 +87,15 @@ def test_modern_results_for_legacy_clients() -> None:
     }
     both = {**result, "_meta": {meta_keys.SERVER_INFO: {}, "a/b": 1}}
     assert shaped(both, "modern", "legacy")["_meta"] == {"a/b": 1}
+
+
+@pytest.mark.parametrize("kind", ["weird", "task", "input_required", None, 5])
+def test_results_that_are_not_complete_are_none_for_legacy_clients(kind: object) -> None:
+    result = Raw(msgspec.json.encode({"resultType": kind, "content": []}))
+    reply = shape(Reply(result, era="modern"), "tools/call", "legacy", PACKED)
+    assert reply.result is None
+    assert reply.error is not None
+    assert jsonrpc.code_of(reply.error) == -32603
 
 
 def test_results_within_one_era_are_the_same_bytes() -> None:
