@@ -151,6 +151,60 @@ async def test_url_errors_become_input_requests_on_modern(front: Front) -> None:
     assert (await client.request("tools/call", params))["error"]["code"] == -32042
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        None,
+        {},
+        {"elicitations": None},
+        {"elicitations": []},
+        {"elicitations": ["x"]},
+        {"elicitations": {}},
+        {"elicitations": [{"message": "m"}]},
+    ],
+)
+async def test_a_url_error_without_urls_stays_an_error(front: Front, data: Any) -> None:
+    async def broken(call: Call, owner: Owner) -> Reply:
+        del call, owner
+        error = {"code": -32042, "message": "visit", "data": data}
+        return Reply(error=Raw(msgspec.json.encode(error)), era="legacy")
+
+    front.pool.upstreams["old"].answer = broken
+    params = {"name": "old__now", "arguments": {}}
+    for capabilities in ({}, {"elicitation": {"form": {}, "url": {}}}):
+        _, message = await front.modern("tools/call", params, capabilities=capabilities)
+        assert message["error"] == {"code": -32603, "message": "visit", "data": data}
+
+
+@pytest.mark.parametrize("mode", ["form", "url"])
+async def test_a_mode_that_was_not_declared_is_named(front: Front, mode: str) -> None:
+    """As -32021 to a modern client, as -32602 to an upstream that asks directly."""
+    other = {"elicitation": {"url" if mode == "form" else "form": {}}}
+    asked = {"form": FORM, "url": {"mode": "url", "url": "https://x.example", "message": "m"}}[mode]
+
+    async def needing(call: Call, owner: Owner) -> Reply:
+        del call, owner
+        requests = {"a": {"method": "elicitation/create", "params": asked}}
+        return result({"resultType": "input_required", "inputRequests": requests}, "modern")
+
+    async def questioning(call: Call, owner: Owner) -> Reply:
+        del owner
+        assert call.client is not None
+        answer = await call.client.ask("elicitation/create", raws(asked))
+        return Reply(error=answer.error, era="legacy")
+
+    front.pool.upstreams["new"].answer, front.pool.upstreams["old"].answer = needing, questioning
+    params = {"name": "new__now", "arguments": {}}
+    _, message = await front.modern("tools/call", params, capabilities=other)
+    assert message["error"]["code"] == -32021
+    assert message["error"]["data"] == {"requiredCapabilities": {"elicitation": {mode: {}}}}
+    params = {"name": "old__now", "arguments": {}}
+    _, message = await front.modern("tools/call", params, capabilities=other)
+    assert message["error"]["code"] == -32602
+    client = await front.start_legacy(capabilities=other)
+    assert (await client.request("tools/call", params))["error"]["code"] == -32602
+
+
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_question_outlives_its_call(front: Front, mode: str) -> None:
     """The upstream asks, answers the call, and learns all the same what the client says."""

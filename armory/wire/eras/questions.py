@@ -1,6 +1,6 @@
 """Which requests of a server a client said that it can answer.
 
-Owns: that decision for both eras. Pure; never does I/O.
+Owns: that decision for both eras, and what is said of the others. Pure; never does I/O.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec import Raw
 
+from armory.protocol import codes, jsonrpc
 from armory.protocol.methods import CAPABILITY
 from armory.protocol.rawjson import text_of
 from armory.protocol.versions import URL_ELICITATION_SINCE, Era
@@ -37,3 +38,18 @@ def may_ask(
         new_enough = era == "modern" or version >= URL_ELICITATION_SINCE
         return "url" in modes and new_enough
     return not modes or "form" in modes or "url" not in modes
+
+
+def required(method: str, params: Mapping[str, Raw]) -> dict[str, Any]:
+    """The capabilities that a client needs to declare for this request."""
+    needed = CAPABILITY.get(method, method)
+    modes = {"url" if asks_url(params) else "form": {}} if needed == "elicitation" else {}
+    return {needed: modes}
+
+
+def refusal(method: str, capabilities: Mapping[str, Any]) -> Raw:
+    """The error for a server that asks what the client did not say it can answer."""
+    # of a declared capability, it is the mode that the client lacks
+    declared = CAPABILITY.get(method) in capabilities
+    code = codes.INVALID_PARAMS if declared else codes.METHOD_NOT_FOUND
+    return jsonrpc.error(code, f"the client did not declare what {method} needs")

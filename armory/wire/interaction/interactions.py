@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
+import msgspec
 from msgspec import Raw
 
 from armory.gateway.context import RequestContext
@@ -20,14 +21,15 @@ from armory.protocol import codes, jsonrpc
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Reply
 from armory.protocol.methods import CAPABILITY
-from armory.protocol.rawjson import encode, members_or_none, pack, text_of, value
-from armory.wire.eras.questions import may_ask
+from armory.protocol.rawjson import NULL, encode, members_or_none, pack, text_of
+from armory.wire.eras.questions import may_ask, required
 from armory.wire.interaction.legacy_rounds import RESPONSES, STATE, answer_rounds, asks_for_input
 from armory.wire.interaction.parked import ParkedCall
 from armory.wire.interaction.state import Binding, RequestStates, refused_state
 from armory.wire.settings import PARKED, PARKED_TIMEOUT_S
 
 _log = Logger(__name__)
+_elicitations = msgspec.json.Decoder(list[dict[str, Any]])
 Handler = Callable[[RequestContext, dict[str, Raw]], Coroutine[Any, Any, Reply]]
 
 
@@ -185,12 +187,13 @@ class Interactions:
 
     def _url_as_input(self, context: RequestContext, error: Raw, binding: Binding) -> Reply | None:
         """A 2025-11-25 upstream's "visit this URL first" error, as the modern era says it; None
-        where the error is another.
+        where the error is another, or names no URL.
         """
         if jsonrpc.code_of(error) != codes.URL_ELICITATION_REQUIRED:
             return None
-        data = members_or_none((members_or_none(error) or {}).get("data")) or {}
-        listed: Any = value(data["elicitations"]) if "elicitations" in data else []
+        visits = _visits(error)
+        if not visits:
+            return None
         probe = {"mode": Raw(b'"url"')}
         capabilities = context.client.capabilities
         if not may_ask("elicitation/create", probe, capabilities, "modern", ""):
@@ -198,13 +201,23 @@ class Interactions:
             message = "the upstream needs the user to visit a URL first"
             return Reply(error=jsonrpc.error(codes.MISSING_CAPABILITY, message, needed))
         requests: dict[str, Any] = {}
-        for place, entry in enumerate(listed):
+        for place, entry in enumerate(visits):
             question = {k: v for k, v in entry.items() if k != "elicitationId"}
             requests[f"url-{place}"] = {
                 "method": "elicitation/create",
                 "params": {**question, "mode": "url"},
             }
         return _input_required(requests, self._states.seal("again", "", binding))
+
+
+def _visits(error: Raw) -> list[dict[str, Any]]:
+    """The URLs that an error asks to visit; none where it does not say so as it should."""
+    data = members_or_none((members_or_none(error) or {}).get("data")) or {}
+    try:
+        listed = _elicitations.decode(data.get("elicitations", NULL))
+    except (msgspec.DecodeError, RecursionError):
+        return []
+    return listed if all(isinstance(entry.get("url"), str) for entry in listed) else []
 
 
 def _input_required(requests: Mapping[str, Any], state: str) -> Reply:
@@ -225,6 +238,6 @@ def _undeclared(context: RequestContext, requests: Mapping[str, Raw]) -> Raw | N
         if not may_ask(method, params, context.client.capabilities, "modern", ""):
             needed = CAPABILITY.get(method, method)
             message = f"the upstream needs {needed}, which the client did not declare"
-            data = {"requiredCapabilities": {needed: {}}}
+            data = {"requiredCapabilities": required(method, params)}
             return jsonrpc.error(codes.MISSING_CAPABILITY, message, data)
     return None

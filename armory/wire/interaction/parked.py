@@ -12,12 +12,11 @@ from typing import Any
 
 from msgspec import Raw
 
-from armory.protocol import codes, jsonrpc
 from armory.protocol.link import Answer, ClientChannel, ClientGone, Params, Reply
 from armory.protocol.rawjson import members_or_none, pack
 from armory.tasks import start, stop
 from armory.wire.eras.client_meta import passed_meta
-from armory.wire.eras.questions import may_ask
+from armory.wire.eras.questions import may_ask, refusal
 from armory.wire.interaction.state import Binding
 
 BATCH_S = 0.03
@@ -91,8 +90,7 @@ class ParkedCall:
             ClientGone: the call ended first.
         """
         if not may_ask(method, params, self.capabilities, "modern", self.version):
-            message = f"the client did not declare what {method} needs"
-            return Answer(error=jsonrpc.error(codes.METHOD_NOT_FOUND, message))
+            return Answer(error=refusal(method, self.capabilities))
         if self._over:
             raise ClientGone("the call was answered")
         self._count += 1

@@ -17,14 +17,14 @@ from msgspec import Raw
 from armory.domain.principal import Principal
 from armory.gateway.endpoint import Endpoint
 from armory.gateway.subscription import Subscription
-from armory.protocol import codes, jsonrpc
+from armory.protocol import jsonrpc
 from armory.protocol.jsonrpc import Message
 from armory.protocol.link import Answer, ClientChannel, ClientGone, Owner, Params
 from armory.protocol.loglevels import loud_enough
 from armory.protocol.methods import CANCELLED, LOGGED, session_answers
 from armory.protocol.rawjson import encode, pack, text_of
 from armory.tasks import Tasks, stop
-from armory.wire.eras.questions import may_ask
+from armory.wire.eras.questions import may_ask, refusal
 from armory.wire.sessions.running import Running, ended
 from armory.wire.streams import EventStream, Outlet
 
@@ -295,6 +295,5 @@ class SessionChannel:
         """
         session = self._session
         if not may_ask(method, params, session.capabilities, "legacy", session.version):
-            message = f"the client did not declare what {method} needs"
-            return Answer(error=jsonrpc.error(codes.METHOD_NOT_FOUND, message))
+            return Answer(error=refusal(method, session.capabilities))
         return await session.ask(self._stream, method, params)

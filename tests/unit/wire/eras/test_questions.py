@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from armory.protocol import jsonrpc
 from armory.protocol.versions import Era
 from armory.testing.front import raws
-from armory.wire.eras.questions import may_ask
+from armory.wire.eras.questions import may_ask, refusal, required
 
 INFO = {"name": "armory", "version": "1"}
 VERSION = "2026-07-28"
@@ -55,3 +56,17 @@ def test_who_may_be_asked(
     may: bool,
 ) -> None:
     assert may_ask(method, raws(params), capabilities, era, version) is may
+
+
+def test_what_is_lacking_is_named_with_its_mode() -> None:
+    assert required("elicitation/create", raws({"mode": "url"})) == {"elicitation": {"url": {}}}
+    assert required("elicitation/create", {}) == {"elicitation": {"form": {}}}
+    assert required("roots/list", {}) == {"roots": {}}
+    assert required("nope", {}) == {"nope": {}}
+
+
+def test_a_mode_that_was_not_declared_is_a_wrong_parameter() -> None:
+    declared = {"elicitation": {"form": {}}}
+    assert jsonrpc.code_of(refusal("elicitation/create", declared)) == -32602
+    assert jsonrpc.code_of(refusal("elicitation/create", {"roots": {}})) == -32601
+    assert jsonrpc.code_of(refusal("nope", declared)) == -32601
