@@ -106,6 +106,8 @@ def decode(body: bytes | Raw) -> Message:
             f'jsonrpc is {brief(_or_null(message.jsonrpc))}; expected "2.0"',
             _valid_id(message) or NULL,
         )
+    if _answers_nothing(message):
+        return message
     if message.id is not UNSET and _valid_id(message) is None:
         raise Malformed(
             INVALID_REQUEST,
@@ -239,6 +241,15 @@ def _is_version(said: Raw | UnsetType) -> bool:
     if len(memoryview(said)) > _VERSION_BYTES:
         return False
     return bytes(memoryview(said)) == _VERSION or text_or_none(said) == "2.0"
+
+
+def _answers_nothing(message: Message) -> bool:
+    """Whether it is the error of a peer that could not tell which request it answers; to answer
+    that in turn, two peers that do would go on for ever.
+    """
+    if message.method is not UNSET or message.result is not UNSET or message.error is UNSET:
+        return False
+    return message.id is UNSET or bytes(memoryview(message.id)) == NULL
 
 
 def _or_null(said: Raw | UnsetType) -> Raw:

@@ -229,3 +229,14 @@ async def test_http_sse_refusals(front: Front) -> None:
         assert response.status == 405
     async with front.http.post(front.url + "/messages?session_id=x", json={}) as response:
         assert response.status == 404
+
+
+@pytest.mark.parametrize("id", [{}, {"id": None}])
+async def test_an_error_that_names_no_request_is_not_answered(front: Front, id: Any) -> None:
+    lost = {"jsonrpc": "2.0", **id, "error": {"code": -32700, "message": "?"}}
+    async with stdio(front) as pipe:
+        for message in (lost, HELLO, lost, {"jsonrpc": "2.0", "id": 1, "method": "ping"}):
+            pipe.send(message)
+        assert [(await pipe.next())["id"] for _ in range(2)] == [0, 1]
+    client = await front.start_legacy()
+    assert await client.send(lost) == (202, [])

@@ -62,6 +62,16 @@ def test_malformed(body: bytes, code: int, id: bytes) -> None:
     assert (caught.value.code, caught.value.id) == (code, id)
 
 
+@pytest.mark.parametrize("id", [b"", b'"id":null,', b'"id" : null ,'])
+def test_an_error_may_name_no_request(id: bytes) -> None:
+    message = jsonrpc.decode(b'{"jsonrpc":"2.0",' + id + b'"error":{"code":1,"message":"x"}}')
+    assert not message.is_request
+    assert not message.is_notification
+    for member in (b'"result":{}', b'"error":{},"method":"m"', b'"error":{},"result":{}'):
+        with pytest.raises(Malformed):
+            jsonrpc.decode(b'{"jsonrpc":"2.0","id":null,' + member + b"}")
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.dictionaries(st.sampled_from(["jsonrpc", "id", "method", "params", "result"]), JSON))
 def test_random_objects_are_a_message_or_malformed(body: dict[str, Any]) -> None:
