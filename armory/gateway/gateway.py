@@ -130,7 +130,9 @@ class Gateway:
         self._relist = services.relist
         self._view = View(EMPTY, policy or Policy(), settings or GatewaySettings())
         self._prepared: ViewDifference | None = None
-        self.changes = Changes(pool, services.tasks, self._may_use, services.on_dropped)
+        self.changes = Changes(
+            pool, services.tasks, self._may_use, self._allows, services.on_dropped
+        )
         self._announcements = Announcements(self._list_changed)
         self.principal_lists = PrincipalLists(pool, self.changes.tell_owner)
         self.declared_lists = DeclaredLists(pool, self.changes.tell_alike)
@@ -242,6 +244,9 @@ class Gateway:
         if alike or self.principal_lists.has(owner.session_id):
             view = self._principal_views.view(owner, endpoint, view, subscription.answers)
         return view.may_use(owner.principal, endpoint, server)
+
+    def _allows(self, principal: Principal, name: str) -> bool:
+        return self._view.policy.allows(principal, name)
 
     async def _renewed(self, context: RequestContext, server: str) -> RequestContext:
         """Have one upstream's lists fetched anew, within ten seconds; the request, to be tried

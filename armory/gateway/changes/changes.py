@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from armory import tasks
 from armory.domain.naming import expose_uri
+from armory.domain.principal import Principal
 from armory.errors import BackendError, UpstreamUnavailable
 from armory.gateway.changes.differences import ViewDifference
 from armory.gateway.changes.resource_watches import ResourceWatches
@@ -38,6 +39,8 @@ _RELAYED = ABOUT_TASKS | {ELICITATION_COMPLETE, LOGGED}
 _MADE_WITHIN_S = 2.0
 """So long news of a task waits for the result that makes it."""
 _WAITING = 256
+_LEVELS, _LONGEST = 32, 8_192
+"""So many levels above a resource, and of URIs so long, others are looked for that are watched."""
 
 
 class Changes:
@@ -47,6 +50,7 @@ class Changes:
         pool: the upstream sessions.
         register: whose a task is.
         may_use: whether a caller sees anything of a server at an endpoint.
+        allows: whether policy lets a caller use what has that exposed name.
         on_dropped: told of each notification of a server that is meant for nobody in particular.
 
     Attributes:
@@ -58,6 +62,7 @@ class Changes:
         pool: Pool,
         register: TaskRegister,
         may_use: MayUse,
+        allows: Callable[[Principal, str], bool],
         on_dropped: Callable[[str], None] = lambda _server: None,
     ) -> None:
         self._on_dropped = on_dropped
@@ -65,6 +70,7 @@ class Changes:
         self._pool = pool
         self._register = register
         self._may_use = may_use
+        self._allows = allows
         self._subscriptions: set[Subscription] = set()
         self._direct: set[Subscription] = set()  # those of them at a transparent endpoint
         self._waiting = tasks.Tasks()
@@ -185,11 +191,30 @@ class Changes:
         uri, server = text_of(event.params, "uri"), event.server
         if uri is None:
             return
+        about = {(server, one) for one in (uri, *_above(uri))}
         for subscription in list(self._subscriptions):
-            watched = (server, uri) in subscription.uris
-            if watched and self._serves(server, event.owner, subscription):
-                shown = uri if subscription.endpoint.transparent else expose_uri(server, uri)
+            if not subscription.uris or not self._concerns(event, subscription, about):
+                continue
+            exposed = expose_uri(server, uri)
+            if (server, uri) in subscription.uris or self._allows(subscription.principal, exposed):
+                shown = uri if subscription.endpoint.transparent else exposed
                 subscription.deliver(RESOURCE_UPDATED, {**event.params, "uri": pack(shown)})
+
+    def _concerns(
+        self, event: Notified, subscription: Subscription, about: set[tuple[str, str]]
+    ) -> bool:
+        """Whether an update is of a resource that a client watches, or of one below it. What is
+        below, an upstream need not show by URIs: in a session of the client's own it says so.
+        """
+        server, owner, watched = event.server, event.owner, subscription.uris
+        if not watched.isdisjoint(about):
+            return self._serves(server, owner, subscription)
+        own = subscription.session is not None and owner not in ("", subscription.principal.key)
+        return (
+            own
+            and self._serves(server, owner, subscription)
+            and any(watching == server for watching, _ in watched)
+        )
 
     def _relay(self, event: Notified) -> None:
         task = _task_in(event.params)
@@ -255,6 +280,15 @@ class Changes:
             return self._pool.key(server, subscription.owner) == owner
         except UpstreamUnavailable:  # it was removed, and its calls in flight are let end
             return False
+
+
+def _above(uri: str) -> list[str]:
+    """The URIs that this may be a sub-resource of: up to each slash, with it and without."""
+    above: list[str] = []
+    end = min(len(uri), _LONGEST)
+    while len(above) < 2 * _LEVELS and (end := uri.rfind("/", 0, end)) > 0:
+        above += (uri[: end + 1], uri[:end])
+    return above
 
 
 def _task_in(params: Params) -> str | None:

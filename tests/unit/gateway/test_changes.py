@@ -17,6 +17,7 @@ from armory.gateway.subscription import Subscription
 from armory.gateway.tasks.register import Place
 from armory.protocol.link import Owner, Params, Refused
 from armory.protocol.methods import PROMPTS_CHANGED as PROMPTS
+from armory.protocol.methods import RESOURCE_UPDATED as UPDATED
 from armory.protocol.methods import RESOURCES_CHANGED as RESOURCES
 from armory.protocol.methods import TOOLS_CHANGED as TOOLS
 from armory.protocol.session_events import Notified
@@ -126,6 +127,52 @@ async def test_watching_counts(bench: Bench) -> None:
     await changes.remove(two.subscription)
     assert bench.pool.subscriptions["up", OWNER] == frozenset()
     assert len(changes) == 1
+
+
+async def test_sub_resources_of_what_is_watched_are_news(bench: Bench) -> None:
+    bench.gateway.reconfigure(
+        policy=Policy([Rule(deny=("up+file:///d/hidden*",)), Rule(allow=("*",))])
+    )
+    folder, bare, other = (Listener(bench) for _ in range(3))
+    watches = bench.gateway.changes.resources
+    await watches.add(folder.subscription, "up", "file:///d/")
+    await watches.add(bare.subscription, "up", "file:///d")
+    await watches.add(other.subscription, "up", "file:///d/s")
+
+    def heard(uri: str) -> list[bool]:
+        listeners = (folder, bare, other)
+        for listener in listeners:
+            listener.heard.clear()
+        params = raws({"uri": uri, "x": 1})
+        bench.gateway.on_session_event(Notified("up", OWNER, UPDATED, params))
+        news = [(UPDATED, {"uri": f"up+{uri}", "x": 1})]
+        assert all(listener.heard in ([], news) for listener in listeners)
+        return [bool(listener.heard) for listener in listeners]
+
+    assert heard("file:///d/") == [True, True, False]
+    assert heard("file:///d/sub.txt") == [True, True, False]
+    assert heard("file:///d/s/t/u") == [True, True, True]
+    assert heard("file:///d") == [False, True, False]
+    assert heard("file:///data/x") == [False, False, False]
+    assert heard("file:///d/hidden/x") == [False, False, False]
+    assert heard("file:///d/" + "a/" * 100_000) == [False, False, False]
+
+
+async def test_in_a_session_of_its_own_a_client_hears_what_the_upstream_counts_in(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def key(_server: str, owner: Owner) -> str:
+        return f"{owner.principal.key}\n{owner.session_id}"
+
+    monkeypatch.setattr(bench.pool, "key", key)
+    one, two, idle = (Listener(bench, session=name) for name in ("one", "two", "idle"))
+    for listener in (one, two):
+        await bench.gateway.changes.resources.add(listener.subscription, "up", "urn:x:1")
+    for session in ("one", "idle"):
+        event = Notified("up", f"{OWNER}\n{session}", UPDATED, raws({"uri": "urn:part"}))
+        bench.gateway.on_session_event(event)
+    assert one.heard == [(UPDATED, {"uri": "up+urn:part"})]
+    assert two.heard == idle.heard == []
 
 
 async def test_a_refused_subscription_leaves_nothing(bench: Bench) -> None:
