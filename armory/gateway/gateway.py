@@ -155,7 +155,7 @@ class Gateway:
         self.skills = Skills(forwarder)
         self.groups = Groups(self.primitives.pass_on)
         self.manifest = Manifest(self.tool_lists.list, self.primitives.pass_on)
-        self.session_methods = SessionMethods(self.changes.resources)
+        self.session_methods = SessionMethods(pool, self.changes.resources)
 
     # -- what is served ----------------------------------------------------------------------
 

@@ -148,6 +148,10 @@ class ObservedPool:
         """As `Pool.roots_changed`."""
         await self._pool.roots_changed(owner, client)
 
+    def log_level_changed(self, owner: Owner, level: str) -> None:
+        """As `Pool.log_level_changed`."""
+        self._pool.log_level_changed(owner, level)
+
     def announces(self, server: str, owner: Owner) -> bool:
         """As `Pool.announces`."""
         return self._pool.announces(server, owner)

@@ -90,6 +90,10 @@ class Pool(Protocol):
         """A legacy client's roots changed: tell the upstream sessions that serve it."""
         ...
 
+    def log_level_changed(self, owner: Owner, level: str) -> None:
+        """A legacy client set its log level: tell the upstream sessions that serve it."""
+        ...
+
     def announces(self, server: str, owner: Owner) -> bool:
         """Whether a session other than the gateway's own is open for `owner` that says by itself
         when its lists change.

@@ -11,6 +11,7 @@ from msgspec import Raw
 from armory.gateway.calls.forwarding import located
 from armory.gateway.changes.resource_watches import ResourceWatches
 from armory.gateway.context import RequestContext
+from armory.gateway.ports import Pool
 from armory.gateway.requests import ClientSession
 from armory.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from armory.protocol.errors import RpcError
@@ -25,10 +26,12 @@ class SessionMethods:
     """Changes sessions.
 
     Args:
+        pool: the upstream sessions.
         resources: the resources that clients watch.
     """
 
-    def __init__(self, resources: ResourceWatches) -> None:
+    def __init__(self, pool: Pool, resources: ResourceWatches) -> None:
+        self._pool = pool
         self._resources = resources
 
     async def set_log_level(self, context: RequestContext, params: dict[str, Raw]) -> Reply:
@@ -45,6 +48,7 @@ class SessionMethods:
                 f"params.level is {level[:40]!r}; expected one of {', '.join(LOG_LEVELS)}",
             )
         session.log_level = level
+        self._pool.log_level_changed(session.owner, level)
         return _DONE
 
     async def subscribe(self, context: RequestContext, params: dict[str, Raw]) -> Reply:

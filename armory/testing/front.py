@@ -112,6 +112,7 @@ class ScriptedPool:
     rooted: list[tuple[Owner, ClientChannel]] = field(
         default_factory=list[tuple[Owner, ClientChannel]]
     )
+    levels: list[tuple[Owner, str]] = field(default_factory=list[tuple[Owner, str]])
     listed_for: list[tuple[str, Mapping[str, Any]]] = field(
         default_factory=list[tuple[str, Mapping[str, Any]]]
     )
@@ -134,6 +135,10 @@ class ScriptedPool:
     async def roots_changed(self, owner: Owner, client: ClientChannel) -> None:
         """Note the news."""
         self.rooted.append((owner, client))
+
+    def log_level_changed(self, owner: Owner, level: str) -> None:
+        """Note the level."""
+        self.levels.append((owner, level))
 
     async def fetch_lists(
         self, server: str, owner: Owner, capabilities: Mapping[str, Any] | None = None

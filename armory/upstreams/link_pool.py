@@ -227,8 +227,12 @@ class LinkPool:
 
     def announces(self, owner: Owner) -> bool:
         """Whether `owner` is served by an open session that says by itself when lists change."""
+        return bool(self.telling(owner))
+
+    def telling(self, owner: Owner) -> list[BaseLink]:
+        """The open legacy links that serve `owner`, unless everybody's does."""
         key = self.placing.key(owner)
-        return key != OWN and any(link.era == "legacy" for link in self._live(key))
+        return [] if key == OWN else [link for link in self._live(key) if link.era == "legacy"]
 
     def rooted(self, owner: Owner, capabilities: Mapping[str, Any]) -> list[BaseLink]:
         """The open legacy links that serve a client of `owner` which declared that it has roots."""

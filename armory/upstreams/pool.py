@@ -232,6 +232,16 @@ class Pool:
                 except ArmoryError as error:
                     log.debug("upstream_roots_news_failed", error=str(error))
 
+    def log_level_changed(self, owner: Owner, level: str) -> None:
+        """A client wants the log from another level on: have the open sessions that serve it tell
+        so much, at once and beside everything else; later ones are told with its next call.
+        """
+        CALLER.set(owner.principal)
+        for upstream in tuple(self._upstreams.values()):
+            for link in upstream.links.telling(owner):
+                if "logging" in link.capabilities:
+                    link.spawn(_logging_from(level, link), "log level")
+
     def key(self, server: str, owner: Owner) -> str:
         """Name of the session that serves `owner`: `SessionEvent.owner`."""
         return self.upstream(server).links.placing.key(owner)
@@ -347,3 +357,10 @@ class Pool:
             now = self._clock.now()
             for upstream in self._upstreams.values():
                 upstream.links.reap(now)
+
+
+async def _logging_from(level: str, link: BaseLink) -> None:
+    try:
+        await link.ensure_log_level(level)
+    except UpstreamUnavailable as error:
+        log.debug("upstream_log_level_unsent", error=str(error))

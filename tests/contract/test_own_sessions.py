@@ -41,3 +41,42 @@ async def test_a_session_that_is_open_announces_its_lists(legacy: Rig) -> None:
         await legacy.pool.link("up", owner)
     assert legacy.pool.announces("up", owner)
     assert not legacy.pool.announces("up", legacy.owner)
+
+
+async def test_a_log_level_is_told_at_once(legacy: Rig) -> None:
+    client = RecordingClient({"roots": {}})
+    owner = Owner(ANONYMOUS, "one", client)
+
+    async def told() -> list[str]:
+        said = await legacy.call("report", client=client, owner=owner)
+        return [m for m in said["structuredContent"]["methods"] if m == "logging/setLevel"]
+
+    legacy.pool.log_level_changed(owner, "debug")  # no session is open yet
+    assert await told() == []
+    legacy.pool.log_level_changed(owner, "debug")
+    legacy.pool.log_level_changed(owner, "error")  # the client is told less, the upstream nothing
+    async with asyncio.timeout(BOUND_S):
+        while not await told():
+            pass
+    assert len(await told()) == 1
+
+
+async def test_a_log_level_that_cannot_be_told_is_told_later(legacy: Rig) -> None:
+    owner = Owner(ANONYMOUS, "one", RecordingClient({"roots": {}}))
+    link = await legacy.pool.link("up", owner)
+    request, failed, levels = link.request, asyncio.Event(), list[bytes]()
+
+    async def failing(call: Any) -> Any:
+        failed.set()
+        raise link.unavailable("it is away")
+
+    async def noting(call: Any) -> Any:
+        levels.append(bytes(call.params["level"]))
+        return await request(call)
+
+    link.request = failing
+    legacy.pool.log_level_changed(owner, "debug")
+    await asyncio.wait_for(failed.wait(), BOUND_S)
+    link.request = noting
+    await link.ensure_log_level("debug")
+    assert levels == [b'"debug"']

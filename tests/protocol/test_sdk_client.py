@@ -56,3 +56,4 @@ async def test_legacy_ping_and_logging(front: Front) -> None:
     async with Client(front.url + "/mcp", mode="legacy") as client:
         await client.session.send_ping()
         await client.session.set_logging_level("warning")  # pyright: ignore[reportDeprecated]
+    assert [level for _, level in front.pool.levels] == ["warning"]
