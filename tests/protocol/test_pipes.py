@@ -15,7 +15,7 @@ from mcp.client.sse import sse_client
 
 from armory.protocol.link import Call, Owner, Reply
 from armory.testing.clients.raw import modern_body
-from armory.testing.front import asking
+from armory.testing.front import FORM, asking, raws
 from armory.wire.settings import StdioSettings
 from armory.wire.stdio import serve_stdio
 
@@ -240,3 +240,29 @@ async def test_an_error_that_names_no_request_is_not_answered(front: Front, id: 
         assert [(await pipe.next())["id"] for _ in range(2)] == [0, 1]
     client = await front.start_legacy()
     assert await client.send(lost) == (202, [])
+
+
+async def test_a_clients_own_tasks_are_not_offered_to_servers(front: Front) -> None:
+    declared: list[Any] = []
+
+    async def tasked(call: Call, owner: Owner) -> Reply:
+        assert call.client is not None
+        declared.extend((call.client.capabilities, owner.capabilities))
+        params = raws({**FORM, "task": {"ttl": 60_000}})
+        answer = await call.client.ask("elicitation/create", params)
+        return Reply(answer.result, answer.error, era="legacy")
+
+    front.pool.upstreams["old"].answer = tasked
+    able = {"elicitation": {}, "experimental": {"x": {}}}
+    tasks = {"requests": {"elicitation": {"create": {}}}}
+    hello = {**HELLO, "params": {**HELLO["params"], "capabilities": {**able, "tasks": tasks}}}
+    call = {"name": "old__now", "arguments": {}}
+    async with stdio(front) as pipe:
+        pipe.send(hello)
+        await pipe.next()
+        pipe.send({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call})
+        question = await pipe.next()
+        assert question["params"] == FORM
+        pipe.send({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}})
+        assert (await pipe.next())["result"] == {"action": "decline"}
+    assert declared == [able, able]

@@ -66,3 +66,10 @@ def capabilities_of(raw: Raw | None) -> dict[str, Any]:
     except (msgspec.DecodeError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+
+
+def declared_upstream(capabilities: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a session's capabilities the gateway serves: all but `tasks`. A server would ask for
+    the client's tasks by ids, which are not kept apart by server as those of servers are.
+    """
+    return {name: value for name, value in capabilities.items() if name != "tasks"}

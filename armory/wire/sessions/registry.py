@@ -28,6 +28,7 @@ from armory.wire.caller import Caller
 from armory.wire.eras.handshakes import (
     CAPABILITIES_BYTES,
     capabilities_of,
+    declared_upstream,
     negotiated,
     within_bounds,
 )
@@ -151,7 +152,7 @@ class Sessions:
             caller.principal,
             caller.endpoint,
             negotiated(wanted),
-            capabilities_of(declared),
+            declared_upstream(capabilities_of(declared)),
             general,
         )
         if served_to(session.capabilities, caller.endpoint, self._gateway.view.settings):

@@ -296,4 +296,6 @@ class SessionChannel:
         session = self._session
         if not may_ask(method, params, session.capabilities, "legacy", session.version):
             return Answer(error=refusal(method, session.capabilities))
+        if "task" in params:  # not declared, so it is answered as if it were not there
+            params = {name: value for name, value in params.items() if name != "task"}
         return await session.ask(self._stream, method, params)
