@@ -13,6 +13,7 @@ from armory.gateway.context import RequestContext
 from armory.gateway.ports import Limiter, Pool
 from armory.gateway.results.answers import Answers
 from armory.gateway.results.channels import exposed_channel
+from armory.gateway.results.uri_rewriting import original_task
 from armory.protocol.codes import INVALID_PARAMS, RESOURCE_NOT_FOUND
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Call, Reply
@@ -56,6 +57,8 @@ class Forwarder:
             RateLimited: not now.
             UpstreamUnavailable: the upstream cannot answer.
         """
+        if not context.endpoint.transparent:
+            params = original_task(params, server)
         hold = await self._limiter.acquire(context.principal, method, name or server)
         call = Call(
             method=method,

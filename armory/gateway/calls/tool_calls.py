@@ -29,6 +29,7 @@ from armory.gateway.results.answers import (
     with_nearest,
 )
 from armory.gateway.results.channels import exposed_channel
+from armory.gateway.results.uri_rewriting import original_task
 from armory.gateway.tasks.ownership import TaskOwnership
 from armory.gateway.views.definitions import for_models
 from armory.protocol.codes import HEADER_MISMATCH, INVALID_PARAMS
@@ -95,6 +96,8 @@ class ToolCalls:
                 return await self._pool.request(server, context.owner, _login(context))
             return self._missing(context, name, searched=searched)
         _check_arguments(params)
+        if not context.endpoint.transparent:
+            params = original_task(params, record.server)
         try:
             with self._tasks.room(context, params):
                 return await self._forwarded(context, record, params, searched=searched)

@@ -11,8 +11,9 @@ from typing import Any
 from msgspec import Raw
 
 from armory.gateway.requests import ClientRequest
-from armory.gateway.results.uri_rewriting import expose_params
+from armory.gateway.results.uri_rewriting import expose_params, original_task
 from armory.protocol.link import Answer, ClientChannel, Params
+from armory.protocol.rawjson import members_or_none, pack
 
 
 class ExposedChannel:
@@ -41,12 +42,16 @@ class ExposedChannel:
         await self._inner.notify(method, expose_params(params, self._server))
 
     async def ask(self, method: str, params: Params) -> Answer:
-        """Put a request to the client in its names.
+        """Put a request to the client in its names; the answer is in the server's.
 
         Raises:
             ClientGone: nobody is there to answer.
         """
-        return await self._inner.ask(method, expose_params(params, self._server))
+        answer = await self._inner.ask(method, expose_params(params, self._server))
+        said = members_or_none(answer.result)
+        if not said or (original := original_task(said, self._server)) is said:
+            return answer
+        return Answer(result=pack(original))
 
 
 def exposed_channel(request: ClientRequest, server: str) -> ClientChannel:

@@ -1,8 +1,9 @@
 """Names inside results and notifications: URIs, `ui://` links and task ids, mapped the same way
 everywhere.
 
-Owns: rewriting on the way to the client (`Outward`). Bytes are only opened where a scan finds a
-candidate. Never imports anything but the naming codec and the raw JSON helpers.
+Owns: rewriting on the way to the client, and of the task in a client's `_meta` on the way back.
+Bytes are only opened where a scan finds a candidate. Never imports anything but the naming codec
+and the raw JSON helpers.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Raw
 
-from armory.domain.naming import expose_task, expose_uri
+from armory.domain.naming import expose_task, expose_uri, split_task
 from armory.protocol.meta import RELATED_TASK, UI, UI_RESOURCE
 from armory.protocol.rawjson import encode, items, members_or_none, pack, text_of
 
 Members = dict[str, Raw]
+_RELATED = encode(RELATED_TASK)
 
 
 def has_links(raw: Raw | bytes) -> bool:
@@ -46,6 +48,29 @@ def expose_params(params: Members, server: str) -> Members:
     """Parameters of a notification or request of `server`, likewise; a new dict where changed."""
     changed = dict(params)
     return changed if _body(changed, server) else params
+
+
+def original_task(sent: Members, server: str) -> Members:
+    """What a client sends to `server`, where its `_meta` names a task of that server's with the
+    server's own id; a new dict where changed.
+    """
+    meta = sent.get("_meta")
+    if meta is None or _RELATED not in bytes(memoryview(meta)):
+        return sent
+    changed = dict(sent)
+    return changed if _inside(changed, "_meta", server, _related) else sent
+
+
+def _related(meta: Members, server: str) -> bool:
+    return _inside(meta, RELATED_TASK, server, _original)
+
+
+def _original(task: Members, server: str) -> bool:
+    place = split_task(text_of(task, "taskId") or "")
+    if place is None or place[0] != server:
+        return False
+    task["taskId"] = pack(place[1])
+    return True
 
 
 def _body(body: Members, server: str) -> bool:

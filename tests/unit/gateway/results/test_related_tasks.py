@@ -1,0 +1,62 @@
+"""The task that a request or an answer of a client belongs to has the server's own id upstream."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from armory.gateway.endpoint import ALL, Endpoint
+from armory.gateway.results.channels import exposed_channel
+from armory.gateway.results.uri_rewriting import original_task
+from armory.protocol.link import Answer, Params
+from armory.protocol.meta import RELATED_TASK
+from armory.testing.front import plain, raws
+
+if TYPE_CHECKING:
+    from tests.unit.gateway.conftest import Bench
+
+pytestmark = pytest.mark.anyio
+DIRECT = Endpoint("server", "up")
+
+
+def related(task: Any) -> dict[str, Any]:
+    return {"_meta": {"v/x": 1.5, RELATED_TASK: {"taskId": task, "y": 1}}, "z": 2}
+
+
+@pytest.mark.parametrize("sent", [related("s:"), related("other:1"), related("1"), related(5), {}])
+def test_what_names_no_task_of_the_server_stays(sent: dict[str, Any]) -> None:
+    params = raws(sent)
+    assert original_task(params, "s") is params
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "name", "uri"),
+    [(ALL, "up__tool1", "up+file:///a"), (DIRECT, "tool1", "file:///a")],
+)
+async def test_a_request_names_its_task(
+    bench: Bench, endpoint: Endpoint, name: str, uri: str
+) -> None:
+    task = "1" if endpoint is ALL else "up:1"  # at its own endpoint an upstream's ids may look so
+    context = bench.context(endpoint=endpoint)
+    await bench.gateway.tool_calls.call(context, raws({"name": name, **related("up:1")}))
+    await bench.gateway.primitives.read_resource(context, raws({"uri": uri, **related("up:1")}))
+    sent = [plain(call.params) for _, _, call in bench.pool.calls[-2:]]
+    assert [each["_meta"] for each in sent] == [related(task)["_meta"]] * 2
+
+
+async def test_an_answer_names_its_task(bench: Bench) -> None:
+    """As the client was asked, in its own form."""
+
+    async def ask(method: str, params: Params) -> Answer:
+        asked = plain(params)
+        assert method == "elicitation/create"
+        assert asked == related("up:1")
+        return Answer(result=msgspec.Raw(msgspec.json.encode({"action": "decline", **asked})))
+
+    bench.client.ask = ask
+    channel = exposed_channel(bench.context(), "up")
+    answer = await channel.ask("elicitation/create", raws(related("1")))
+    assert answer.result is not None
+    assert msgspec.json.decode(answer.result) == {"action": "decline", **related("1")}
