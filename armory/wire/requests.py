@@ -20,6 +20,15 @@ from armory.wire.sessions.session import Session, SessionChannel
 from armory.wire.streams import Outlet
 
 
+def _token(meta: Mapping[str, Raw]) -> Raw | None:
+    """The progress token, which is a string or an integer; None: there is none such."""
+    raw = meta.get(PROGRESS_TOKEN)
+    if raw is None:
+        return None
+    text = bytes(memoryview(raw))
+    return raw if text[:1] == b'"' or text.removeprefix(b"-").isdigit() else None
+
+
 def modern_request(
     caller: Caller, version: str, meta: Mapping[str, Raw], write: Write, id: bytes = b""
 ) -> ClientRequest:
@@ -38,7 +47,7 @@ def modern_request(
             write,
             capabilities_of(meta.get(CLIENT_CAPABILITIES)),
             text_of(meta, LOG_LEVEL),
-            meta.get(PROGRESS_TOKEN),
+            _token(meta),
         ),
         era="modern",
         version=version,
@@ -70,7 +79,7 @@ def session_request(
     """
     return ClientRequest(
         principal=caller.principal,
-        client=SessionChannel(session, stream, meta.get(PROGRESS_TOKEN)),
+        client=SessionChannel(session, stream, _token(meta)),
         era="legacy",
         version=session.version,
         endpoint=caller.endpoint,
