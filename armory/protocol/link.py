@@ -120,6 +120,10 @@ class ClientChannel(Protocol):
         ...
 
 
+class CancelReason(str):
+    """Why a client cancels its call, in its own words: the message of the cancellation."""
+
+
 class Hop(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
     """What all calls of a link have in common, for those who measure: one object for all of them.
 

@@ -28,7 +28,7 @@ from armory.wire.eras import inbound
 from armory.wire.errors import error_object
 from armory.wire.interaction.state import REFUSED_STATE, OwnedByReplica
 from armory.wire.listening import Listening
-from armory.wire.messages import Data, cancelled_id, encoded, opened, refused, whole
+from armory.wire.messages import Data, cancelled, encoded, opened, refused, whole
 from armory.wire.methods import named_parameter, refuse_large
 from armory.wire.requests import modern_request, session_request
 from armory.wire.sessions.registry import Sessions, TooMany
@@ -147,9 +147,10 @@ class Duplex:
     def _receive(self, message: Message) -> None:
         """A notification or a response of the client."""
         if message.method == CANCELLED:
-            task = self._inflight.get(cancelled_id(message) or b"")
+            id, reason = cancelled(message)
+            task = self._inflight.get(id)
             if task is not None:
-                cancel_soon(task)
+                cancel_soon(task, reason)
         elif self._session is not None:
             self._sessions.receive(self._session, message)
 

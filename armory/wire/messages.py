@@ -13,8 +13,8 @@ from msgspec import Raw
 from armory.protocol import codes, jsonrpc
 from armory.protocol.errors import Malformed
 from armory.protocol.jsonrpc import Message
-from armory.protocol.link import Reply
-from armory.protocol.rawjson import members_or_none
+from armory.protocol.link import CancelReason, Reply
+from armory.protocol.rawjson import members_or_none, text_of
 
 Part = bytes | memoryview
 PIECE_BYTES = 1 << 20
@@ -80,13 +80,17 @@ def opened(
     return params, meta
 
 
-def cancelled_id(message: Message) -> bytes | None:
-    """The request that a `notifications/cancelled` names; None where it names none."""
+def cancelled(message: Message) -> tuple[bytes, CancelReason | None]:
+    """The request that a `notifications/cancelled` names, and why; empty where it names none."""
     try:
-        id = jsonrpc.params_of(message).get("requestId")
+        params = jsonrpc.params_of(message)
     except Malformed:
-        return None
-    return None if id is None else bytes(memoryview(id))
+        return b"", None
+    id, reason = params.get("requestId"), text_of(params, "reason")
+    return (
+        b"" if id is None else bytes(memoryview(id)),
+        None if reason is None else CancelReason(reason),
+    )
 
 
 def answer_parts(id: bytes, reply: Reply) -> tuple[Part, ...]:

@@ -9,7 +9,7 @@ from msgspec import Raw
 
 from armory.domain.principal import Principal
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
-from armory.protocol.link import Call, Owner
+from armory.protocol.link import Call, CancelReason, Owner
 from armory.testing.clients.recording import RecordingClient, plain
 from tests.contract.links import BOUND_S, Rig, raw
 
@@ -110,6 +110,26 @@ async def test_cancelling_the_caller_cancels_the_call(rig: Rig) -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     await _cancelled(rig)
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        (CancelReason("no longer w\u00e4nted"), "no longer w\u00e4nted"),
+        (None, "the caller went away or its time ran out"),
+        ("a library's own", "the caller went away or its time ran out"),
+    ],
+)
+async def test_a_client_that_says_why_it_cancels_is_quoted(
+    legacy: Rig, reason: str | None, told: str
+) -> None:
+    task = asyncio.create_task(legacy.call("hang"))
+    await _reported(legacy, "started")
+    task.cancel(reason)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await _reported(legacy, "cancelled")
+    assert (await legacy.report())["reasons"] == [told]
 
 
 async def _cancelled(rig: Rig) -> None:

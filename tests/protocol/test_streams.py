@@ -13,7 +13,7 @@ import pytest
 from msgspec import Raw
 
 from armory.domain.principal import ANONYMOUS
-from armory.protocol.link import Call, Owner, Reply
+from armory.protocol.link import Call, CancelReason, Owner, Reply
 from armory.protocol.session_events import Notified
 from armory.testing.clients.raw import modern_body, modern_headers
 from armory.testing.front import asking, result, tool
@@ -122,9 +122,15 @@ async def test_modern_disconnect_cancels(front: Front) -> None:
 async def test_legacy_disconnect_does_not_cancel_but_a_notification_does(front: Front) -> None:
     begun, ended = asyncio.Event(), asyncio.Event()
 
+    said: list[Any] = []
+
     async def answer(call: Call, owner: Owner) -> Reply:
         del call, owner
-        return await hanging(begun, ended)
+        try:
+            return await hanging(begun, ended)
+        except asyncio.CancelledError as cancelled:
+            said.extend(cancelled.args)
+            raise
 
     front.pool.upstreams["old"].answer = answer
     client = await front.start_legacy()
@@ -134,10 +140,10 @@ async def test_legacy_disconnect_does_not_cancel_but_a_notification_does(front: 
     call.cancel()
     await client.request("ping")
     assert not ended.is_set()
-    await client.send(
-        {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
-    )
+    why = {"requestId": 1, "reason": "enough"}
+    await client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": why})
     await asyncio.wait_for(ended.wait(), 5)
+    assert said == [CancelReason("enough")]
 
 
 def change_tools(front: Front) -> None:

@@ -165,6 +165,11 @@ async def _report(script: ScriptState, _request: Request) -> Json:
         structuredContent={
             "methods": [message.get("method") for message in script.received],
             "cancelled": list(script.cancelled),
+            "reasons": [
+                message["params"].get("reason")
+                for message in script.received
+                if message.get("method") == "notifications/cancelled"
+            ],
             "subscribed": sorted(script.subscribed),
             "started": script.started.is_set(),
             "roots": script.roots,

@@ -163,7 +163,7 @@ class DuplexLink(StatefulLink):
             item = None  # an error that passes holds this frame by its trace
             self.requests.close(pending, answered=answered)
             if not answered and not self.closed and call.method not in _UNCANCELLABLE:
-                params = cancelled_params(pending.id, "the caller went away or its time ran out")
+                params = cancelled_params(pending.id)
                 self.spawn(self._notify_quietly("notifications/cancelled", params), "cancellation")
 
     async def _notify_quietly(self, method: str, params: Params) -> None:

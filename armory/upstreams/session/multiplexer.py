@@ -6,6 +6,7 @@ What the upstream asks is `questions`' affair. Never imports a transport.
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Awaitable, Callable
 from typing import cast
@@ -16,7 +17,7 @@ from armory.errors import UpstreamUnavailable
 from armory.logger import Logger
 from armory.protocol import jsonrpc
 from armory.protocol.codes import INTERNAL_ERROR
-from armory.protocol.link import Call, Params, Reply
+from armory.protocol.link import Call, CancelReason, Params, Reply
 from armory.protocol.loglevels import loud_enough
 from armory.protocol.meta import PROGRESS_TOKEN, SUBSCRIPTION_ID
 from armory.protocol.methods import LISTS_CHANGED
@@ -188,6 +189,11 @@ class RequestMultiplexer:
         return owned[0] if len(owned) == 1 else None
 
 
-def cancelled_params(request_id: int, reason: str) -> Params:
-    """Parameters of `notifications/cancelled` for a call of ours."""
+def cancelled_params(request_id: int) -> Params:
+    """Parameters of `notifications/cancelled` for a call of ours, while what ends it passes: that
+    may be its client, with a reason.
+    """
+    said = getattr(sys.exception(), "args", None) or ("",)
+    quoted = isinstance(said[0], CancelReason)
+    reason = str(said[0]) if quoted else "the caller went away or its time ran out"
     return {"requestId": Raw(b"%d" % request_id), "reason": Raw(encode(reason))}

@@ -163,7 +163,7 @@ class LegacyHttpLink(StatefulLink):
             if response is not None:
                 response.close()
             if not answered and not self._closing and call.method != "initialize":
-                params = cancelled_params(pending.id, "the caller went away or its time ran out")
+                params = cancelled_params(pending.id)
                 self.spawn(
                     self._post_quietly(jsonrpc.notification("notifications/cancelled", params)),
                     "cancellation",

@@ -32,7 +32,7 @@ from armory.wire.eras.handshakes import (
     negotiated,
     within_bounds,
 )
-from armory.wire.messages import cancelled_id
+from armory.wire.messages import cancelled
 from armory.wire.sessions.session import Session
 from armory.wire.settings import SESSION_IDLE_S, SESSIONS
 from armory.wire.streams import EventStream
@@ -187,7 +187,7 @@ class Sessions:
             # No request is open by which an upstream could ask what they are now.
             session.run(self._gateway.pool.roots_changed(session.owner, session.channel))
         elif message.method == CANCELLED:
-            session.cancel(cancelled_id(message))
+            session.cancel(*cancelled(message))
 
     async def end(self, session: Session) -> None:
         """End one session; to its end, also where whoever waits is cancelled."""

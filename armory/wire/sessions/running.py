@@ -27,11 +27,11 @@ class Running:
         self._ended: asyncio.Future[None] | None = None
         self.withdrawn = False
 
-    def cancel(self) -> None:
+    def cancel(self, reason: str | None = None) -> None:
         """Cancel it; nothing happens once it has ended."""
         if self._task is not None and not self.withdrawn:
             self.withdrawn = True
-            self._task.cancel()
+            self._task.cancel(reason)
 
     def end(self) -> None:
         """It has ended: the task goes on, also where the request was cancelled."""

@@ -19,7 +19,7 @@ from armory.gateway.endpoint import Endpoint
 from armory.gateway.subscription import Subscription
 from armory.protocol import jsonrpc
 from armory.protocol.jsonrpc import Message
-from armory.protocol.link import Answer, ClientChannel, ClientGone, Owner, Params
+from armory.protocol.link import Answer, CancelReason, ClientChannel, ClientGone, Owner, Params
 from armory.protocol.loglevels import loud_enough
 from armory.protocol.methods import CANCELLED, LOGGED, session_answers
 from armory.protocol.rawjson import encode, pack, text_of
@@ -213,11 +213,11 @@ class Session:
             future.set_result(Answer(error=message.error))
         return True
 
-    def cancel(self, id: bytes | None) -> None:
+    def cancel(self, id: bytes, reason: CancelReason | None = None) -> None:
         """Cancel the call in flight of that id, if there is one."""
-        running = self.inflight.get(id) if id is not None else None
+        running = self.inflight.get(id)
         if running is not None:
-            cancel_soon(running)
+            cancel_soon(running, reason)
 
     def run(self, errand: Coroutine[Any, Any, None]) -> None:
         """Do something for the client that has no answer; ended with the session."""
@@ -253,9 +253,9 @@ def _to_nobody(method: str, params: Params) -> None:
     pass
 
 
-def cancel_soon(task: asyncio.Task[None] | Running) -> None:
+def cancel_soon(task: asyncio.Task[None] | Running, reason: CancelReason | None = None) -> None:
     """Cancel a call, once it has begun: a task that never ran would not clean up after itself."""
-    asyncio.get_running_loop().call_soon(task.cancel)
+    asyncio.get_running_loop().call_soon(task.cancel, reason)
 
 
 class SessionChannel:
