@@ -6,7 +6,8 @@ link itself is `upstreams.session.base.BaseLink`. Never imports a transport.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -122,6 +123,12 @@ class ClientChannel(Protocol):
 
 class CancelReason(str):
     """Why a client cancels its call, in its own words: the message of the cancellation."""
+
+
+HEARS_PROGRESS: ContextVar[Callable[[Params], None] | None] = ContextVar("progress", default=None)
+"""While a question is put to a client: takes the progress that the client reports on it. The token
+in it is the client's; whoever asks knows its own.
+"""
 
 
 class Hop(msgspec.Struct, frozen=True, cache_hash=True, gc=False):

@@ -80,12 +80,17 @@ def opened(
     return params, meta
 
 
+def notified(message: Message) -> dict[str, Raw]:
+    """What a notification says; nothing where its `params` is no object."""
+    try:
+        return jsonrpc.params_of(message)
+    except Malformed:
+        return {}
+
+
 def cancelled(message: Message) -> tuple[bytes, CancelReason | None]:
     """The request that a `notifications/cancelled` names, and why; empty where it names none."""
-    try:
-        params = jsonrpc.params_of(message)
-    except Malformed:
-        return b"", None
+    params = notified(message)
     id, reason = params.get("requestId"), text_of(params, "reason")
     return (
         b"" if id is None else bytes(memoryview(id)),

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from armory.domain.principal import ANONYMOUS
-from armory.protocol.link import Owner, Refused
+from armory.protocol.link import HEARS_PROGRESS, Answer, Owner, Params, Refused
 from armory.testing.clients.recording import RecordingClient
-from tests.contract.links import BOUND_S, Rig
+from tests.contract.links import BOUND_S, Rig, raw
 
 pytestmark = pytest.mark.anyio
 
@@ -159,3 +159,23 @@ async def test_capability_profiles_do_not_share_a_session(legacy: Rig) -> None:
 async def test_a_refused_subscription_says_so(legacy: Rig) -> None:
     with pytest.raises(Refused, match="no such resource"):
         await legacy.pool.set_subscriptions("up", legacy.owner, frozenset({"mem://refused"}))
+
+
+async def test_progress_with_a_question_reaches_who_asks(legacy: Rig) -> None:
+    client = RecordingClient({"sampling": {}}, answers={"sampling/createMessage": {}})
+    ask = client.ask
+
+    async def asked(method: str, params: Params) -> Answer:
+        hears = HEARS_PROGRESS.get()
+        if hears is not None:
+            hears({"progressToken": raw("the client's"), "progress": raw(1.5), "x": raw([1])})
+        return await ask(method, params)
+
+    client.ask = asked
+    await legacy.call("sample", {"_meta": {"progressToken": "UP1"}}, client=client)
+    await legacy.call("sample", client=client)  # which wants to hear nothing
+    async with asyncio.timeout(BOUND_S):
+        told: Any = {"progress": []}
+        while not told["progress"]:
+            told = (await legacy.call("report", client=client))["structuredContent"]
+    assert told["progress"] == [{"progressToken": "UP1", "progress": 1.5, "x": [1]}]

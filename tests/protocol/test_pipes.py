@@ -13,9 +13,9 @@ import pytest
 from mcp import ClientSession
 from mcp.client.sse import sse_client
 
-from armory.protocol.link import Call, Owner, Reply
+from armory.protocol.link import HEARS_PROGRESS, Call, Owner, Reply
 from armory.testing.clients.raw import modern_body
-from armory.testing.front import FORM, asking, raws
+from armory.testing.front import FORM, asking, plain, raws
 from armory.wire.settings import StdioSettings
 from armory.wire.stdio import serve_stdio
 
@@ -266,3 +266,51 @@ async def test_a_clients_own_tasks_are_not_offered_to_servers(front: Front) -> N
         pipe.send({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}})
         assert (await pipe.next())["result"] == {"action": "decline"}
     assert declared == [able, able]
+
+
+async def test_progress_on_questions_is_told_apart(front: Front) -> None:
+    """Two servers ask under the same token; what is reported after the answer is not passed on."""
+    heard: dict[str, list[Any]] = {"old": [], "new": []}
+
+    async def asking(call: Call, owner: Owner) -> Reply:
+        assert call.client is not None
+        server = plain(call.params)["arguments"]["at"]
+        HEARS_PROGRESS.set(lambda params: heard[server].append(plain(params)["progress"]))
+        params = raws(
+            {"messages": [], "maxTokens": 1, "_meta": {"progressToken": 1, "v/x": server}}
+        )
+        answer = await call.client.ask("sampling/createMessage", params)
+        return Reply(answer.result, answer.error, era="legacy")
+
+    hello = {**HELLO, "params": {**HELLO["params"], "capabilities": {"sampling": {}}}}
+    tokens: dict[str, Any] = {}
+
+    def report(server: str, progress: float) -> None:
+        params = {"progressToken": tokens[server], "progress": progress}
+        pipe.send({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
+
+    async with stdio(front) as pipe:
+        pipe.send(hello)
+        await pipe.next()
+        for server in heard:
+            front.pool.upstreams[server].answer = asking
+            call = {"name": f"{server}__now", "arguments": {"at": server}}
+            pipe.send({"jsonrpc": "2.0", "id": server, "method": "tools/call", "params": call})
+        asked = [await pipe.next() for _ in heard]
+        for question in asked:
+            meta = question["params"]["_meta"]
+            tokens[meta["v/x"]] = meta["progressToken"]
+        report("new", 0.5)
+        report("old", 1)
+        for token in (None, 1, {"a": 1}, "armory-99"):
+            tokens["other"] = token
+            report("other", 9)
+        pipe.send({"jsonrpc": "2.0", "method": "notifications/progress"})
+        report("new", 2)
+        for question in asked:
+            pipe.send({"jsonrpc": "2.0", "id": question["id"], "result": {}})
+        assert {(await pipe.next())["id"] for _ in asked} == set(heard)
+        report("old", 3)
+        pipe.send({"jsonrpc": "2.0", "id": 5, "method": "ping"})
+        await pipe.next()
+    assert heard == {"old": [1], "new": [0.5, 2]}

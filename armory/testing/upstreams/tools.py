@@ -89,7 +89,7 @@ async def _elicit(_script: ScriptState, request: Request) -> Json:
 
 
 async def _sample(_script: ScriptState, request: Request) -> Json:
-    params: Json = {"messages": [], "maxTokens": 5}
+    params: Json = {"messages": [], "maxTokens": 5, **request.arguments}
     return text("asked", structuredContent=await request.wire.ask("sampling/createMessage", params))
 
 
@@ -169,6 +169,11 @@ async def _report(script: ScriptState, _request: Request) -> Json:
                 message["params"].get("reason")
                 for message in script.received
                 if message.get("method") == "notifications/cancelled"
+            ],
+            "progress": [
+                message["params"]
+                for message in script.received
+                if message.get("method") == "notifications/progress"
             ],
             "subscribed": sorted(script.subscribed),
             "started": script.started.is_set(),

@@ -26,9 +26,10 @@ from armory.errors import UpstreamUnavailable
 from armory.logger import Logger
 from armory.protocol import jsonrpc
 from armory.protocol.codes import INTERNAL_ERROR, METHOD_NOT_FOUND
-from armory.protocol.link import Call, ClientChannel, ClientGone, Params
-from armory.protocol.methods import CAPABILITY
-from armory.protocol.rawjson import EMPTY_OBJECT, NULL, encode, value
+from armory.protocol.link import HEARS_PROGRESS, Call, ClientChannel, ClientGone, Params
+from armory.protocol.meta import PROGRESS_TOKEN
+from armory.protocol.methods import CAPABILITY, PROGRESS
+from armory.protocol.rawjson import EMPTY_OBJECT, NULL, encode, members_or_none, value
 from armory.tasks import spawn
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.pending import Pending, Unfinished
@@ -275,6 +276,9 @@ class Questions:
     ) -> None:
         for pending in waiting:
             pending.pause()
+        token = (members_or_none(question.params.get("_meta")) or {}).get(PROGRESS_TOKEN)
+        if token is not None:
+            HEARS_PROGRESS.set(partial(self._progressed, token))
         try:
             answer = await client.ask(question.method, question.params)
         except ClientGone:
@@ -289,6 +293,9 @@ class Questions:
             for pending in waiting:
                 pending.resume()
         await self._answer(data)
+
+    def _progressed(self, token: Raw, params: Params) -> None:
+        self._reply(jsonrpc.notification(PROGRESS, {**params, PROGRESS_TOKEN: token}))
 
     def _reply(self, data: bytes) -> None:
         """Answer beside everything else; not at all an upstream that asks but does not read."""

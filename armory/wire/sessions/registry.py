@@ -21,7 +21,7 @@ from armory.logger import Logger
 from armory.protocol import codes
 from armory.protocol.errors import Malformed
 from armory.protocol.jsonrpc import Message
-from armory.protocol.methods import CANCELLED, GROUPS_CHANGED, ROOTS_CHANGED
+from armory.protocol.methods import CANCELLED, GROUPS_CHANGED, PROGRESS, ROOTS_CHANGED
 from armory.protocol.rawjson import text_of
 from armory.tasks import Tasks, give_way
 from armory.wire.caller import Caller
@@ -32,7 +32,7 @@ from armory.wire.eras.handshakes import (
     negotiated,
     within_bounds,
 )
-from armory.wire.messages import cancelled
+from armory.wire.messages import cancelled, notified
 from armory.wire.sessions.session import Session
 from armory.wire.settings import SESSION_IDLE_S, SESSIONS
 from armory.wire.streams import EventStream
@@ -188,6 +188,8 @@ class Sessions:
             session.run(self._gateway.pool.roots_changed(session.owner, session.channel))
         elif message.method == CANCELLED:
             session.cancel(*cancelled(message))
+        elif message.method == PROGRESS:
+            session.progressed(notified(message))
 
     async def end(self, session: Session) -> None:
         """End one session; to its end, also where whoever waits is cancelled."""

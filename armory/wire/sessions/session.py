@@ -9,7 +9,7 @@ import asyncio
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from msgspec import Raw
@@ -19,10 +19,19 @@ from armory.gateway.endpoint import Endpoint
 from armory.gateway.subscription import Subscription
 from armory.protocol import jsonrpc
 from armory.protocol.jsonrpc import Message
-from armory.protocol.link import Answer, CancelReason, ClientChannel, ClientGone, Owner, Params
+from armory.protocol.link import (
+    HEARS_PROGRESS,
+    Answer,
+    CancelReason,
+    ClientChannel,
+    ClientGone,
+    Owner,
+    Params,
+)
 from armory.protocol.loglevels import loud_enough
+from armory.protocol.meta import PROGRESS_TOKEN
 from armory.protocol.methods import CANCELLED, LOGGED, session_answers
-from armory.protocol.rawjson import encode, pack, text_of
+from armory.protocol.rawjson import NULL, encode, members_or_none, pack, text_of
 from armory.tasks import Tasks, stop
 from armory.wire.eras.questions import may_ask, refusal
 from armory.wire.sessions.running import Running, ended
@@ -83,6 +92,7 @@ class Session:
         self._streams: OrderedDict[str, EventStream] = OrderedDict()
         self._carriers: set[Outlet] = set()
         self._questions: dict[bytes, asyncio.Future[Answer]] = {}
+        self._progress: dict[bytes, Callable[[Params], None]] = {}
         self._errands = Tasks()
         self._count = 0
         self._owner: Owner | None = None
@@ -184,6 +194,10 @@ class Session:
         key = encode(id)
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._questions[key] = future
+        hears = HEARS_PROGRESS.get()
+        if hears is not None:  # by a token of ours: those of two upstreams may be the same
+            self._progress[key] = hears
+            params = _with_token(params, Raw(key))
         stream = self._read_now(stream)
         stream.put(jsonrpc.request(id, method, params))
         try:
@@ -201,6 +215,13 @@ class Session:
             raise
         finally:
             self._questions.pop(key, None)
+            self._progress.pop(key, None)
+
+    def progressed(self, params: Params) -> None:
+        """Pass on how far the client is with what it is being asked."""
+        hears = self._progress.get(bytes(memoryview(params.get(PROGRESS_TOKEN, NULL))))
+        if hears is not None:
+            hears(params)
 
     def answered(self, message: Message) -> bool:
         """Take a response of the client; False when nobody asked."""
@@ -247,6 +268,11 @@ class Session:
         """It has ended, and nobody is told of anything by it: it goes with its last reference."""
         self._owner = None
         self.subscription.client, self.subscription.deliver = None, _to_nobody
+
+
+def _with_token(params: Params, token: Raw) -> Params:
+    meta = members_or_none(params.get("_meta")) or {}
+    return {**params, "_meta": pack({**meta, PROGRESS_TOKEN: token})}
 
 
 def _to_nobody(method: str, params: Params) -> None:
