@@ -236,10 +236,10 @@ class Pool:
         """A client wants the log from another level on: have the open sessions that serve it tell
         so much, at once and beside everything else; later ones are told with its next call.
         """
-        CALLER.set(owner.principal)
         for upstream in tuple(self._upstreams.values()):
             for link in upstream.links.telling(owner):
                 if "logging" in link.capabilities:
+                    upstream.serves(owner.principal)
                     link.spawn(_logging_from(level, link), "log level")
 
     def key(self, server: str, owner: Owner) -> str:

@@ -16,6 +16,7 @@ from mcp.client.sse import sse_client
 from armory.protocol.link import HEARS_PROGRESS, Call, Owner, Reply
 from armory.testing.clients.raw import modern_body
 from armory.testing.front import FORM, asking, plain, raws
+from armory.testing.waiting import until
 from armory.wire.settings import StdioSettings
 from armory.wire.stdio import serve_stdio
 
@@ -146,11 +147,7 @@ async def test_http_sse_with_the_sdk(front: Front) -> None:
         assert len((await session.list_tools()).tools) == 6
         called = await session.call_tool("new__fail", {})
         assert called.is_error
-    for _ in range(100):
-        if not front.edge.streams:
-            break
-        await asyncio.sleep(0.01)
-    assert len(front.edge.sessions) == 0
+    await until(lambda: not front.edge.streams and not len(front.edge.sessions))
 
 
 async def test_stdio_batches_and_bad_messages(front: Front) -> None:
