@@ -44,7 +44,8 @@ from armory.tasks import spawn, stop
 from armory.threads import TURNS
 
 _log = Logger(__name__)
-_MASKS = 512
+_MASKED = 1_000_000
+"""Names in the visible sets whose rows are kept, some 50 bytes each."""
 _LEXICAL = "lexical"
 """The ranker that stands in for one that needs vectors while there are none."""
 
@@ -93,7 +94,9 @@ class Retriever:
         self._indexer = Indexer(embedder, index, indexing)
         self._reorder = Reorder(reranker, self._indexer.document)
         self._snapshot: Snapshot | None = None
-        self._masks: LRUCache[int, tuple[VisibleSet, IntArray | None]] = LRUCache(_MASKS)
+        self._masks: LRUCache[int, tuple[VisibleSet, IntArray | None]] = LRUCache(
+            _MASKED, getsizeof=lambda kept: 1 + len(kept[0].names)
+        )
         self._tokens = TokenCounts()
         self._problem = ""
         self._lock = asyncio.Lock()
@@ -274,7 +277,7 @@ class Retriever:
             return known[1]
         loop = asyncio.get_running_loop()
         rows = await loop.run_in_executor(self._threads.usual, rows_of, snapshot, visible.names)
-        if snapshot is self._snapshot:  # another one has other rows
+        if snapshot is self._snapshot and len(visible.names) < _MASKED:  # another has other rows
             self._masks[id(visible)] = (visible, rows)
         return rows
 

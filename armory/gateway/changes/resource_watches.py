@@ -13,7 +13,7 @@ from armory.errors import ArmoryError, InvalidRequest
 from armory.gateway.ports import Pool
 from armory.gateway.subscription import Subscription
 from armory.logger import Logger
-from armory.protocol.link import Refused
+from armory.protocol.link import Owner, Refused
 from armory.tasks import Tasks
 
 _log = Logger(__name__)
@@ -23,6 +23,8 @@ _URI_CHARS = 8_192
 """The longest URI of one."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
 """Between two times that an upstream is told of what was watched before it was replaced."""
+_LEAVING_S, _TELLING_S = 1.0, 60.0
+"""So long a client that is gone waits for upstreams, and so long one is told of it at most."""
 _Key = tuple[str, str]
 """An upstream, and the key of one of its sessions."""
 
@@ -84,12 +86,34 @@ class ResourceWatches:
                 await self._pool.set_subscriptions(server, owner, watched)
 
     async def remove_all(self, subscription: Subscription) -> None:
-        """A client is gone, with everything that it watched."""
-        for server, uri in list(subscription.uris):
+        """A client is gone, with everything that it watched. Upstreams are told once each, and
+        those that do not answer soon keep nobody: their answers are waited for behind it.
+        """
+        owner = subscription.owner
+        places: dict[str, list[str]] = {}
+        for server, uri in subscription.uris:
+            places.setdefault(server, []).append(uri)
+        subscription.uris.clear()
+        untold: list[asyncio.Task[None]] = []
+        for server, uris in places.items():
             try:
-                await self.remove(subscription, server, uri)
-            except (ArmoryError, Refused) as error:
-                _log.info("unsubscribe_failed", server=server, error=str(error))
+                key = (server, self._pool.key(server, owner))
+            except ArmoryError:
+                continue  # it was removed
+            if [uri for uri in uris if self._forget(key, uri, subscription)]:
+                untold.append(self._tasks.spawn(self._tell(key, owner), f"unwatch at {server}"))
+        if untold:
+            await asyncio.wait(untold, timeout=_LEAVING_S)
+
+    async def _tell(self, key: _Key, owner: Owner) -> None:
+        """Have a session report what is watched there now."""
+        server = key[0]
+        try:
+            async with asyncio.timeout(_TELLING_S), self._lock(key):
+                watched = frozenset(self._watched.get(key, ()))
+                await self._pool.set_subscriptions(server, owner, watched)
+        except (ArmoryError, Refused, TimeoutError) as error:
+            _log.info("unsubscribe_failed", server=server, error=str(error) or "no answer")
 
     def replaced(self, server: str) -> None:
         """The sessions of an upstream are others from now on, which nobody told anything yet, or it

@@ -5,6 +5,7 @@ Owns: the lists and both eras' methods. Never imports a transport.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -33,6 +34,7 @@ class Script(ScriptState):
         behaviour: what the tools do, by name.
         page_size: entries per page, None: one page.
         broken_lists: list methods that answer with an error.
+        silent: methods that are never answered.
         endless: whether `tools/list` always has a next page.
         discover_code: the error code that the modern probe gets from a legacy server.
         needs: tools that are listed in a session alone, to clients that declare so much.
@@ -46,6 +48,7 @@ class Script(ScriptState):
     )
     page_size: int | None = None
     broken_lists: set[str] = field(default_factory=set[str])
+    silent: set[str] = field(default_factory=set[str])
     endless: bool = False
     capabilities: Json = field(
         default_factory=lambda: {
@@ -85,6 +88,8 @@ class Script(ScriptState):
             if params["name"] != "report":  # asking about the calls is none of them
                 self.started.set()
             return await tool(self, Request(message["id"], params, wire))
+        if method in self.silent:
+            await asyncio.Event().wait()
         if method in self.broken_lists:
             raise RpcFailure(-32603, "broken on purpose")
         if method in LISTS:

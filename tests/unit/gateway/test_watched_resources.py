@@ -165,3 +165,24 @@ async def test_what_ended_keeps_no_lock() -> None:
             await bench.gateway.changes.remove(client)
         gc.collect()
         assert len(bench.watches._locks) == 0  # pyright: ignore[reportPrivateUsage]
+
+
+async def test_an_upstream_that_does_not_answer_keeps_nobody_who_leaves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nor the sessions that expire after that one; what it was told it was told at once."""
+    monkeypatch.setattr(resource_watches, "_LEAVING_S", 0.05)
+    async with serving() as bench:
+        ann, bob = bench.client(session="ann"), bench.client(session="bob")
+        for uri in (ONE, TWO):
+            await bench.watches.add(ann, "up", uri)
+        await bench.watches.add(bob, "up", TWO)
+        bench.server.script.silent.add("resources/unsubscribe")
+        async with asyncio.timeout(10):
+            await bench.gateway.changes.remove(ann)
+        assert ann.uris == set()
+        await until(lambda: bench.told("resources/unsubscribe") == [ONE])
+        bench.server.script.silent.clear()
+        async with asyncio.timeout(10):
+            await bench.gateway.changes.remove(bob)
+        assert len(bench.watches) == 0
