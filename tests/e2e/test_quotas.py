@@ -104,6 +104,9 @@ async def test_a_quota_is_checked_before_anything_is_forwarded(
         refused = await ann.call()
         assert refused["code"] == "quota_exceeded"
         assert 0 < refused["retry_after_s"] <= 86_400
+        status, problem, answer = await ann.rest("/v1/tools/web__who/call", {"arguments": {}})
+        assert (status, problem["code"]) == (429, "quota_exceeded")
+        assert 0 < int(answer.headers["Retry-After"]) <= 86_400
         assert len(upstream.requests) == asked
         assert await bob.call() == {}
 
@@ -120,7 +123,7 @@ async def test_a_quota_is_checked_before_anything_is_forwarded(
         assert "result" in await ann.ask("tools/list", {})  # a whole list is no search
 
         lines = await ann.metrics()
-        assert 'armory_quota_refused_total{limit="calls"} 1.0' in lines
+        assert 'armory_quota_refused_total{limit="calls"} 2.0' in lines
         assert 'armory_quota_refused_total{limit="searches"} 2.0' in lines
     records = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
     refusals = [r for r in records if r["outcome"] == "refused" and r["endpoint"] == "/mcp"]

@@ -253,7 +253,7 @@ async def test_what_is_done_over_rest_has_a_trace(collector: Collector, tmp_path
         assert await ask("v1/tools/web__fail/call", {"arguments": {}}) == 200
         assert await ask("v1/tools/web__nothing/call", {"arguments": {}}) == 404
         upstream.fail_with = 500
-        assert await ask("v1/tools/web__who/call", {"arguments": {}}) == 200  # with `isError`
+        assert await ask("v1/tools/web__who/call", {"arguments": {}}) == 503
         upstream.fail_with = None
         assert await ask("v1/search", {"queries": ["say what it hears"]}) == 200
         assert await ask("v1/retrieve_tools?query=say") == 200
@@ -278,7 +278,7 @@ async def test_what_is_done_over_rest_has_a_trace(collector: Collector, tmp_path
         None,
         None,
     ]
-    assert [s.attributes[c.HTTP_STATUS] for s in front] == [200, 200, 404, 200, 200, 200]
+    assert [s.attributes[c.HTTP_STATUS] for s in front] == [200, 200, 404, 503, 200, 200]
     first = one([s for s in spans if s.parent == front[0].id], "client", "armory", "tools/call who")
     assert metas[0]["traceparent"] == f"00-{trace}-{first.id}-01"
     assert metas[0]["baggage"] == "k=1"

@@ -75,12 +75,21 @@ class ToolCalls:
         self._outcomes = outcomes
         self._renewed = renewed
 
-    async def call(self, context: RequestContext, params: dict[str, Raw]) -> Reply:
+    async def call(
+        self, context: RequestContext, params: dict[str, Raw], *, raising: bool = False
+    ) -> Reply:
         """Answer `tools/call`.
+
+        Args:
+            context: whose request it is.
+            params: its parameters.
+            raising: raise what a call fails of without its tool having answered; otherwise that is
+                a result, too.
 
         Raises:
             UnknownTool: no such tool for this caller, whether hidden or not there.
             RpcError: parameters that do not fit.
+            UpstreamUnavailable, RateLimited, BackendError: where `raising`.
         """
         name = need_text(params, "name")
         searched = False
@@ -100,12 +109,22 @@ class ToolCalls:
             params = original_task(params, record.server)
         try:
             with self._tasks.room(context, params):
-                return await self._forwarded(context, record, params, searched=searched)
+                return await self._forwarded(
+                    context, record, params, searched=searched, raising=raising
+                )
         except RateLimited as error:
+            if raising:
+                raise
             return failed_call(error)
 
     async def _forwarded(
-        self, context: RequestContext, record: ToolRecord, params: dict[str, Raw], *, searched: bool
+        self,
+        context: RequestContext,
+        record: ToolRecord,
+        params: dict[str, Raw],
+        *,
+        searched: bool,
+        raising: bool,
     ) -> Reply:
         started = time.perf_counter()
         ok, hold = False, None
@@ -121,6 +140,8 @@ class ToolCalls:
             ok, answered = succeeded(reply), reply
         except _FAILED as error:
             reply = answered = failed_call(error)
+            if raising:
+                raise
         finally:
             if hold is not None:
                 hold()

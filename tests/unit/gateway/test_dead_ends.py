@@ -11,12 +11,21 @@ import pytest
 from armory.domain.catalog import ServerLists
 from armory.domain.query import Query
 from armory.domain.results import Match, Selection
-from armory.errors import UnknownTool
+from armory.errors import (
+    ArmoryError,
+    BackendError,
+    QuotaExceeded,
+    UnknownTool,
+    UpstreamOverloaded,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
 from armory.gateway.lists.named import with_named
 from armory.gateway.views.definitions import Form
 from armory.gateway.views.view import View
+from armory.protocol.link import Call, Owner, Reply
 from armory.security.policy import Policy, Rule
-from armory.testing.front import ScriptedUpstream, raws, tool
+from armory.testing.front import ScriptedUpstream, raws, result, tool
 from armory.wire.errors import error_object
 from tests.unit.gateway.conftest import echo, read
 
@@ -243,3 +252,39 @@ async def test_what_a_server_is_for_names_no_tool_that_is_hidden(bench: Bench) -
         assert "open_door, close_door" in answer
         for hidden in ("blow_up", "lock_door", "paint_door", "close_door ..."):
             assert hidden not in answer
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        UpstreamUnavailable("up is down", upstream="up"),
+        UpstreamTimeout("up did not answer", upstream="up"),
+        UpstreamOverloaded("up is busy", upstream="up", retry_after_s=1.0),
+        QuotaExceeded("no calls are left", retry_after_s=60.0),
+        BackendError("redis is away"),
+    ],
+)
+async def test_a_caller_without_a_model_is_told_of_failures_by_errors(
+    bench: Bench, error: ArmoryError
+) -> None:
+    async def answer(call: Call, owner: Owner) -> Reply:
+        raise error
+
+    bench.pool.upstreams["up"].answer = answer
+    params, calls = raws({"name": "up__tool0"}), bench.gateway.tool_calls
+    told = read(await calls.call(bench.context(), params))
+    assert told["_meta"]["dev.armory/error"]["code"] == error.code
+    with pytest.raises(type(error)) as raised:
+        await calls.call(bench.context(), params, raising=True)
+    assert raised.value is error
+
+
+async def test_what_a_tool_itself_says_is_a_result_for_everybody(bench: Bench) -> None:
+    said = {"content": [], "isError": True, "_meta": {"dev.armory/error": {"code": "x"}}}
+
+    async def answer(call: Call, owner: Owner) -> Reply:
+        return result(said)
+
+    bench.pool.upstreams["up"].answer = answer
+    params = raws({"name": "up__tool0"})
+    assert read(await bench.gateway.tool_calls.call(bench.context(), params, raising=True)) == said

@@ -94,7 +94,8 @@ def routes(live: LiveGateway) -> list[Route]:
               tag="gateway", path_params=name),
         Route("POST", "/v1/tools/{name}/call", partial(_call, live), "Call a tool", CallAnswer,
               tag="gateway", path_params=name, body=Arguments, problems=(504,),
-              description="Counts and is limited like a call over MCP."),
+              description="Counts and is limited like a call over MCP. A result with `isError` is "
+              "the tool's own; what kept the tool from answering is a problem."),
     ]  # fmt: skip
 
 
@@ -141,7 +142,7 @@ async def _call(live: LiveGateway, call: RestCall) -> Reply:
     params = {"name": pack(record.name), "arguments": pack(call.body.arguments)}
     started = time.perf_counter()
     try:
-        reply = await live.gateway.tool_calls.call(context, params)
+        reply = await live.gateway.tool_calls.call(context, params, raising=True)
     except RpcError as error:
         raise InvalidRequest(error.message, parameter="arguments") from None
     took_ms = round((time.perf_counter() - started) * 1_000, 3)
