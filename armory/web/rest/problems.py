@@ -20,6 +20,7 @@ from armory.errors import (
     AuthenticationFailed,
     BackendError,
     InvalidRequest,
+    LoginNeeded,
     RateLimited,
     UnknownTool,
     UpstreamTimeout,
@@ -87,6 +88,7 @@ _STATUS: tuple[tuple[type[ArmoryError], int], ...] = (
     (RateLimited, 429),
     (UpstreamTimeout, 504),
     (UpstreamUnavailable, 503),
+    (LoginNeeded, 503),
     (BackendError, 503),
 )
 

@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from armory.domain.principal import ANONYMOUS
-from armory.errors import RateLimited
+from armory.errors import LoginNeeded, RateLimited
 from armory.security.ratelimit import RateLimiter
 from armory.testing.embedder import HashingEmbedder
 from armory.testing.service import ADMIN_TOKEN, catalog_of, running_service
@@ -140,3 +140,9 @@ async def test_a_path_that_is_not_there_is_a_problem_and_head_is_answered(client
     assert (head.status, head.body) == (200, b"")
     assert head.headers["Content-Type"] == whole.headers["Content-Type"]
     assert (await client("PATCH", "/v1/packs")).status == 405
+
+
+def test_a_login_that_is_missing_is_no_defect() -> None:
+    problem = problem_of(LoginNeeded("up wants you to log in", upstream="up"))
+    assert (problem.status, problem.code) == (503, "login_required")
+    assert problem.detail == "up wants you to log in"
