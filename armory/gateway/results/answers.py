@@ -5,6 +5,8 @@ Owns: `Answers`. Never imports a transport.
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
 
 import msgspec
@@ -20,6 +22,9 @@ from armory.gateway.tasks.ownership import TaskOwnership
 from armory.protocol.link import Reply
 from armory.protocol.meta import ERROR
 from armory.protocol.rawjson import encode, members_or_none, pack
+
+_SAYS_WHEN = re.compile(r"\bagain (in|when)\b|\bbegins anew\b")
+"""In a message that says when to come back."""
 
 
 class Answers:
@@ -106,8 +111,9 @@ def _short(name: str) -> str:
 def failed_call(error: ArmoryError) -> Reply:
     """A result that tells a model what went wrong and whether trying again makes sense."""
     text = error.message
-    if error.retry_after_s is not None:
-        text = f"{text} Try again in {error.retry_after_s:g} s."
+    if error.retry_after_s is not None and _SAYS_WHEN.search(text) is None:
+        stop = "" if text.endswith((".", "!", "?")) else "."
+        text = f"{text}{stop} Try again in {_spelled(error.retry_after_s)}."
     details = {
         "code": error.code,
         "upstream": getattr(error, "upstream", "") or None,
@@ -121,6 +127,14 @@ def failed_call(error: ArmoryError) -> Reply:
         "_meta": {ERROR: details},
     }
     return Reply(result=Raw(encode(result)))
+
+
+def _spelled(seconds: float) -> str:
+    minutes = math.ceil(seconds / 60)
+    if minutes <= 2:
+        return f"{max(1, math.ceil(seconds))} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 
 
 def unknown_call(message: str, nearest: Sequence[str], *, search: bool) -> Reply:

@@ -141,7 +141,7 @@ async def test_limits_answer_calls_with_a_result(bench: Bench, noted: Noted) -> 
     noted.limit = RateLimited("slow down", retry_after_s=2.0)
     told = await bench.call("up__tool0", {})
     assert told["isError"] is True
-    assert told["content"][0]["text"] == "slow down Try again in 2 s."
+    assert told["content"][0]["text"] == "slow down. Try again in 2 s."
     assert told["_meta"]["dev.armory/error"]["code"] == "rate_limited"
     with pytest.raises(RateLimited):
         await bench.gateway.primitives.get_prompt(bench.context(), raws({"name": "up__hi"}))
