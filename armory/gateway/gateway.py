@@ -152,7 +152,7 @@ class Gateway:
         )
         forwarder = Forwarder(pool, limiter, answers)
         self.primitives = Primitives(pool, forwarder, self.tasks)
-        self.skills = Skills(forwarder)
+        self.skills = Skills(pool, forwarder)
         self.groups = Groups(self.primitives.pass_on)
         self.manifest = Manifest(self.tool_lists.list, self.primitives.pass_on)
         self.session_methods = SessionMethods(pool, self.changes.resources)

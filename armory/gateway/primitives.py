@@ -56,7 +56,7 @@ class Primitives:
             RpcError: no such resource for this caller.
             UpstreamUnavailable: its upstream cannot answer.
         """
-        server, uri = located(context, need_text(params, "uri"))
+        server, uri = located(self._pool, context, need_text(params, "uri"))
         sent = {**params, "uri": pack(uri)}
         return await self._forwarder.send(
             context, server, "resources/read", sent, uri, safe_to_retry=True
@@ -82,7 +82,7 @@ class Primitives:
             server = record.server
             ref["name"] = pack(record.original_name)
         elif kind == "ref/resource":
-            server, uri = located(context, need_text(ref, "uri"))
+            server, uri = located(self._pool, context, need_text(ref, "uri"))
             ref["uri"] = pack(uri)
         else:
             raise RpcError(

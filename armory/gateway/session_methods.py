@@ -59,7 +59,7 @@ class SessionMethods:
             UpstreamUnavailable: its upstream cannot be told.
         """
         subscription = _session(context).subscription
-        server, uri = located(context, need_text(params, "uri"))
+        server, uri = located(self._pool, context, need_text(params, "uri"))
         await self._resources.add(subscription, server, uri)
         return _DONE
 
@@ -71,7 +71,7 @@ class SessionMethods:
             UpstreamUnavailable: its upstream cannot be told.
         """
         subscription = _session(context).subscription
-        server, uri = located(context, need_text(params, "uri"))
+        server, uri = located(self._pool, context, need_text(params, "uri"))
         await self._resources.remove(subscription, server, uri)
         return _DONE
 

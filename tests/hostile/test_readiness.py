@@ -158,7 +158,10 @@ def test_an_endpoint_that_was_never_ready_is_awaited_by_those_who_may_know_of_it
     running, _ = gateway
     status, again, body = _status_of(f"{running.url}/mcp/{server}", "caller")
     assert (status, again) == (503, "5")
-    assert f"upstream '{server}' is not ready yet" in body
+    told = json.loads(body)
+    assert (told["id"], told["error"]["code"]) == (1, 1001)
+    assert told["error"]["data"] == {"code": "upstream_unavailable", "upstream": server}
+    assert f"upstream '{server}' is not ready yet" in told["error"]["message"]
     assert not [text for text in (KEY, SAID, BODY, PLACE, sys.executable) if text in body]
     unknown = _status_of(f"{running.url}/mcp/none", "caller")
     barred = _status_of(f"{running.url}/mcp/{server}", "barred")

@@ -11,7 +11,7 @@ from msgspec import Raw
 from armory.domain.naming import split_uri
 from armory.gateway.context import RequestContext
 from armory.gateway.ports import Limiter, Pool
-from armory.gateway.results.answers import Answers
+from armory.gateway.results.answers import Answers, not_known
 from armory.gateway.results.channels import exposed_channel
 from armory.gateway.results.uri_rewriting import original_task
 from armory.protocol.codes import INVALID_PARAMS, RESOURCE_NOT_FOUND
@@ -82,14 +82,20 @@ def place_of(context: RequestContext, uri: str) -> tuple[str, str] | None:
     return place if place is not None and context.view.may_read(context, *place) else None
 
 
-def located(context: RequestContext, uri: str) -> tuple[str, str]:
+def located(pool: Pool, context: RequestContext, uri: str) -> tuple[str, str]:
     """The same.
 
     Raises:
         RpcError: nothing there for this caller.
+        UpstreamUnavailable: its upstream is down, and has never said what it has.
     """
     place = place_of(context, uri)
     if place is None:
+        server, _ = split_uri(uri) or ("", "")
+        if server and not context.endpoint.transparent:
+            error = not_known(pool, context, "resource", server, uri)
+            if error is not None:
+                raise error
         code = RESOURCE_NOT_FOUND if context.era == "legacy" else INVALID_PARAMS
         raise RpcError(code, f"unknown resource: {uri[:200]}", {"uri": uri})
     return place

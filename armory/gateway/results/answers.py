@@ -77,10 +77,19 @@ def _exposed_error(server: str, reply: Reply) -> Reply:
 
 
 def missing(pool: Pool, context: RequestContext, kind: str, name: str) -> ArmoryError:
-    """The error for a name that is not listed: `UpstreamUnavailable` where its upstream is down, or
-    gave this caller no lists, and the caller might see it, else as `unknown`.
+    """The error for a name that is not listed: as of `not_known` where that is one, else as of
+    `unknown`.
     """
     server, _ = split_name(name) or ("", "")
+    return not_known(pool, context, kind, server, name) or unknown(kind, name)
+
+
+def not_known(
+    pool: Pool, context: RequestContext, kind: str, server: str, name: str
+) -> UpstreamUnavailable | None:
+    """The error where an upstream is down, or gave this caller no lists, so that nobody can tell
+    whether it has what the caller might see of it.
+    """
     view = context.view
     why = view.not_had(server)
     if (
@@ -96,7 +105,7 @@ def missing(pool: Pool, context: RequestContext, kind: str, name: str) -> Armory
             f"{_short(name)!r}",
             upstream=server,
         )
-    return unknown(kind, name)
+    return None
 
 
 def unknown(kind: str, name: str) -> UnknownTool:

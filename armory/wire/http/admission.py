@@ -14,12 +14,12 @@ from armory.domain.principal import Principal
 from armory.errors import ArmoryError, AuthenticationFailed, InsufficientScope, UpstreamUnavailable
 from armory.gateway.endpoint import ALL, Endpoint
 from armory.gateway.gateway import Gateway
-from armory.protocol import codes
+from armory.protocol import codes, jsonrpc
 from armory.protocol.errors import Malformed
 from armory.security.authentication import Authenticator
 from armory.wire.audited import OnDenied
 from armory.wire.caller import Caller
-from armory.wire.http.admitted import AdmittedRequest, accepts, refusal, url_of
+from armory.wire.http.admitted import AdmittedRequest, Bodies, accepts, refusal, url_of
 from armory.wire.http.answers import JsonAnswer
 from armory.wire.http.host_checks import HostChecks, cors_headers, preflight_headers
 from armory.wire.http.resources import ProtectedResources
@@ -47,6 +47,7 @@ class Admission:
         authenticator: who is it.
         gateway: which endpoints there are, and for whom.
         resources: the endpoints as resources of OAuth.
+        bodies: read what a request is that has to wait for its upstream.
         on_denied: is told of requests that are not let in.
         before_refusal: awaited, with the connection, before such a request is answered.
     """
@@ -57,6 +58,7 @@ class Admission:
         authenticator: Authenticator,
         gateway: Gateway,
         resources: ProtectedResources,
+        bodies: Bodies,
         on_denied: OnDenied | None = None,
         before_refusal: Callable[[object], Awaitable[None]] | None = None,
     ) -> None:
@@ -64,6 +66,7 @@ class Admission:
         self._before_refusal = before_refusal
         self._hosts = hosts
         self._resources = resources
+        self._bodies = bodies
         self._authenticator = authenticator
         self._gateway = gateway
 
@@ -122,7 +125,7 @@ class Admission:
         principal = await self._authenticated(request, remote, extra)
         endpoint = self._endpoint(kind, request, principal)
         if endpoint is None:
-            self._refuse_not_ready(kind, request, principal, extra)
+            await self._refuse_not_ready(kind, request, principal, extra)
             message = (
                 f"there is no MCP endpoint {request.path!r}; /.well-known/mcp.json names those "
                 "that there are"
@@ -152,7 +155,7 @@ class Admission:
             response = _refused(503, codes.BACKEND, failure, extra)
         raise RequestRejected(response)
 
-    def _refuse_not_ready(
+    async def _refuse_not_ready(
         self, kind: Kind, request: web.Request, principal: Principal, extra: dict[str, str]
     ) -> None:
         name = request.match_info.get("name", "")
@@ -163,7 +166,22 @@ class Admission:
                 upstream=name,
             )
             headers = {**extra, "Retry-After": _RETRY_AFTER_S}
-            raise RequestRejected(_refused(503, codes.BACKEND, failure, headers))
+            id = await self._id_of(request)
+            raise RequestRejected(_refused(503, codes.UNAVAILABLE, failure, headers, id))
+
+    async def _id_of(self, request: web.Request) -> bytes:
+        """The id of what is asked, so that a client finds its request again; null: none."""
+        if request.method != "POST":
+            return jsonrpc.NULL
+        try:
+            body = self._bodies.arrived(request)
+            if body is None:
+                body = await self._bodies.read(request)
+            return jsonrpc.decode(body or b"").key or jsonrpc.NULL
+        except Malformed as bad:
+            return bad.id
+        except ConnectionResetError:
+            return jsonrpc.NULL
 
     def _endpoint(self, kind: Kind, request: web.Request, principal: Principal) -> Endpoint | None:
         if kind == "all":
@@ -178,9 +196,16 @@ class Admission:
 
 
 def _refused(
-    status: int, code: int, failure: ArmoryError, headers: Mapping[str, str]
+    status: int,
+    code: int,
+    failure: ArmoryError,
+    headers: Mapping[str, str],
+    id: bytes = jsonrpc.NULL,
 ) -> JsonAnswer:
-    return refusal(status, code, failure.message, data={"code": failure.code}, headers=headers)
+    data = {"code": failure.code}
+    if isinstance(failure, UpstreamUnavailable):
+        data["upstream"] = failure.upstream
+    return refusal(status, code, failure.message, id=id, data=data, headers=headers)
 
 
 def _preflight(origin: str | None, request: web.Request) -> web.Response:

@@ -130,6 +130,7 @@ class HttpEdge:
             authenticator,
             gateway,
             self.resources,
+            self._bodies,
             observers.denied() if observers else None,
             self._shares.refused,
         )

@@ -15,14 +15,17 @@ from armory.errors import (
     ArmoryError,
     BackendError,
     QuotaExceeded,
+    RateLimited,
     UnknownTool,
     UpstreamOverloaded,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
 from armory.gateway.lists.named import with_named
+from armory.gateway.results.answers import failed_call
 from armory.gateway.views.definitions import Form
 from armory.gateway.views.view import View
+from armory.protocol.errors import RpcError
 from armory.protocol.link import Call, Owner, Reply
 from armory.security.policy import Policy, Rule
 from armory.testing.front import ScriptedUpstream, raws, result, tool
@@ -288,3 +291,39 @@ async def test_what_a_tool_itself_says_is_a_result_for_everybody(bench: Bench) -
     bench.pool.upstreams["up"].answer = answer
     params = raws({"name": "up__tool0"})
     assert read(await bench.gateway.tool_calls.call(bench.context(), params, raising=True)) == said
+
+
+async def test_what_resources_an_upstream_that_is_down_may_have_is_not_known(bench: Bench) -> None:
+    bench.pool.down = ["gone"]
+    gateway, params = bench.gateway, raws({"uri": "gone+file:///a"})
+    gateway.reconfigure(policy=Policy())
+    with pytest.raises(UpstreamUnavailable, match="'gone' is down"):
+        await gateway.primitives.read_resource(bench.context(), params)
+    with pytest.raises(UpstreamUnavailable, match="'gone' is down"):
+        await gateway.session_methods.subscribe(bench.context("legacy"), params)
+    at_up = gateway.view.endpoint("server", "up")
+    assert at_up is not None
+    sent = read(await gateway.primitives.read_resource(bench.context(endpoint=at_up), params))
+    assert sent["uri"] == "gone+file:///a"  # its own name for something
+    gateway.reconfigure(policy=Policy([Rule(allow=("up__*",))]))
+    with pytest.raises(RpcError, match="unknown resource"):
+        await gateway.primitives.read_resource(bench.context(), params)
+
+
+@pytest.mark.parametrize(
+    ("message", "wait_s", "told"),
+    [
+        ("up is busy", 0.0171735, "up is busy. Try again in 1 s."),
+        ("up is busy.", 29.9833, "up is busy. Try again in 30 s."),
+        ("no queries are left", 36767.1, "no queries are left. Try again in 10 h 13 min."),
+        ("too many; try again in 0.017 s", 0.0171735, "too many; try again in 0.017 s"),
+        ("it is tried again in 30 s", 29.9833, "it is tried again in 30 s"),
+        ("it begins anew at midnight UTC", 36767.1, "it begins anew at midnight UTC"),
+        ("up is down", None, "up is down"),
+    ],
+)
+def test_when_to_try_again_is_said_once(message: str, wait_s: float | None, told: str) -> None:
+    error = RateLimited(message, retry_after_s=wait_s)
+    result = read(failed_call(error))
+    assert result["content"][0]["text"] == told
+    assert result["_meta"]["dev.armory/error"]["retry_after_s"] == wait_s
