@@ -52,7 +52,8 @@ class GatewaySettings:
         pin: glob patterns over exposed names that every listing has.
         server_pins: server key -> glob patterns over original names, likewise pinned.
         max_tools: most matches of a query that does not say how many it wants.
-        token_budget: most tokens (estimated at four bytes each) that a filtered list may take.
+        token_budget: most tokens (estimated at four bytes each) that the tools of a filtered list
+            may take, the meta-tools beside them not counted.
         reveal: `session`: tools that a legacy session searched for enter its list.
         sets: the named sets.
         result_formats: server key -> `toon` where text results are to be made compact.

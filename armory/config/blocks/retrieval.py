@@ -105,7 +105,9 @@ class ToolRagConfig(Block):
     max_tools: Count = _LIMITS.max_tools
     """List at most so many."""
     token_budget: Count | None = _LIMITS.token_budget
-    """Most tokens that the listed definitions may take together."""
+    """Most tokens, at four bytes each, that pinned tools and those of a query may take together;
+    what is pinned is listed whatever it takes, and meta-tools are listed beside it.
+    """
     cache_embeddings: bool = True
     """Whether embeddings of queries are cached."""
     without_query: WithoutQuery = _GATEWAY.without_query

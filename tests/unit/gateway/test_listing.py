@@ -23,6 +23,7 @@ from armory.protocol.errors import RpcError
 from armory.protocol.headers import declared_headers
 from armory.security.policy import Policy, Rule
 from armory.testing.front import raws, tool
+from tests.unit.gateway.conftest import read
 
 if TYPE_CHECKING:
     from tests.unit.gateway.conftest import Bench
@@ -75,6 +76,17 @@ async def test_the_token_budget(bench: Bench) -> None:
     configure(bench, token_budget=-(-2 * size // 4), pin=("*tool0",))
     asked = bench.context(meta={"dev.armory/query": ["tool"]})
     assert await bench.tools(asked) == ["up__tool0", "up__tool1", *META]
+
+
+async def test_the_meta_tools_come_on_top_of_the_token_budget(bench: Bench) -> None:
+    """As docs/retrieval.md says: what they take at most does not depend on the query."""
+    size = len(bench.gateway.view.listed.tool("up__tool0", Form("modern", load=True)))
+    configure(bench, token_budget=-(-size // 4))
+    context = bench.context(meta={"dev.armory/query": ["tool"]})
+    listed = read(await bench.gateway.tool_lists.list(context, {}))["tools"]
+    assert [entry["name"] for entry in listed] == ["up__tool0", *META]
+    longest = MAX_DESCRIPTION - len(listed[1]["description"])
+    assert len(msgspec.json.encode(listed[1:])) + longest <= 720 * 4
 
 
 async def test_what_does_not_fit_the_token_budget_is_passed_over(bench: Bench) -> None:
