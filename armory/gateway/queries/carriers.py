@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict, TypeVar, get_args
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import msgspec
 from msgspec import Raw
@@ -245,7 +245,7 @@ def _texts(
         ), "header"
     url = request.url.get("query")
     if url:
-        return check_texts(list(url), "the URL's query"), "url"
+        return check_texts(_readable(url, "the URL's query"), "the URL's query"), "url"
     if set_query:
         return tuple(set_query), "set"
     return None, "meta"
@@ -256,6 +256,15 @@ def _percent(parts: list[str], where: str) -> list[str]:
         return [unquote(part.strip(), errors="strict") for part in parts]
     except UnicodeDecodeError:
         raise refused(where, ",".join(parts), "percent-encoded UTF-8") from None
+
+
+def _readable(values: list[str], where: str) -> list[str]:
+    try:
+        "".join(values).encode()
+    except UnicodeEncodeError:  # bytes that are no UTF-8; see `url_of`
+        written = "&".join(quote(value, errors="surrogateescape") for value in values)
+        raise refused(where, written, "percent-encoded UTF-8") from None
+    return values
 
 
 def _meta_item(request: ClientRequest, name: str, parse: Callable[[Any, str], T]) -> T | None:
@@ -277,5 +286,6 @@ def _item(
         return parse(_percent([header], _HEADERS[name])[0], _HEADERS[name])
     url = request.url.get(name)
     if url:
-        return parse(url[-1], f"the URL's {name}")
+        where = f"the URL's {name}"
+        return parse(_readable(url[-1:], where)[0], where)
     return None

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
+from urllib.parse import parse_qsl
 
 from aiohttp import web
 
@@ -105,11 +106,16 @@ def new_stream(
 
 
 def url_of(request: web.Request) -> dict[str, list[str]]:
-    """The query parameters of a request, by name."""
-    if not request.rel_url.raw_query_string:
+    """The query parameters of a request, by name; bytes that are no UTF-8 as lone surrogates, so
+    that who reads a parameter can refuse it.
+    """
+    written = request.rel_url.raw_query_string
+    if not written:
         return {}
-    query = request.rel_url.query
-    return {name: query.getall(name) for name in query}
+    found: dict[str, list[str]] = {}
+    for name, value in parse_qsl(written, keep_blank_values=True, errors="surrogateescape"):
+        found.setdefault(name, []).append(value)
+    return found
 
 
 def share_of(caller: Caller) -> str:

@@ -121,6 +121,8 @@ def test_filters_without_a_query() -> None:
         ({"servers": [""]}, {}, {}, {}, "servers"),
         ({"servers": 3}, {}, {}, {}, "servers"),
         ({}, {}, {"ranker": ["x" * 200]}, {}, "ranker"),
+        ({}, {}, {"query": ["mail", "\udcff"]}, {}, "the URL's query"),
+        ({}, {}, {"last_tool": ["\udcff"]}, {}, "the URL's last_tool"),
     ],
 )
 def test_bad_values_are_named(

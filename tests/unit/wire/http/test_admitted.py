@@ -13,10 +13,11 @@ from unittest.mock import Mock
 import pytest
 from aiohttp.base_protocol import BaseProtocol
 from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
+from yarl import URL
 
 from armory.protocol.errors import Malformed
 from armory.protocol.nesting import PIECE_BYTES
-from armory.wire.http.admitted import Bodies
+from armory.wire.http.admitted import Bodies, url_of
 
 pytestmark = pytest.mark.anyio
 MOST = PIECE_BYTES + 1_000
@@ -67,3 +68,13 @@ async def test_what_goes_on_is_read() -> None:
     asked.content.feed_data(b"2")
     asked.content.feed_eof()
     assert await reading == b"12"
+
+
+def test_what_a_url_says_is_kept_where_it_is_no_text() -> None:
+    def said(query: str) -> dict[str, list[str]]:
+        asked: Any = SimpleNamespace(rel_url=URL(f"/mcp?{query}", encoded=True))
+        return url_of(asked)
+
+    assert said("") == {}
+    assert said("query=a+b&query=%C3%A9&top_k=") == {"query": ["a b", "\u00e9"], "top_k": [""]}
+    assert said("query=%FF&x=%EF%BF%BD") == {"query": ["\udcff"], "x": ["\ufffd"]}
