@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
+from cachetools import TTLCache
 from msgspec import Raw
 
 from armory.domain.query import Query
@@ -22,6 +23,9 @@ from armory.protocol.link import Reply
 
 _CONTENTS = 8_192
 """Bytes of arguments and of a result that are passed on."""
+_CALLERS = 10_000
+_LAST_S = 3_600.0
+"""So long after a call it is its caller's last."""
 
 
 class Outcomes:
@@ -42,6 +46,15 @@ class Outcomes:
         self._events = events
         self._attribution = attribution
         self._contents = contents
+        self._last: TTLCache[str, str] = TTLCache(_CALLERS, _LAST_S, time.monotonic)
+
+    def last_tool(self, context: RequestContext) -> str | None:
+        """What the session of a request, or without one its principal, called last; None: nothing
+        lately, or `context_boosts` is off.
+        """
+        if not context.view.settings.context_boosts:
+            return None
+        return self._last.get(_whose(context))
 
     def called(
         self,
@@ -65,6 +78,8 @@ class Outcomes:
             reply: what came of it; None: it was given up.
             searched: whether it came by way of `call_tool`.
         """
+        if context.view.settings.context_boosts:
+            self._last[_whose(context)] = record.name
         if self._events is None:
             return
         latency_ms = (time.perf_counter() - started) * 1_000
@@ -134,6 +149,10 @@ class Outcomes:
             degraded=degraded,
         )
         self._events.listed(context.principal, listing)
+
+
+def _whose(context: RequestContext) -> str:
+    return context.session_id or context.principal.key
 
 
 def _exchanged(params: Mapping[str, Raw], reply: Reply | None) -> Exchanged:

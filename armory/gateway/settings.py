@@ -54,6 +54,7 @@ class GatewaySettings:
         max_tools: most matches of a query that does not say how many it wants.
         token_budget: most tokens (estimated at four bytes each) that the tools of a filtered list
             may take, the meta-tools beside them not counted.
+        context_boosts: whether the tool that a caller called last counts in its queries.
         reveal: `session`: tools that a legacy session searched for enter its list.
         sets: the named sets.
         result_formats: server key -> `toon` where text results are to be made compact.
@@ -78,6 +79,7 @@ class GatewaySettings:
     server_pins: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     max_tools: int = 20
     token_budget: int | None = None
+    context_boosts: bool = False
     reveal: Reveal = "none"
     sets: Mapping[str, SetSpec] = field(default_factory=dict[str, SetSpec])
     result_formats: Mapping[str, ResultFormat] = field(default_factory=dict[str, ResultFormat])

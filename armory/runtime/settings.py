@@ -209,6 +209,7 @@ def gateway_settings(config: Config) -> GatewaySettings:
         query_top_k=config.server.limits.query_top_k,
         search_tools=rag.search_tools and rag.enabled,
         call_tool=rag.call_tool and rag.enabled,
+        context_boosts=rag.multi_factor.context_boosts,
         server_pins={
             key: tuple(block.tools.pin)
             for key, block in config.upstreams.items()

@@ -62,7 +62,7 @@ class ToolLists:
     Args:
         retriever: None: nothing is ever searched.
         limiter: asked before a query is answered.
-        outcomes: told of answered queries and of lists that were cut.
+        outcomes: told of answered queries and of lists that were cut; knows who called what last.
     """
 
     def __init__(self, retriever: Retriever | None, limiter: Limiter, outcomes: Outcomes) -> None:
@@ -200,6 +200,8 @@ class ToolLists:
         """
         view = context.view
         visible = view.visible(context)
+        if query.last_tool is None and (last := self._outcomes.last_tool(context)):
+            query = replace(query, last_tool=last)
         if among is not None:
             visible = replace(visible, tools=VisibleSet(among.among(visible.tools.names)))
         if self._retriever is None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from armory.domain.principal import Principal
 from armory.domain.query import Query, VisibleSet
 from armory.domain.results import Selection
 from armory.gateway.settings import GatewaySettings
@@ -81,3 +82,25 @@ def test_candidates_say_what_became_of_each() -> None:
     assert [entry["withheld"] for entry in told] == [None, "below threshold", "cap"]
     assert told[0]["signals"] == {"bm25": 0.25}
     assert len(replace(selection).candidates(2)) == 2
+
+
+async def test_the_last_call_counts_where_the_caller_names_none(bench: Bench) -> None:
+    async def last(*, name: str | None = None, **more: Any) -> str | None:
+        meta = {"dev.armory/query": "number 1"} | ({"dev.armory/last_tool": name} if name else {})
+        await bench.tools(bench.context(meta=meta, **more))
+        return bench.retriever.queries[-1].last_tool
+
+    await bench.call("up__tool1", {})
+    assert await last() is None  # it is off
+    bench.gateway.reconfigure(settings=GatewaySettings(context_boosts=True))
+    assert await last() is None
+    await bench.call("up__tool1", {})
+    await bench.call("call_tool", {"name": "up__tool2", "arguments": {}})
+    assert await last() == "up__tool2"
+    assert await last(name="up__tool3") == "up__tool3"
+    assert await last(principal=Principal("ann", "ann")) is None
+    await bench.call("search_tools", {"query": "number 1"})
+    assert bench.retriever.queries[-1].last_tool == "up__tool2"
+    assert await last(era="legacy") is None  # the session has called nothing yet
+    await bench.call("up__tool4", {}, era="legacy")
+    assert (await last(era="legacy"), await last()) == ("up__tool4", "up__tool2")

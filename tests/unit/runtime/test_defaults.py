@@ -54,3 +54,8 @@ def test_of_lists_and_retrieval() -> None:
     assert options.settings.limits == Limits()
     assert replace(options.settings, rank=plain.settings.rank) == plain.settings
     assert replace(options, settings=plain.settings, cache_dir=None) == plain
+
+
+def test_the_last_call_counts_where_context_boosts_do() -> None:
+    given = loaded("tool_rag: {multi_factor: {context_boosts: true}}")
+    assert gateway_settings(given.config).context_boosts is True
