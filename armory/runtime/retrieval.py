@@ -12,7 +12,7 @@ from pathlib import Path
 from armory.config import Loaded
 from armory.config.base import values_for
 from armory.config.blocks.retrieval import ToolRagConfig
-from armory.config.checks import lacks_openai_key
+from armory.config.checks import lacks_openai_key, provider
 from armory.errors import ConfigError
 from armory.retrieval.indexing.writing import QueryGenerator
 from armory.retrieval.options import CALIBRATION, NO_EMBEDDER, Limits
@@ -28,6 +28,7 @@ from armory.retrieval.registry import (
 from armory.retrieval.retriever import Retriever
 from armory.retrieval.search.candidates import Experience
 from armory.retrieval.settings import RetrieverSettings
+from armory.storage.cache import Cache, Values
 
 Progress = Callable[[int, int], None]
 QUERIES_CACHED = 10_000
@@ -36,6 +37,7 @@ QUERIES_CACHED = 10_000
 def open_retriever(
     loaded: Loaded,
     *,
+    shared: Cache | None = None,
     on_progress: Progress | None = None,
     experience: Experience | None = None,
     generator: QueryGenerator | None = None,
@@ -46,13 +48,23 @@ def open_retriever(
     Without the key that its model needs it searches by words alone; the configuration's warnings
     say so.
 
+    Args:
+        loaded: the configuration.
+        shared: what replicas share; has the vectors of queries that an embedding API computed.
+        on_progress: as `build_retriever`.
+        experience: likewise.
+        generator: likewise.
+        on_written: likewise.
+
     Raises:
         ConfigError: a part is not installed or does not fit.
     """
     if not loaded.config.tool_rag.enabled:
         return None
+    remote = provider(loaded.config) == "openai" and loaded.config.tool_rag.cache_embeddings
     return build_retriever(
         retrieval_options(loaded),
+        store=Values(shared) if remote and shared is not None else None,
         experience=experience,
         generator=generator,
         on_progress=on_progress,

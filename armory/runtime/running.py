@@ -132,6 +132,7 @@ class Runtime:
         self.learning = self._learning(loaded)
         self.retriever: Retriever | None = open_retriever(
             loaded,
+            shared=joined.store,
             on_progress=on_progress,
             experience=Experience(
                 usage=accounts.usage if accounts else None,

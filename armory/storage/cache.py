@@ -1,14 +1,14 @@
 """A cache and messages between processes: what Redis is used for.
 
-Owns: the `Cache` Protocol, its implementation inside the process, and single-flight. Never imports
-a driver (Redis: `redis_cache`).
+Owns: the `Cache` Protocol, its implementation inside the process, single-flight, and asking for
+several values. Never imports a driver (Redis: `redis_cache`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Generic, Protocol, TypeVar
 
@@ -64,6 +64,25 @@ class Cache(Protocol):
     async def aclose(self) -> None:
         """Let connections go."""
         ...
+
+
+class Values:
+    """A cache seen by who asks for several values at a time.
+
+    Args:
+        cache: where they are.
+    """
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+
+    async def get_many(self, keys: Sequence[str]) -> Sequence[bytes | None]:
+        """Values in the order of the keys."""
+        return await asyncio.gather(*(self._cache.get(key) for key in keys))
+
+    async def set_many(self, values: Mapping[str, bytes], ttl_s: float) -> None:
+        """Write whatever was there."""
+        await asyncio.gather(*(self._cache.set(key, value, ttl_s) for key, value in values.items()))
 
 
 class MemoryCache:

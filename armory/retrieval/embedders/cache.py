@@ -6,6 +6,7 @@ Owns: the wrapper that caches and coalesces query embeddings. Never imports a mo
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -19,6 +20,10 @@ from armory.retrieval.ports import ClauseReader, Embedder, FloatArray, Passage
 from armory.tasks import Tasks
 
 _log = Logger(__name__)
+_STORE_S = 0.05
+"""So long a search waits for the shared store at most: its vectors save a request, no more."""
+_AGAIN_S = 5.0
+"""So long a store that failed is not asked again."""
 
 
 class ByteStore(Protocol):
@@ -39,7 +44,8 @@ class CachedEmbedder:
     Args:
         inner: the embedder.
         size: query vectors kept in memory; 0 keeps none (concurrent ones still share).
-        store: shared store beside the memory; its failures are logged and cost only the cache.
+        store: shared store beside the memory; its failures are logged and cost only the cache, and
+            it is written when the vectors are in use already.
         ttl_s: how long the shared store keeps a vector.
     """
 
@@ -57,6 +63,7 @@ class CachedEmbedder:
         self._size = size
         self._store = store
         self._ttl_s = ttl_s
+        self._again_at = 0.0
         self._running: dict[Passage, asyncio.Future[FloatArray]] = {}
         self._tasks = Tasks()
 
@@ -113,13 +120,13 @@ class CachedEmbedder:
         await self.inner.aclose()
 
     async def _compute(self, passages: Sequence[Passage]) -> None:
+        new: dict[Passage, FloatArray] = {}
         try:
             found = await self._shared(passages)
             rest = [passage for passage in passages if passage not in found]
             if rest:
                 new = await self._embed(rest)
                 found |= new
-                await self._share(new)
         except BaseException as error:
             for passage in passages:
                 future = self._running.pop(passage)
@@ -135,6 +142,8 @@ class CachedEmbedder:
                 if self._size:
                     self._kept[passage] = found[passage]
                 self._running.pop(passage).set_result(found[passage])
+            if new:
+                await self._share(new)
 
     async def _embed(self, passages: Sequence[Passage]) -> dict[Passage, FloatArray]:
         """Run the model: once a text for all that is wanted of it."""
@@ -154,25 +163,30 @@ class CachedEmbedder:
 
     def _key(self, passage: Passage) -> str:
         part = "" if passage.span is None else ":{}-{}".format(*passage.span)
-        return f"armory:query-vector:{self.identity}:{text_hash(passage.text)}{part}"
+        return f"query-vector:{self.identity}:{text_hash(passage.text)}{part}"
 
     async def _shared(self, passages: Sequence[Passage]) -> dict[Passage, FloatArray]:
-        if self._store is None:
+        if self._store is None or time.monotonic() < self._again_at:
             return {}
         try:
-            blobs = await self._store.get_many([self._key(passage) for passage in passages])
-        except (BackendError, OSError) as error:
-            _log.warning("query_cache_unavailable", error=str(error))
+            async with asyncio.timeout(_STORE_S):
+                blobs = await self._store.get_many([self._key(passage) for passage in passages])
+        except (BackendError, OSError) as error:  # a TimeoutError is an OSError
+            self._lost(error)
             return {}
         pairs = zip(passages, blobs, strict=True)
         vectors = {p: vector_of(b, self.dimension) for p, b in pairs if b is not None}
         return {passage: vector for passage, vector in vectors.items() if vector is not None}
 
     async def _share(self, vectors: Mapping[Passage, FloatArray]) -> None:
-        if self._store is None:
+        if self._store is None or time.monotonic() < self._again_at:
             return
         values = {self._key(p): v.astype("<f4").tobytes() for p, v in vectors.items()}
         try:
             await self._store.set_many(values, self._ttl_s)
         except (BackendError, OSError) as error:
-            _log.warning("query_cache_unavailable", error=str(error))
+            self._lost(error)
+
+    def _lost(self, error: Exception) -> None:
+        self._again_at = time.monotonic() + _AGAIN_S
+        _log.warning("query_cache_unavailable", error=str(error) or type(error).__name__)

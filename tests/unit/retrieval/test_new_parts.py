@@ -16,6 +16,7 @@ from armory.config.schema import schema_text
 from armory.domain.query import Query
 from armory.domain.tool import ToolRecord
 from armory.errors import ConfigError
+from armory.retrieval.embedders.cache import CachedEmbedder
 from armory.retrieval.features import CandidateFeatures
 from armory.retrieval.indexes.exact import ExactIndex
 from armory.retrieval.names import EMBEDDERS, INDEXES, RANKERS
@@ -23,6 +24,7 @@ from armory.retrieval.options import PartOptions
 from armory.retrieval.ports import Embedder
 from armory.retrieval.rankers.base import RankSettings, Scores
 from armory.runtime.retrieval import open_retriever
+from armory.storage.cache import MemoryCache
 from armory.testing.embedder import HashingEmbedder
 
 pytestmark = pytest.mark.anyio
@@ -91,6 +93,30 @@ async def test_one_line_each_is_enough(tools: list[ToolRecord], tmp_path: Path) 
         assert found.matches[0].tool.original_name == "send_email"
         found = await retriever.search(Query(("send an email",), ranker="alphabetical", top_k=1))
         assert found.matches[0].reason == "convert_time comes where its name stands."
+
+
+@pytest.mark.parametrize("provider", ["openai", "hashing"])
+@pytest.mark.usefixtures("own_parts")
+async def test_replicas_share_the_vectors_of_queries_that_an_api_computed(
+    provider: str, tools: list[ToolRecord], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(EMBEDDERS, "openai", f"{__name__}:open_embedder")
+    text = CONFIG.replace("hashing", provider) + "  openai: {base_url: http://127.0.0.1:9/v1}\n"
+    loaded = load_text(text, path=tmp_path / "armory.yaml", environ={})
+    shared, asked = MemoryCache(), list[int]()
+    for _ in range(2):
+        retriever = open_retriever(loaded, shared=shared)
+        assert retriever is not None
+        async with retriever:
+            await retriever.index(tools)
+            await retriever.rank(Query(("send an email",)))
+            embedder = retriever.embedder
+            assert isinstance(embedder, CachedEmbedder)
+            assert isinstance(embedder.inner, HashingEmbedder)
+            asked.append(embedder.inner.queries)
+    first, second = asked
+    assert first > 0
+    assert second == (0 if provider == "openai" else first)
 
 
 @pytest.mark.usefixtures("own_parts")

@@ -47,6 +47,46 @@ async def test_query_vectors_are_shared_between_processes() -> None:
     assert (await third.embed_queries(["z"])).shape == (1, 64)
 
 
+class Hanging(Store):
+    """A store that takes what it is asked, and never answers."""
+
+    def __init__(self, *, reads: bool) -> None:
+        super().__init__()
+        self.reads = reads
+        self.asked: list[str] = []
+        self.written = asyncio.Event()
+
+    async def get_many(self, keys: Sequence[str]) -> Sequence[bytes | None]:
+        self.asked += keys
+        if not self.reads:
+            await asyncio.Event().wait()
+        return await super().get_many(keys)
+
+    async def set_many(self, values: Mapping[str, bytes], ttl_s: float) -> None:
+        self.written.set()
+        await asyncio.Event().wait()
+
+
+@pytest.mark.anyio
+async def test_a_store_that_hangs_is_waited_for_once_and_not_long() -> None:
+    store = Hanging(reads=False)
+    cached = CachedEmbedder(HashingEmbedder(), store=store)
+    for text in ("x", "y"):
+        assert (await asyncio.wait_for(cached.embed_queries([text]), 5)).shape == (1, 64)
+    assert len(store.asked) == 1
+    assert not store.written.is_set()
+    await asyncio.wait_for(cached.aclose(), 5)
+
+
+@pytest.mark.anyio
+async def test_nobody_waits_for_a_vector_to_be_shared() -> None:
+    store = Hanging(reads=True)
+    cached = CachedEmbedder(HashingEmbedder(), store=store)
+    assert (await asyncio.wait_for(cached.embed_queries(["x"]), 5)).shape == (1, 64)
+    await asyncio.wait_for(store.written.wait(), 5)
+    await asyncio.wait_for(cached.aclose(), 5)
+
+
 @pytest.mark.anyio
 @pytest.mark.parametrize("poison", [b"", b"short", np.full(64, np.nan, "<f4").tobytes()])
 async def test_rubbish_in_the_shared_store_is_ignored(poison: bytes) -> None:
