@@ -46,8 +46,13 @@ _STYLES = {
     "cookie": ("form",),
 }
 _TEXT_CHARS = 2_000
+_NAME_CHARS = 200
 _PATH_NAME = re.compile(r"\{([^{}]+)\}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
+_ARGUMENT_CHARS = 64
+_ARGUMENT = re.compile(rf"[A-Za-z0-9_.-]{{1,{_ARGUMENT_CHARS}}}")
+"""What providers of models take for the name of an argument; for one tool with another, Anthropic's
+API refuses every request that holds the tool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,9 +188,9 @@ def _any(labels: Sequence[str], patterns: Sequence[str]) -> bool:
 
 def _name(method: str, path: str, operation: Object, taken: Mapping[str, object]) -> str:
     given = operation.get("operationId")
-    name = _UNSAFE.sub("_", given).strip("_") if isinstance(given, str) else ""
+    name = _UNSAFE.sub("_", given).strip("_")[:128] if isinstance(given, str) else ""
     if name and name not in taken:
-        return name[:128]
+        return name
     words = _UNSAFE.sub("_", path.replace("{", "by_").replace("}", "")).strip("_")
     plain = f"{method}_{words}" if words else method
     name, number = plain[:120], 2
@@ -256,8 +261,19 @@ class _Reader:
         found = self._given(path)
         if len(found) > MAX_PARAMETERS:
             raise BadDescription(f"it has more than {MAX_PARAMETERS} parameters")
-        for (place, name), parameter in found.items():
-            yield self._parameter(cast("Place", place), name, parameter)
+        plain = sorted(found, key=lambda key: not _ARGUMENT.fullmatch(key[1]))  # these keep theirs
+        for place, name in plain:
+            yield self._parameter(cast("Place", place), name, found[place, name])
+
+    def _argument(self, name: str, place: str) -> str:
+        """A name among the arguments that no other has."""
+        if not _ARGUMENT.fullmatch(name):
+            name = _UNSAFE.sub("_", name).strip("_") or place
+        found, number = name[:_ARGUMENT_CHARS], 1
+        while found in self._properties:
+            end = f"_{place}" if number == 1 else f"_{place}_{number}"
+            found, number = f"{name[: _ARGUMENT_CHARS - len(end)]}{end}", number + 1
+        return found
 
     def _given(self, path: str) -> dict[tuple[str, str], Object]:
         """The parameters that are described, by place and name; an operation's own win."""
@@ -287,11 +303,14 @@ class _Reader:
             schema = cast("Object", media).get("schema") if isinstance(media, dict) else None
         styles = _STYLES[place]
         style = parameter.get("style", styles[0])
-        argument = name if name not in self._properties else f"{name}_{place}"
+        argument = self._argument(name, place)
         described = self._schemas.whole(schema)
         text = parameter.get("description")
         if isinstance(text, str) and text.strip():
             described["description"] = text.strip()[:_TEXT_CHARS]
+        if not _ARGUMENT.fullmatch(name):  # `since<` and `since>` are told apart by this alone
+            told = (name[:_NAME_CHARS], described.get("description", ""))
+            described["description"] = ": ".join(filter(None, told))
         self._properties[argument] = described
         if place == "path" or parameter.get("required") is True:
             self._required.append(argument)
@@ -321,7 +340,9 @@ class _Reader:
         described = self._schemas.whole(cast("Object", media).get("schema"))
         if isinstance(body.get("description"), str):
             described.setdefault("description", body["description"].strip()[:_TEXT_CHARS])
-        argument = "body" if "body" not in self._properties else "request_body"
+        argument = (
+            "body" if "body" not in self._properties else self._argument("request_body", "content")
+        )
         binary = files_of(described)
         if not is_json(media_type) and media_type not in FORMS:
             described = plain_body(media_type, described)

@@ -233,7 +233,7 @@ async def test_parameters_travel_in_their_styles(rig: Rig) -> None:
     sent = await rig.sent("query-key__weather", city="Köln")
     assert sent["query"] == "appid=k%20y&city=K%C3%B6ln"
     tools = [n for n in await rig.tools() if n.startswith("unicode__")]
-    sent = await rig.sent(tools[0], **{"größe": "ß/x"})
+    sent = await rig.sent(tools[0], gr_e="ß/x")
     assert sent["path"] == "/stra%C3%9Fe/%C3%9F%2Fx"
     sent = await rig.sent("duplicates__write", id="1", v=2)
     assert (sent["method"], sent["query"]) == ("PUT", "v=2")
