@@ -21,6 +21,7 @@ from armory.cli.config.clear_secrets import clear_secrets, moved, write_private
 from armory.cli.config.server_json import KINDS, Described, Wanted, described
 from armory.cli.options import json_option, writing_options
 from armory.cli.output import out, print_json, say_notice
+from armory.config.dotenv import written
 from armory.domain.naming import slug
 from armory.errors import ConfigError, InvalidRequest, UpstreamUnavailable
 
@@ -81,8 +82,7 @@ def add(
         )
     if not only_print:
         if env_file is not None and variables:
-            lines = "".join(f"{name}={json.dumps(value)}\n" for name, value in variables.items())
-            write_private(env_file, lines, append=True)
+            write_private(env_file, written(variables), append=True)
         text = added(existing, upstreams, into)
         write = write_private if secret and env_file is None else write_text
         write(into, text)

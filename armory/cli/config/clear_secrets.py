@@ -56,13 +56,16 @@ def moved(upstreams: dict[str, Any], env_file: Path) -> dict[str, str]:
 
 
 def write_private(path: Path, text: str, *, append: bool = False) -> None:
-    """Write a file that only its owner may read, or add to it.
+    """Write a file that only its owner may read, or add lines to it.
 
     Raises:
         ConfigError: it cannot be written.
     """
     flags = os.O_WRONLY | os.O_CREAT | (os.O_APPEND if append else os.O_TRUNC)
     try:
+        before = path.read_bytes() if append and path.exists() else b""
+        if before and not before.endswith(b"\n"):
+            text = f"\n{text}"
         with os.fdopen(os.open(path, flags, 0o600), "w", encoding="utf-8") as file:
             os.fchmod(file.fileno(), 0o600)
             file.write(text)

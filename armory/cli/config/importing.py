@@ -19,7 +19,7 @@ from armory.cli.options import json_option, writing_options
 from armory.cli.output import out, print_json, say_notice
 from armory.config import ConfigProblems, load_text
 from armory.config.clients import Imported, import_servers
-from armory.config.dotenv import read_variables
+from armory.config.dotenv import read_variables, written
 from armory.domain.naming import slug
 
 
@@ -59,8 +59,7 @@ def import_file(
         )
     if not only_print and imported.upstreams:
         if env_file is not None and variables:
-            lines = "".join(f"{name}={json.dumps(value)}\n" for name, value in variables.items())
-            write_private(env_file, lines, append=True)
+            write_private(env_file, written(variables), append=True)
         text = added(existing, imported.upstreams, into)
         if secret and env_file is None:
             write_private(into, text)

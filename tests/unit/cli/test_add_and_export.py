@@ -219,3 +219,14 @@ def test_codex_is_told_in_its_own_language(capsys: pytest.CaptureFixture[str]) -
     assert run("export", "--client", "codex", *url, "--into", "config.toml") == 0
     assert "has it already" in capsys.readouterr().out
     assert Path("config.toml").read_text() == before
+
+
+
+def test_secrets_that_are_moved_are_read_again_as_they_are() -> None:
+    secrets = {"API_KEY": 'pa\\ss"wört$', "PRIVATE_KEY": "-----BEGIN-----\nMII\n"}
+    client = {"mcpServers": {"a": {"command": "python", "env": secrets}}}
+    Path("c.json").write_text(json.dumps(client))
+    Path(".env").write_text("OLD=1")  # without a newline at its end
+    assert run("import", "c.json", "--env", ".env") == 0
+    assert load_file(Path("armory.yaml"), environ={}).config.upstreams["a"].env == secrets
+    assert Path(".env").read_text().startswith("OLD=1\nAPI_KEY=")

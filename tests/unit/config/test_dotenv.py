@@ -1,0 +1,54 @@
+"""A `.env` file: what is written is what is read, and what other tools write is read as they do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from armory.config.dotenv import read_variables, written
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("A=x y", "x y"),
+        ("A=x # why", "x"),
+        ("A=x#y", "x#y"),
+        ("A= # nothing", ""),
+        ("A=", ""),
+        ('A="x y" # why', "x y"),
+        ("A='x # y' # why", "x # y"),
+        ('A="x # y"', "x # y"),
+        (r'A="a\"b\\c\nd"', 'a"b\\c\nd'),
+        (r'A="C:\data"', r"C:\data"),
+        (r"A='a\nb'", r"a\nb"),
+        ("A='it's'", "it's"),
+        ('A="', '"'),
+        (' export A="x"', "x"),
+    ],
+)
+def test_what_a_line_says(line: str, value: str, tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text(f"{line}\n", encoding="utf-8")
+    assert read_variables(tmp_path / ".env") == {"A": value}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("plain", "", " a b ", "a # b", 'pa\\ss"wört', "it's", 'it\'s "so" \\n', "$HOME`x`"),
+        *(
+            "-----BEGIN-----\nMII\n-----END-----\n",
+            "a\\\nb'",
+            "'",
+            '"',
+            "\\",
+            "'a' # 'b'",
+            "😀",
+            "a\x85b\u2028c",
+        ),
+    ],
+)
+def test_what_is_written_is_read_again(value: str, tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text(written({"A": value, "B": "b"}), encoding="utf-8")
+    assert read_variables(tmp_path / ".env") == {"A": value, "B": "b"}
