@@ -5,7 +5,9 @@ Owns: which media type is sent, and how files and plain bodies are asked for. Do
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, cast
 
 from armory.openapi.references import BadDescription
@@ -13,6 +15,8 @@ from armory.openapi.references import BadDescription
 FORM = "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data"
 FORMS = (FORM, MULTIPART)
+_ONE = re.compile(r"[\w.+-]+/[\w.+-]+")
+"""A single media type; a list of those that are allowed, or a pattern, says not which one it is."""
 
 
 def is_json(media_type: str) -> bool:
@@ -42,17 +46,58 @@ def preferred(content: Mapping[str, Any]) -> tuple[str, Any]:
     raise BadDescription("its requestBody names no media type that can be sent")
 
 
+@dataclass(frozen=True, slots=True)
+class Member:
+    """How one member of a form travels, where the description says it.
+
+    Attributes:
+        style: how lists and objects are written in a form that is no multipart; "": as JSON.
+        explode: whether each item stands by itself.
+        reserved: whether reserved characters stay as they are.
+        media_type: of a part of a multipart body; "": what its value suggests.
+    """
+
+    style: str = ""
+    explode: bool = True
+    reserved: bool = False
+    media_type: str = ""
+
+
+def members_of(encoding: Any) -> dict[str, Member]:
+    """What an `encoding` says, by member."""
+    found: dict[str, Member] = {}
+    for name, node in (
+        cast("dict[str, Any]", encoding).items() if isinstance(encoding, dict) else ()
+    ):
+        said = cast("dict[str, Any]", node) if isinstance(node, dict) else {}
+        style, explode, kind = said.get("style"), said.get("explode"), said.get("contentType")
+        if style is None and ("explode" in said or "allowReserved" in said):
+            style = "form"
+        known = style in ("form", "spaceDelimited", "pipeDelimited", "deepObject")
+        found[name] = Member(
+            str(style) if known else "",
+            explode if isinstance(explode, bool) else style == "form",
+            said.get("allowReserved") is True,
+            kind if isinstance(kind, str) and _ONE.fullmatch(kind) else "",
+        )
+    return found
+
+
 def files_of(schema: Mapping[str, Any]) -> frozenset[str]:
-    """The members of a form that are files; their schemas are made to ask for base64."""
+    """The members of a form that are files, or lists of them; their schemas are made to ask for
+    base64.
+    """
     properties = schema.get("properties")
     if not isinstance(properties, dict):
         return frozenset()
     found: set[str] = set()
     for name, part in cast("dict[str, dict[str, Any]]", properties).items():
-        if part.get("format") == "binary" or "contentMediaType" in part:
+        items = part.get("items")
+        one = cast("dict[str, Any]", items) if isinstance(items, dict) else part
+        if one.get("format") == "binary" or "contentMediaType" in one:
             found.add(name)
-            part.pop("format", None)
-            part["contentEncoding"] = "base64"
+            one.pop("format", None)
+            one["contentEncoding"] = "base64"
     return frozenset(found)
 
 

@@ -12,7 +12,16 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal, cast
 
 from armory.openapi.document import BadDescription, Document, Object
-from armory.openapi.media import FORMS, MULTIPART, files_of, is_json, plain_body, preferred
+from armory.openapi.media import (
+    FORMS,
+    MULTIPART,
+    Member,
+    files_of,
+    is_json,
+    members_of,
+    plain_body,
+    preferred,
+)
 from armory.openapi.schemas import Schemas
 
 MAX_OPERATIONS = 2_000
@@ -66,6 +75,7 @@ class Parameter:
         style, explode: how lists and objects are written there.
         as_json: whether it is written as JSON instead.
         reserved: whether reserved characters stay as they are.
+        in_body: whether it is a member of a form.
     """
 
     argument: str
@@ -75,6 +85,7 @@ class Parameter:
     explode: bool
     as_json: bool = False
     reserved: bool = False
+    in_body: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +96,13 @@ class Body:
         argument: its name among the tool's arguments.
         media_type: what it is sent as.
         binary: of a form, the members that are files.
+        members: of a form, how those travel of which the description says it.
     """
 
     argument: str
     media_type: str
     binary: frozenset[str] = frozenset()
+    members: Mapping[str, Member] = field(default_factory=dict[str, Member])
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,4 +362,7 @@ class _Reader:
         self._properties[argument] = described
         if body.get("required") is True:
             self._required.append(argument)
-        return Body(argument, media_type, binary if media_type == MULTIPART else frozenset())
+        members = members_of(cast("Object", media).get("encoding")) if media_type in FORMS else {}
+        if media_type != MULTIPART:
+            binary = frozenset[str]()
+        return Body(argument, media_type, binary, members)

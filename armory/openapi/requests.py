@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import quote, unquote
@@ -121,7 +121,15 @@ def _scalar(value: Any) -> str:
 
 
 def _pairs(value: Any) -> list[tuple[str, Any]]:
-    return list(cast("dict[str, Any]", value).items())
+    """The members of an object; those that are null are not there, as in RFC 6570."""
+    members = cast("dict[str, Any]", value).items()
+    return [(name, item) for name, item in members if item is not None]
+
+
+def _each(items: Any) -> list[Any]:
+    """A value as a list, without what is null."""
+    found = cast("list[Any]", items) if isinstance(items, list) else [items]
+    return [item for item in found if item is not None]
 
 
 def _encoded(text: str) -> str:
@@ -145,7 +153,7 @@ def _path_text(parameter: Parameter, value: Any) -> str:
         text = _encoded(_scalar(value))
         return {"label": f".{text}", "matrix": f";{name}={text}"}.get(parameter.style, text)
     if isinstance(value, list):
-        items = [_encoded(_scalar(item)) for item in cast("list[Any]", value)]
+        items = [_encoded(_scalar(item)) for item in _each(value)]
         if parameter.style == "matrix":
             each = "".join(f";{name}={item}" for item in items)
             return each if explode else f";{name}={','.join(items)}"
@@ -167,13 +175,37 @@ def _in_query(parameter: Parameter, value: Any) -> list[str]:
     def encode(text: str) -> str:
         return quote(text, safe=safe if parameter.reserved else "")
 
-    if parameter.style == "deepObject" and isinstance(value, dict):
-        return [
-            f"{_encoded(f'{parameter.name}[{key}]')}={encode(_scalar(item))}"
-            for key, items in _pairs(value)
-            for item in (cast("list[Any]", items) if isinstance(items, list) else [items])
-        ]
+    if parameter.style == "deepObject" and isinstance(value, dict | list):
+        deep = _deep(parameter.name, value, repeat=not parameter.in_body)
+        return [f"{_encoded(name)}={encode(_scalar(item))}" for name, item in deep]
     return [f"{_encoded(name)}={text}" for name, text in _form(parameter, value, encode)]
+
+
+def _deep(name: str, value: Any, *, repeat: bool) -> Iterator[tuple[str, Any]]:
+    """Names such as `filter[colour]` with their values, as deep as they go. OpenAPI says nothing of
+    what lies deeper, nor of lists: these have indices, `expand[0]`, as PHP and Stripe have them.
+
+    Args:
+        name: of the value.
+        value: an object, a list, or what is within one.
+        repeat: whether a name that a list of plain values has within an object is repeated instead.
+    """
+    if isinstance(value, dict):
+        for key, item in _pairs(value):
+            inner = f"{name}[{key}]"
+            if repeat and isinstance(item, list) and not _nested(item):
+                yield from ((inner, one) for one in _each(item))
+            else:
+                yield from _deep(inner, item, repeat=repeat)
+    elif isinstance(value, list):
+        for place, item in enumerate(_each(value)):
+            yield from _deep(f"{name}[{place}]", item, repeat=repeat)
+    else:
+        yield name, value
+
+
+def _nested(items: Any) -> bool:
+    return any(isinstance(item, dict | list) for item in items)
 
 
 def _form(parameter: Parameter, value: Any, encode: Callable[[str], str]) -> list[tuple[str, str]]:
@@ -183,12 +215,12 @@ def _form(parameter: Parameter, value: Any, encode: Callable[[str], str]) -> lis
         return [(name, encode(_scalar(value)))]
     joint = {"spaceDelimited": "%20", "pipeDelimited": "%7C"}.get(parameter.style, ",")
     if isinstance(value, list):
-        items = [encode(_scalar(item)) for item in cast("list[Any]", value)]
-        return (
-            [(name, item) for item in items] if parameter.explode else [(name, joint.join(items))]
-        )
+        items = [encode(_scalar(item)) for item in _each(value)]
+        if parameter.explode or not items:
+            return [(name, item) for item in items]
+        return [(name, joint.join(items))]
     pairs = [(key, encode(_scalar(item))) for key, item in _pairs(value)]
-    if parameter.explode:
+    if parameter.explode or not pairs:
         return pairs
     return [(name, joint.join(f"{encode(key)}{joint}{text}" for key, text in pairs))]
 
@@ -197,7 +229,7 @@ def _in_header(parameter: Parameter, value: Any) -> str:
     if parameter.as_json or not isinstance(value, dict | list):
         text = _scalar(value)
     elif isinstance(value, list):
-        text = ",".join(map(_scalar, cast("list[Any]", value)))
+        text = ",".join(map(_scalar, _each(value)))
     else:
         joint = "=" if parameter.explode else ","
         text = ",".join(f"{key}{joint}{_scalar(item)}" for key, item in _pairs(value))
@@ -215,20 +247,33 @@ def _body(body: Body, value: Any) -> tuple[str, bytes]:
     if body.media_type in (FORM, MULTIPART):
         if not isinstance(value, dict):
             raise BadArguments(f"the argument {body.argument!r} is no object")
-        members = [
-            (name, item)
-            for name, items in _pairs(value)
-            for item in (cast("list[Any]", items) if isinstance(items, list) else [items])
-        ]
         if body.media_type == FORM:
-            parts = (f"{_encoded(name)}={_encoded(_scalar(item))}" for name, item in members)
-            return FORM, "&".join(parts).encode()
-        return _multipart(body, members)
+            texts = [text for name, item in _pairs(value) for text in _in_form(body, name, item)]
+            return FORM, "&".join(texts).encode()
+        parts = [(name, part) for name, item in _pairs(value) for part in _parts(body, name, item)]
+        return _multipart(body, parts)
     if not isinstance(value, str):
         raise BadArguments(f"the argument {body.argument!r} is no text")
     if is_text(body.media_type):
         return f"{body.media_type}; charset=utf-8", value.encode()
     return body.media_type, _bytes_of(value, body.argument)
+
+
+def _in_form(body: Body, name: str, value: Any) -> list[str]:
+    """One member of a form, as the description says; else each item by itself, objects as JSON."""
+    said = body.members.get(name)
+    if said is None or not said.style:
+        return [f"{_encoded(name)}={_encoded(_scalar(item))}" for item in _each(value)]
+    member = Parameter(
+        name, name, "query", said.style, said.explode, reserved=said.reserved, in_body=True
+    )
+    return _in_query(member, value)
+
+
+def _parts(body: Body, name: str, value: Any) -> list[Any]:
+    """What of one member becomes a part: each item of a list, unless all of it is JSON."""
+    said = body.members.get(name)
+    return [value] if said is not None and is_json(said.media_type) else _each(value)
 
 
 def _multipart(body: Body, members: list[tuple[str, Any]]) -> tuple[str, bytes]:
@@ -237,14 +282,19 @@ def _multipart(body: Body, members: list[tuple[str, Any]]) -> tuple[str, bytes]:
     for name, item in members:
         shown = quote(name, safe=" !#$&'()*+,-./:;<=>?@[]^_`{|}~")
         head = f'Content-Disposition: form-data; name="{shown}"'
+        said = body.members.get(name)
+        kind = "" if said is None else said.media_type
         if name in body.binary:
             data = _bytes_of(item, name)
-            head += f'; filename="{shown}"\r\nContent-Type: application/octet-stream'
-        elif isinstance(item, dict | list):
+            head += f'; filename="{shown}"'
+            kind = kind or "application/octet-stream"
+        elif isinstance(item, dict | list) or (is_json(kind) and not isinstance(item, str)):
             data = msgspec.json.encode(item)
-            head += "\r\nContent-Type: application/json"
+            kind = kind or "application/json"
         else:
             data = _scalar(item).encode()
+        if kind:
+            head += f"\r\nContent-Type: {kind}"
         parts.append(f"--{boundary}\r\n{head}\r\n\r\n".encode() + data + b"\r\n")
     end = f"--{boundary}--\r\n".encode()
     return f"{MULTIPART}; boundary={boundary}", b"".join([*parts, end])

@@ -114,17 +114,21 @@ def _form(members: list[dict[str, Any]], kinds: list[str]) -> dict[str, Any]:
         "required": required,
     }
     kind = _MULTIPART if several else _FORM
-    return {"content": {kind: {"schema": schema}}, "required": bool(required)}
+    lists = {str(m.get("name")): _written(m) for m in members if m.get("type") == "array"}
+    return {"content": {kind: {"schema": schema, "encoding": lists}}, "required": bool(required)}
 
 
 def _parameter(given: dict[str, Any]) -> dict[str, Any]:
     found = {k: v for k, v in given.items() if k in ("name", "in", "required", "description")}
     if given.get("type") == "array":
-        style, explode = _LISTS.get(given.get("collectionFormat"), ("", False))
-        found["explode"] = explode
-        if style and given.get("in") == "query":
-            found["style"] = style
+        found |= _written(given, styles=given.get("in") == "query")
     return {**found, "schema": given.get("schema", _schema(given))}
+
+
+def _written(given: Object, *, styles: bool = True) -> dict[str, Any]:
+    """How a list is written."""
+    style, explode = _LISTS.get(given.get("collectionFormat"), ("", False))
+    return {"explode": explode, **({"style": style} if style and styles else {})}
 
 
 def _schema(given: Object, *, described: bool = False) -> dict[str, Any]:
