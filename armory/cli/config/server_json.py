@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 from armory.errors import InvalidRequest
 
@@ -21,6 +22,8 @@ _OTHER = re.compile(r"[^A-Z0-9]+")
 _REMOTE = {"streamable-http": "streamable-http", "http": "streamable-http", "sse": "sse"}
 KINDS = ("remote", "npm", "pypi", "oci", "nuget")
 """Ways to run a server, the preferred one first."""
+_DEFAULT_HOSTS = ("registry.npmjs.org", "pypi.org", "api.nuget.org", "docker.io", "hub.docker.com")
+_REGISTRY_OPTIONS = {"npm": "--registry", "pypi": "--default-index", "nuget": "--source"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +148,11 @@ class _Reader:
         env = self._named(offer.get("environmentVariables"))
         runtime = self._arguments(offer.get("runtimeArguments"))
         arguments = self._arguments(offer.get("packageArguments"))
+        registry = _registry(offer)
+        if kind == "oci" and registry and not _names_registry(name):
+            name = f"{registry.partition('://')[2].rstrip('/')}/{name}"
+        elif kind in _REGISTRY_OPTIONS and registry:  # elsewhere the name may be a stranger's
+            runtime = [_REGISTRY_OPTIONS[kind], registry, *runtime]
         at = f"{name}@{version}" if version else name
         if kind == "npm":
             yes = [] if "-y" in runtime or "--yes" in runtime else ["-y"]
@@ -228,6 +236,22 @@ class _Reader:
             self._result.missing.append(wanted)
             return f"${{{variable}}}"
         return None
+
+
+def _registry(offer: Json) -> str:
+    """Where a package lies, where that is not where its launcher looks by itself; else empty."""
+    url = str(offer.get("registryBaseUrl") or "")
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return ""
+    host = (parts.hostname or "").removeprefix("index.").removeprefix("registry-1.")
+    return url if parts.scheme in ("http", "https") and host not in ("", *_DEFAULT_HOSTS) else ""
+
+
+def _names_registry(image: str) -> bool:
+    first, slash, _ = image.partition("/")
+    return bool(slash) and ("." in first or ":" in first or first == "localhost")
 
 
 def _takes_value(entry: Json) -> bool:

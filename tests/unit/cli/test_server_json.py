@@ -71,6 +71,28 @@ def test_arguments_of_the_launcher_come_first_and_bare_flags_stay_bare() -> None
     assert block["args"][3:] == ["-v", "/srv:/data", "--init", "ghcr.io/example/one:9"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "at", "identifier", "args"),
+    [
+        ("oci", "https://ghcr.io", "user/one", ["run", "-i", "--rm", "ghcr.io/user/one:1.2"]),
+        ("oci", "https://ghcr.io", "ghcr.io/u/one", ["run", "-i", "--rm", "ghcr.io/u/one:1.2"]),
+        ("oci", "https://docker.io", "user/one", ["run", "-i", "--rm", "user/one:1.2"]),
+        ("npm", "https://npm.corp/r", "one", ["--registry", "https://npm.corp/r", "-y", "one@1.2"]),
+        ("npm", "https://registry.npmjs.org/", "one", ["-y", "one@1.2"]),
+        ("pypi", "https://p.corp", "one", ["--default-index", "https://p.corp", "one@1.2"]),
+        ("pypi", "https://pypi.org", "one", ["one@1.2"]),
+        ("nuget", "https://n.corp", "one", ["--source", "https://n.corp", "one@1.2", "--yes"]),
+        ("nuget", "https://api.nuget.org/v3/index.json", "one", ["one@1.2", "--yes"]),
+    ],
+)
+def test_a_package_is_taken_from_where_it_lies(
+    kind: str, at: str, identifier: str, args: list[str]
+) -> None:
+    for name in ("registryBaseUrl", "registry_base_url"):
+        offer = package(kind, identifier=identifier, **{name: at})
+        assert taken({"packages": [offer]}).block["args"] == args
+
+
 def test_a_remote_is_taken_first_and_streamable_before_sse() -> None:
     server = {
         "packages": [package("npm")],
