@@ -163,6 +163,8 @@ def _credential(block: dict[str, Any], name: str, value: Any) -> bool:
 
 def _named(block: dict[str, Any], name: str, value: Any) -> bool:
     place = _SAME.get(name, name if name in UpstreamConfig.model_fields else None)
+    if name == "tools" and isinstance(value, list):  # Copilot's: those that are offered
+        place = "tools.allow"
     if place is not None:
         _put(block, place, value)
     return place is not None
@@ -171,7 +173,9 @@ def _named(block: dict[str, Any], name: str, value: Any) -> bool:
 def _put(block: dict[str, Any], place: str, value: Any) -> None:
     outer, _, inner = place.partition(".")
     if inner:
-        block.setdefault(outer, {})[inner] = value
+        within = block.setdefault(outer, {})
+        if isinstance(within, dict):  # else validation names it
+            within[inner] = value
     elif isinstance(value, dict) and isinstance(block.get(outer), dict):
         block[outer] = {**value, **block[outer]}
     else:

@@ -81,9 +81,9 @@ def add(
             "in a file of their own and writes ${VAR} instead"
         )
     if not only_print:
+        text = added(existing, upstreams, into)
         if env_file is not None and variables:
             write_private(env_file, written(variables), append=True)
-        text = added(existing, upstreams, into)
         write = write_private if secret and env_file is None else write_text
         write(into, text)
     if as_json:

@@ -44,8 +44,21 @@ def added(existing: str, upstreams: dict[str, Any], into: Path) -> str:
     """The configuration with further upstreams; every other line stays as it is.
 
     Raises:
-        ConfigError: they are written on one line.
+        ConfigError: they are written on one line, or otherwise than can be added to.
     """
+    text = _added(existing, upstreams, into)
+    try:
+        held = taken_in(text)
+    except ConfigError:
+        held = {}
+    if held != {**taken_in(existing), **upstreams}:
+        raise ConfigError(
+            f"nothing can be added to {into} as it is written; use --print and add it by hand"
+        )
+    return text
+
+
+def _added(existing: str, upstreams: dict[str, Any], into: Path) -> str:
     head = re.search(r"^upstreams:[ \t]*(?P<rest>[^#\n]*)(?:#[^\n]*)?$", existing, re.MULTILINE)
     if head is None:
         gap = "\n" if existing and not existing.endswith("\n\n") else ""

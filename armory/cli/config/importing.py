@@ -58,9 +58,9 @@ def import_file(
             "their own and writes ${VAR} instead"
         )
     if not only_print and imported.upstreams:
+        text = added(existing, imported.upstreams, into)
         if env_file is not None and variables:
             write_private(env_file, written(variables), append=True)
-        text = added(existing, imported.upstreams, into)
         if secret and env_file is None:
             write_private(into, text)
         else:

@@ -230,3 +230,36 @@ def test_secrets_that_are_moved_are_read_again_as_they_are() -> None:
     assert run("import", "c.json", "--env", ".env") == 0
     assert load_file(Path("armory.yaml"), environ={}).config.upstreams["a"].env == secrets
     assert Path(".env").read_text().startswith("OLD=1\nAPI_KEY=")
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        '{"upstreams": {"q": {"command": "x"}}}\n',
+        '"upstreams":\n  q: {command: x}\n',
+        "upstreams :\n  q: {command: x}\n",
+        "upstreams:\n- q\n",
+    ],
+)
+def test_a_file_that_cannot_be_added_to_stays_as_it_is(
+    written: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("c.json").write_text(json.dumps({"mcpServers": {"a": {"command": "python"}}}))
+    Path("armory.yaml").write_text(written)
+    assert run("import", "c.json") != 0
+    assert "use --print and add it by hand" in capsys.readouterr().err
+    assert Path("armory.yaml").read_text() == written
+
+
+@pytest.mark.parametrize(
+    ("tools", "allowed"), [(["*"], ["*"]), (["read", "list"], ["read", "list"]), ([], [])]
+)
+def test_tools_as_copilot_has_them(tools: list[str], allowed: list[str]) -> None:
+    entry = {"type": "local", "command": "x", "args": [], "tools": tools, "disabledTools": ["no"]}
+    found = import_servers({"a": entry})
+    config = load_text(json.dumps({"upstreams": found.upstreams})).config
+    assert (config.upstreams["a"].tools.allow, config.upstreams["a"].tools.deny) == (
+        allowed,
+        ["no"],
+    )
+    assert import_servers({"a": {**entry, "tools": "x"}}).upstreams["a"]["tools"] == "x"
