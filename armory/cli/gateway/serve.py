@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from armory.runtime.running import Runtime
 
 WATCH_S = 1.0
+WRITTEN_S = 0.1
+"""A file that has changed is read once it has been as it is for so long."""
 PROGRESS_S = 15.0
 _USER_VARIABLES = ("ARMORY_USER", "AGENT_COREX_USER_ID")
 
@@ -268,16 +270,24 @@ async def _watch(loaded: Loaded, reload: asyncio.Event) -> None:
     while True:
         await asyncio.sleep(WATCH_S)
         now = await asyncio.to_thread(_stamp, loaded)
-        if now != seen and now is not None:
+        if now == seen or now is None:
+            continue
+        await asyncio.sleep(WRITTEN_S)
+        if now == await asyncio.to_thread(_stamp, loaded):
             seen = now
             reload.set()
 
 
 def _stamp(loaded: Loaded) -> tuple[int, int] | None:
+    """What tells that the file has changed; None: it is being written. `command > armory.yaml`
+    empties it first, which by itself would mean that there are no upstreams any more.
+    """
     assert loaded.path is not None
     try:
         found = loaded.path.stat()
     except OSError:  # an editor is replacing it
+        return None
+    if not found.st_size:
         return None
     return found.st_mtime_ns, found.st_size
 
