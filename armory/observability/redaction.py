@@ -18,8 +18,12 @@ _SECRET_NAME = re.compile(
     re.IGNORECASE,
 )
 _SECRET_KEY = re.compile(
-    r"(?:^|_)(?:token|secret|password|passwd|authorization|api_?key|credential|cookie)s?$",
-    re.IGNORECASE,
+    r"(?:^|[_-]|(?<=[a-z0-9])(?=[A-Z]))(?i:token|secret|password|passwd|passphrase|pwd"
+    r"|authorization|api[_-]?key|access[_-]?key|private[_-]?key|credential|cookie)s?$"
+)
+_DRAWN = re.compile(
+    r"(?=(?:[^0-9]*[0-9]){3})(?=[^A-Za-z]*[A-Za-z])"
+    r"(?:[A-Za-z0-9=]{16,}|[0-9A-Fa-f-]{32,}|(?=.*[a-z])(?=.*[A-Z])[\w+/=~-]{30,})"
 )
 _NAME = r"(?:token|secret|password|passwd|pwd|api[_-]?key|access[_-]?key|signature|credential)s?"
 _SECRET_TEXT = re.compile(
@@ -46,6 +50,13 @@ def hide(values: Iterable[str]) -> None:
 def names_secret(name: str) -> bool:
     """Whether a variable, header or parameter of this name holds a secret."""
     return _SECRET_NAME.search(name) is not None
+
+
+def seems_drawn(value: str) -> bool:
+    """Whether a part of a URL looks like a key, whatever it is called (`appid`, `code`): long, of
+    letters and digits, and not of words.
+    """
+    return _DRAWN.fullmatch(value) is not None
 
 
 def redacted(text: str) -> str:

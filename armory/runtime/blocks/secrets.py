@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import pairwise
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote, unquote_plus, urlsplit
 
 from pydantic import BaseModel, SecretStr
 
 from armory.config import Config
 from armory.config.blocks.upstream import UpstreamConfig
-from armory.observability.redaction import hide, names_secret
+from armory.observability.redaction import hide, names_secret, seems_drawn
 
 _SCHEME = re.compile(r"^(?:bearer|basic|token|apikey|api-key)\s+", re.IGNORECASE)
 _PLAIN_HEADERS = frozenset(
@@ -31,7 +31,7 @@ def secret_values(config: Config) -> frozenset[str]:
     """Every value that must not be shown: what is declared secret, and what is named like it.
 
     Declared: keys that hold secrets. Named: variables of an upstream's environment, its headers,
-    its arguments behind `--token` and the like, and passwords and parameters in URLs.
+    its arguments behind `--token` and the like, and passwords, parameters and keys in URLs.
     """
     found = {*_declared(config), *_in_url(config.storage.url)}
     found.update(_in_url(config.storage.redis or ""))
@@ -85,6 +85,9 @@ def _in_url(text: str) -> Iterator[str]:
     if password:
         yield password
         yield unquote(password)
-    for name, value in parse_qsl(parts.query):
-        if names_secret(name):
-            yield value
+    for parameter in parts.query.split("&"):
+        name, _, value = parameter.partition("=")
+        if names_secret(unquote_plus(name)) or seems_drawn(unquote(value)):
+            yield from (value, unquote(value), unquote_plus(value))
+    if parts.scheme in ("http", "https"):  # hosted servers have a key in the path
+        yield from filter(seems_drawn, parts.path.split("/"))

@@ -9,7 +9,7 @@ import yaml
 
 from armory.config import load_text
 from armory.observability import redaction
-from armory.observability.redaction import hide, redacted
+from armory.observability.redaction import hide, redacted, redacted_value
 from armory.runtime.blocks.secrets import secret_values
 
 SECRETS = {
@@ -30,6 +30,11 @@ SECRETS = {
             "url": "https://host.example/mcp?api_key=of-the-query&region=not-a-secret",
             "headers": {"Authorization": "Bearer of-the-header", "X-Region": "not-a-secret"},
         },
+        "api": {
+            "openapi": "https://api.example/a1/projects/a-long-name-of-2026-01/openapi-3.1.json",
+            "base_url": "https://api.example/v1?appid=0a1b2c3d4e5f6071&api-version=2024-02-15-beta",
+        },
+        "hosted": {"url": "https://h.example/s/NzQ5ZDk3YzAtMDQ5Mi00ODk3/mcp?key=of%2Bthe/path+3"},
     },
 }
 
@@ -47,6 +52,9 @@ def test_every_configured_secret_is_known_and_nothing_else(tmp_path: Path) -> No
         "of-the-inner-url",
         "of-the-query",
         "of-the-header",
+        "0a1b2c3d4e5f6071",
+        "NzQ5ZDk3YzAtMDQ5Mi00ODk3",
+        *("of%2Bthe/path+3", "of+the/path+3", "of+the/path 3"),  # however it is written
     }
 
 
@@ -75,3 +83,23 @@ def test_what_has_the_form_of_a_secret_is_hidden_and_other_text_stays(
     found = redacted(text)
     assert "0123456789" not in found
     assert shown is None or found == shown
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "accessToken",
+        "clientSecret",
+        "x-api-key",
+        "privateKey",
+        "private_key",
+        "userPassword",
+        "pwd",
+    ],
+)
+def test_values_by_the_name_of_a_secret_are_hidden(name: str) -> None:
+    assert redacted_value("", {name: "abc", "nextPage": "abc", "monkey": "abc"}) == {
+        name: "***",
+        "nextPage": "abc",
+        "monkey": "abc",
+    }

@@ -24,7 +24,7 @@ from cryptography.x509.oid import NameOID
 from armory.config import load_file
 from armory.runtime.doctor.bundle import write_bundle
 from armory.runtime.doctor.examination import examined
-from armory.runtime.doctor.findings import Finding
+from armory.runtime.doctor.findings import Finding, bad
 from armory.runtime.doctor.machine import clock
 from armory.testing.upstreams.http import ScriptedUpstream
 
@@ -296,19 +296,20 @@ async def test_a_set_up_that_works_is_well_and_its_bundle_has_no_secret(
     config = upstream(
         url=scripted.url, headers={"X-Custom": "hidden-in-a-header", "X-Ref": "${ARMORY_TOKEN}"}
     )
-    config["security"] = {"tokens": {"ci": {"token": "a-token-in-the-file"}}}
+    config["security"] = {"tokens": {"ci": {"token": 'a-"tökn"-in-the-file'}}}
     config["storage"] = {"url": f"sqlite:///{tmp_path}/armory.db"}
     findings = await found(tmp_path, config, monkeypatch)
     assert [one for one in findings if one.state == "failed"] == []
     (reached,) = [one for one in findings if one.check == "upstream it"]
     assert "modern, revision 2026-07-28" in reached.detail
+    findings.append(bad("upstream it", 'it said a-"tökn"-in-the-file', "ask it"))
     file = tmp_path / "bundle.zip"
     names = write_bundle(file, findings, load_file(tmp_path / "armory.yaml"))
     assert file.stat().st_mode & 0o777 == 0o600
     with zipfile.ZipFile(file) as archive:
         texts = {name: archive.read(name).decode() for name in archive.namelist()}
     assert sorted(texts) == sorted(names)
-    for secret in ("a-secret-of-the", "hidden-in-a-header", "a-token-in-the-file"):
+    for secret in ("a-secret-of-the", "hidden-in-a-header", "-in-the-file"):
         assert all(secret not in text for text in texts.values()), secret
     assert "X-Custom" in texts["armory.yaml"]
     assert {"check", "state", "detail", "fix"} == json.loads(texts["findings.json"])[0].keys()
