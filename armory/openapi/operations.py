@@ -32,6 +32,7 @@ _PLACES = ("path", "query", "header", "cookie")
 _IGNORED_HEADERS = frozenset(
     (
         "accept",
+        "accept-encoding",
         "content-type",
         "authorization",
         "host",
@@ -46,7 +47,7 @@ _IGNORED_HEADERS = frozenset(
         "proxy-authorization",
     )
 )
-"""OpenAPI leaves out the first three; the others are the connection's own."""
+"""OpenAPI leaves out some of them; the others are the connection's own."""
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _STYLES = {
     "path": ("simple", "label", "matrix"),

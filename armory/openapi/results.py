@@ -6,6 +6,7 @@ Owns: content blocks and structured content of an answer. Does no I/O.
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
@@ -17,6 +18,13 @@ from armory.openapi.media import is_json, is_text
 
 _ERROR_CHARS = 4_000
 _LINK_CHARS = 8_000
+_LINK = re.compile(r"<([^<>]*)>([^<]*)")
+_CHARSET = re.compile(
+    r";\s*charset\s*=\s*\"?(iso-?8859-?\d+|windows-?\d+|latin-?\d|us-ascii|utf-?(?:16|32)(?:[bl]e)?"
+    r"|shift_?jis|euc-?(?:jp|kr)|gb(?:k|2312|18030)|big5|koi8-?[ru])(?![\w-])",
+    re.IGNORECASE,
+)
+"""Python knows more, some of which are no charsets, or slow; anything else is read as UTF-8."""
 
 
 def result_of(status: int, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
@@ -45,14 +53,11 @@ def result_of(status: int, headers: Mapping[str, str], body: bytes) -> dict[str,
 
 def _next_page(link: str) -> str | None:
     """The target of `rel="next"` in a `Link` header (RFC 8288); None: there is none."""
-    for one in link[:_LINK_CHARS].split(","):
-        target, *parameters = (part.strip() for part in one.split(";"))
-        if target[:1] + target[-1:] != "<>":
-            continue
-        for parameter in parameters:
+    for found in _LINK.finditer(link[:_LINK_CHARS]):
+        for parameter in found[2].split(";"):
             name, _, value = parameter.partition("=")
-            if name.strip().lower() == "rel" and "next" in value.strip(' "').lower().split():
-                return target[1:-1]
+            if name.strip().lower() == "rel" and "next" in value.strip(' ",').lower().split():
+                return found[1]
     return None
 
 
@@ -64,16 +69,17 @@ def refused(message: str) -> dict[str, Any]:
 def _content(kind: str, body: bytes) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
     if not body:
         return [], None
-    plain = kind.partition(";")[0].strip().lower()
+    plain, named = kind.partition(";")[0].strip().lower(), _CHARSET.search(kind)
+    charset = named[1] if named else "utf-8"
     if is_json(plain) or not plain:
         try:
             value: Any = msgspec.json.decode(body)
         except (msgspec.DecodeError, RecursionError):
-            return [_text(body)], None
+            return [_text(body, charset)], None
         structure: dict[str, Any] = value if isinstance(value, dict) else {"result": value}
-        return [_text(body)], structure
+        return [_text(body, "utf-8")], structure
     if is_text(plain) or plain == FORM_TEXT:
-        return [_text(body)], None
+        return [_text(body, charset)], None
     data = base64.b64encode(body).decode()
     for family in ("image", "audio"):
         if plain.startswith(f"{family}/"):
@@ -85,8 +91,12 @@ def _content(kind: str, body: bytes) -> tuple[list[dict[str, Any]], dict[str, An
 FORM_TEXT = "application/x-www-form-urlencoded"
 
 
-def _text(body: bytes) -> dict[str, Any]:
-    return {"type": "text", "text": body.decode("utf-8", "replace")}
+def _text(body: bytes, charset: str) -> dict[str, Any]:
+    try:
+        text = body.decode(charset, "replace")
+    except LookupError:
+        text = body.decode("utf-8", "replace")
+    return {"type": "text", "text": text}
 
 
 def _named(status: int) -> str:

@@ -19,9 +19,23 @@ _DROPPED = frozenset(
         *("$recursiveAnchor", "$recursiveRef", "xml", "externalDocs", "discriminator", "example"),
     )
 )
-_SCHEMAS = frozenset(("items", "additionalProperties", "not", "contains", "propertyNames"))
+_SCHEMAS = frozenset(
+    (
+        *(
+            "items",
+            "additionalProperties",
+            "not",
+            "contains",
+            "propertyNames",
+            "if",
+            "then",
+            "else",
+        ),
+        *("unevaluatedItems", "unevaluatedProperties", "contentSchema"),
+    )
+)
 _LISTS = frozenset(("allOf", "anyOf", "oneOf", "prefixItems"))
-_MAPS = frozenset(("properties", "patternProperties"))
+_MAPS = frozenset(("properties", "patternProperties", "dependentSchemas"))
 _KEPT = ("type", "title", "description", "format")
 _TEXT_CHARS = 1_000
 
@@ -79,7 +93,9 @@ class Schemas:
     def _member(
         self, written: dict[str, Any], key: str, value: Any, within: tuple[str, ...], level: int
     ) -> None:
-        if key in _SCHEMAS and not isinstance(value, bool):
+        if key == "items" and isinstance(value, list):  # as drafts before 2020-12 have it
+            key = "prefixItems"
+        if key in _SCHEMAS and isinstance(value, dict):
             written[key] = self._schema(value, within, level + 1)
         elif key in _LISTS and isinstance(value, list):
             parts = cast("list[Any]", value)

@@ -175,12 +175,37 @@ def test_an_answer_that_says_json_and_is_none() -> None:
     assert blob["blob"] == "UEs="
 
 
+@pytest.mark.parametrize(
+    ("kind", "body", "text"),
+    [
+        ("text/plain; charset=iso-8859-1", b"K\xe4se", "Käse"),
+        ('text/csv;header=present; charset="Windows-1252"', b"\x80 1", "\u20ac 1"),
+        ("text/html;charset=Shift_JIS", "日付".encode("shift_jis"), "日付"),
+        ("text/plain; charset=UTF-16LE", "Käse".encode("utf-16-le"), "Käse"),
+        ("text/plain; charset=utf-8", "Käse".encode(), "Käse"),
+        ("text/plain; charset=punycode", b"a-b", "a-b"),
+        ("text/plain; charset=iso-8859-99", b"K\xe4se", "K\ufffdse"),
+        ("text/plain", b"K\xe4se", "K\ufffdse"),
+        ("application/json; charset=iso-8859-1", '"Käse"'.encode(), '"Käse"'),
+    ],
+)
+def test_an_answer_is_read_in_its_charset(kind: str, body: bytes, text: str) -> None:
+    assert result_of(200, {"Content-Type": kind}, body)["content"][0]["text"] == text
+
+
+def test_the_next_page_is_told_whatever_its_url_holds() -> None:
+    link = '<https://x/?f=a,b&p=1>; rel="prev", <https://x/?f=a,b&p=3>; title="a, b"; rel="next"'
+    for given, told in ((link, "f=a,b&p=3"), ("<https://x/?p=2>;rel=next,<https://x/>", "p=2")):
+        found = result_of(200, {"Content-Type": "text/plain", "Link": given}, b"x")
+        assert found["content"][1]["text"] == f"The next page has the parameters {told}"
+
+
 def test_headers_of_the_connection_are_not_for_callers() -> None:
     def described_with(name: str) -> dict[str, Any]:
         parameters = [{"name": name, "in": "header", "schema": {}}]
         return described(paths={"/a": {"get": {"parameters": parameters}}})
 
-    for name in ("Host", "transfer-encoding", "Content-Length", "Authorization"):
+    for name in ("Host", "transfer-encoding", "Content-Length", "Authorization", "Accept-Encoding"):
         (operation,) = read_operations(Document(described_with(name))).by_name.values()
         assert operation.parameters == ()
     found = read_operations(Document(described_with("X\r\nY")))

@@ -74,6 +74,22 @@ def test_schemas_that_contain_each_other_end() -> None:
     assert found["allOf"] == [{"oneOf": [{"type": "object"}, {"type": "null"}]}]
 
 
+def test_references_are_followed_wherever_a_schema_stands() -> None:
+    there = {"$ref": "#/components/schemas/A"}
+    schema = {
+        **dict.fromkeys(("if", "then", "else", "unevaluatedItems", "contentSchema"), there),
+        "unevaluatedProperties": there,
+        "dependentSchemas": {"a": there, "b": True},
+        "items": [there, {"type": "integer"}],
+    }
+    found = body_of(schema, components={"schemas": {"A": {"type": "string"}}})
+    Draft202012Validator.check_schema(found)
+    assert "$ref" not in repr(found)
+    assert found["then"] == {"type": "string"}
+    assert found["dependentSchemas"] == {"a": {"type": "string"}, "b": {}}
+    assert found["prefixItems"] == [{"type": "string"}, {"type": "integer"}]
+
+
 def test_one_name_in_two_places() -> None:
     listed = [
         {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}},
