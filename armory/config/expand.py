@@ -44,7 +44,8 @@ def expand(
 ) -> str:
     """`text` with its variables filled in.
 
-    `$${` stands for a literal `${`. An empty variable counts as unset where a default is given.
+    `$${` stands for a literal `${`. An empty variable counts as unset where a default is given; a
+    default may hold one more variable.
     Newlines at a value's end are dropped: secrets that come from files have one.
 
     Args:
@@ -73,7 +74,7 @@ def expand(
             )
         value = variables.get(name)
         if match["rest"] is not None and not value:
-            return default
+            value = expand(default, variables, keep_principal=keep_principal, verbatim=verbatim)
         if value is None and name == PRINCIPAL:
             raise Missing(
                 "${principal}, the caller, is filled in in 'args', 'env', 'headers' and 'cwd' of "
