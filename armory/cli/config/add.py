@@ -76,9 +76,10 @@ def add(
     variables = {} if env_file is None else moved(upstreams, env_file)
     notices = [*found.notices, *(_lacking(chosen, wanted) for wanted in found.missing)]
     if secret and env_file is None:
+        where = ", ".join(dict.fromkeys(one.where for one in secret))
         notices.append(
-            f"secrets in clear: {', '.join(name for _, _, name in secret)}; --env .env keeps them "
-            "in a file of their own and writes ${VAR} instead"
+            f"secrets in clear: {where}; --env .env keeps them in a file of their own and writes "
+            "${VAR} instead"
         )
     if not only_print:
         text = added(existing, upstreams, into)

@@ -9,27 +9,108 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from armory.config.dotenv import read_variables
 from armory.errors import ConfigError
-from armory.observability.redaction import names_secret
+from armory.observability.redaction import names_secret, secret_spans
 
 _SCHEME = re.compile(r"(?:Bearer|Basic|Token) ", re.IGNORECASE)
 _OTHER = re.compile(r"[^A-Z0-9]+")
+_PARAMETER = re.compile(r"[?&]([\w.-]+)=([^&#\s]+)")
+_BLOCKS = ("env", "headers", "auth")
+_URLS = ("url", "openapi", "base_url", "proxy")
 
 
-def clear_secrets(upstreams: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """(upstream, block, name) of each value that is a secret and no reference to a variable."""
+@dataclass(frozen=True, slots=True)
+class Clear:
+    """A secret that stands in an upstream.
+
+    Attributes:
+        key: of the upstream.
+        holder: what has the text in which it stands.
+        at: key or place of that text there.
+        start, end: where in it.
+        where: for people, as `upstreams.docs.env.TOKEN`.
+        variable: what to call it.
+    """
+
+    key: str
+    holder: Any
+    at: str | int
+    start: int
+    end: int
+    where: str
+    variable: str
+
+
+def clear_secrets(upstreams: dict[str, Any]) -> Iterator[Clear]:
+    """Each value, or part of an argument or a URL, that is a secret and no reference to a
+    variable; of one text the last one first.
+    """
     for key, block in upstreams.items():
-        for part in ("env", "headers", "auth"):
-            held: Any = block.get(part) if isinstance(block, dict) else None
-            if not isinstance(held, dict):
-                continue
-            for name, value in cast("dict[str, Any]", held).items():
-                if isinstance(value, str) and value and "${" not in value and names_secret(name):
-                    yield key, part, name
+        if isinstance(block, dict):
+            yield from _in_blocks(key, cast("dict[str, Any]", block))
+            yield from _in_texts(key, cast("dict[str, Any]", block))
+
+
+def _in_blocks(key: str, known: dict[str, Any]) -> Iterator[Clear]:
+    for part in _BLOCKS:
+        held: Any = known.get(part)
+        given = cast("dict[str, Any]", held) if isinstance(held, dict) else {}
+        for name, value in given.items():
+            if _is_clear(value) and names_secret(name):
+                scheme = _SCHEME.match(value)
+                start = len(scheme[0]) if scheme else 0
+                where = f"upstreams.{key}.{part}.{name}"
+                variable = name if part == "env" else f"{key}_{name}"
+                yield Clear(key, held, name, start, len(value), where, variable)
+
+
+def _in_texts(key: str, known: dict[str, Any]) -> Iterator[Clear]:
+    args: Any = known.get("args")
+    texts = cast("list[Any]", args) if isinstance(args, list) else []
+    for place, text in enumerate(texts):
+        if _is_clear(text):
+            before = texts[place - 1] if place else ""
+            where = f"upstreams.{key}.args[{place}]"
+            for start, end, name in _in_argument(text, before):
+                yield Clear(key, texts, place, start, end, where, f"{key}_{name}")
+    for part in _URLS:
+        if _is_clear(known.get(part)):
+            where = f"upstreams.{key}.{part}"
+            for start, end, name in _in_text(known[part]):
+                yield Clear(key, known, part, start, end, where, f"{key}_{name}")
+
+
+def _is_clear(value: Any) -> bool:
+    return isinstance(value, str) and value != "" and "${" not in value
+
+
+def _in_argument(text: str, before: Any) -> list[tuple[int, int, str]]:
+    """(start, end, name) of the secrets in an argument: `--token VALUE`, `--token=VALUE`."""
+    option = before if isinstance(before, str) and before.startswith("-") else ""
+    if "=" not in option and names_secret(option) and not text.startswith("-"):
+        return [(0, len(text), option)]
+    name, given, value = text.partition("=")
+    if given and value and names_secret(name):
+        return [(len(name) + 1, len(text), name)]
+    return _in_text(text)
+
+
+def _in_text(text: str) -> list[tuple[int, int, str]]:
+    """The same of any text; the last one first, none within another."""
+    found = [(start, end, "secret") for start, end in secret_spans(text)]
+    found += [
+        (*match.span(2), match[1]) for match in _PARAMETER.finditer(text) if names_secret(match[1])
+    ]
+    apart: list[tuple[int, int, str]] = []
+    for start, end, name in sorted(found, key=lambda one: (-one[1], one[2] == "secret", one[0])):
+        if not apart or end <= apart[-1][0]:
+            apart.append((start, end, name))
+    return apart
 
 
 def moved(upstreams: dict[str, Any], env_file: Path) -> dict[str, str]:
@@ -41,18 +122,21 @@ def moved(upstreams: dict[str, Any], env_file: Path) -> dict[str, str]:
     """
     known = read_variables(env_file)
     found: dict[str, str] = {}
-    for key, part, name in list(clear_secrets(upstreams)):
-        held = upstreams[key][part]
-        scheme = _SCHEME.match(held[name])
-        head = scheme[0] if scheme else ""
-        value = held[name][len(head) :]
-        plain = _OTHER.sub("_", (name if part == "env" else f"{key}_{name}").upper()).strip("_")
-        variable = plain
-        if {**known, **found}.get(plain, value) != value:
-            variable = _OTHER.sub("_", f"{key}_{plain}".upper())
+    for secret in list(clear_secrets(upstreams)):
+        text = secret.holder[secret.at]
+        value = text[secret.start : secret.end]
+        plain = _name_of(secret.variable)
+        longer = _name_of(f"{secret.key}_{plain}")
+        variable, number = plain, 1
+        while {**known, **found}.get(variable, value) != value:
+            variable, number = longer if number == 1 else f"{longer}_{number}", number + 1
         found[variable] = value
-        held[name] = f"{head}${{{variable}}}"
+        secret.holder[secret.at] = f"{text[: secret.start]}${{{variable}}}{text[secret.end :]}"
     return {name: value for name, value in found.items() if known.get(name) != value}
+
+
+def _name_of(text: str) -> str:
+    return _OTHER.sub("_", text.upper()).strip("_")
 
 
 def write_private(path: Path, text: str, *, append: bool = False) -> None:

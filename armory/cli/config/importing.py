@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from armory.config import ConfigProblems, load_text
 from armory.config.clients import Imported, import_servers
 from armory.config.dotenv import read_variables, written
 from armory.domain.naming import slug
+
+_REFERENCE = re.compile(r"\$\{[^}]*\}")
 
 
 @click.command("import")
@@ -52,7 +55,7 @@ def import_file(
     variables = {} if env_file is None else moved(imported.upstreams, env_file)
     notices += _problems(imported, variables)
     if secret and env_file is None:
-        where = ", ".join(f"upstreams.{key}.{part}.{name}" for key, part, name in secret)
+        where = ", ".join(dict.fromkeys(one.where for one in secret))
         notices.append(
             f"secrets in clear: {where}; `armory import {file} --env .env` keeps them in a file of "
             "their own and writes ${VAR} instead"
@@ -84,7 +87,15 @@ def _is_there(name: str, entry: Any, taken: dict[str, Any]) -> bool:
     block = taken.get(slug(name))
     if not (isinstance(block, dict) and isinstance(entry, dict)):
         return False
-    return all(block.get(member) == entry.get(member) for member in ("command", "url"))
+    return all(_fits(block.get(member), entry.get(member)) for member in ("command", "url"))
+
+
+def _fits(held: Any, given: Any) -> bool:
+    """Whether it is what was given, but for the secrets that were moved out of it."""
+    if not (isinstance(held, str) and isinstance(given, str) and "${" in held):
+        return bool(held == given)
+    parts = map(re.escape, _REFERENCE.split(held))
+    return re.fullmatch(".+".join(parts), given) is not None
 
 
 def _env_files(servers: dict[str, Any], imported: Imported, folder: Path) -> list[str]:

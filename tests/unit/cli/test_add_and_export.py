@@ -263,3 +263,38 @@ def test_tools_as_copilot_has_them(tools: list[str], allowed: list[str]) -> None
         ["no"],
     )
     assert import_servers({"a": {**entry, "tools": "x"}}).upstreams["a"]["tools"] == "x"
+
+
+MANY: dict[str, Any] = {
+    "a": {"command": "x", "args": ["--api-key", "k1", "--token=t1", "--root", "y", "-e", "PIN=1"]},
+    "b": {"command": "npx", "args": ["r", "--header", "Authorization: Bearer abcdef123456", "--x"]},
+    "C c": {"url": "https://x.example/mcp?api_key=k2&region=eu&token=t2"},
+    "d": {"command": "x", "args": ["--token", "--verbose", "--token", "${T}"]},
+}
+
+
+def test_secrets_in_arguments_and_urls_are_moved_too() -> None:
+    Path("c.json").write_text(json.dumps({"mcpServers": MANY}))
+    assert run("import", "c.json", "--env", ".env") == 0
+    written = yaml.safe_load(Path("armory.yaml").read_text())["upstreams"]
+    assert written["a"]["args"][:3] == ["--api-key", "${A_API_KEY}", "--token=${A_TOKEN}"]
+    assert written["b"]["args"][2] == "Authorization: Bearer ${B_SECRET}"
+    query = "?api_key=${C_C_API_KEY}&region=eu&token=${C_C_TOKEN}"
+    assert written["c-c"]["url"] == f"https://x.example/mcp{query}"
+    loaded = load_file(Path("armory.yaml"), environ={"T": "t"}).config.upstreams
+    assert loaded["a"].args == MANY["a"]["args"]
+    assert loaded["b"].args == MANY["b"]["args"]
+    assert loaded["c-c"].url == MANY["C c"]["url"]
+    assert loaded["d"].args == ["--token", "--verbose", "--token", "t"]
+    before = Path("armory.yaml").read_text()
+    assert run("import", "c.json", "--env", ".env") == 0
+    assert Path("armory.yaml").read_text() == before
+
+
+def test_secrets_in_arguments_and_urls_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("c.json").write_text(json.dumps({"mcpServers": MANY}))
+    assert run("import", "c.json") == 0
+    said = " ".join(capsys.readouterr().err.split())
+    for where in ("a.args[1]", "a.args[2]", "b.args[2]", "c-c.url"):
+        assert f"upstreams.{where}" in said
+    assert Path("armory.yaml").stat().st_mode & 0o777 == 0o600
