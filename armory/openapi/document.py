@@ -125,7 +125,7 @@ class Document:
             return configured
         url = self.place
         parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.netloc:
+        if parts.scheme not in ("http", "https") or not parts.netloc or _VARIABLE.search(url):
             raise BadDescription(f"it does not say where the API is ({url[:200]!r}); give base_url")
         if self.origin and urlsplit(self.origin)[:2] != parts[:2]:
             raise BadDescription(
@@ -140,11 +140,12 @@ def _filled(server: Object) -> str:
     known = cast("dict[str, Any]", variables) if isinstance(variables, dict) else {}
 
     def default(found: re.Match[str]) -> str:
-        variable = known.get(found[1])
-        value = (
-            cast("dict[str, Any]", variable).get("default") if isinstance(variable, dict) else ""
-        )
-        return str(value)
+        node = known.get(found[1])
+        variable = cast("dict[str, Any]", node) if isinstance(node, dict) else {}
+        values = variable.get("enum")
+        first = cast("list[Any]", values)[0] if isinstance(values, list) and values else None
+        value = variable.get("default", first)
+        return found[0] if value is None else str(value)
 
     return _VARIABLE.sub(default, url) if isinstance(url, str) else ""
 

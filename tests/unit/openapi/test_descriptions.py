@@ -67,6 +67,11 @@ def test_aliases_that_multiply_are_refused() -> None:
             "",
             "https://eu.example",
         ),
+        (
+            [{"url": "https://{a}.example", "variables": {"a": {"enum": ["us", "eu"]}}}],
+            "",
+            "https://us.example",
+        ),
     ],
 )
 def test_where_the_api_is(servers: Any, origin: str, base: str) -> None:
@@ -81,6 +86,9 @@ def test_where_the_api_is(servers: Any, origin: str, base: str) -> None:
         ([{"url": "http://api.example/"}], "https://api.example/open.json"),
         ([{"url": "file:///etc"}], ""),
         ([{"url": "/v1"}], ""),
+        ([{"url": "https://{a}.example"}], ""),
+        ([{"url": "https://{a}.example/v1", "variables": {"a": {"description": "yours"}}}], ""),
+        ([{"url": "https://x.example/{a}", "variables": {"a": {"default": None}}}], ""),
         ([7], ""),
         ("x", ""),
     ],
