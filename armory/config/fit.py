@@ -101,7 +101,8 @@ def addresses(config: Config) -> Found:
     }
     for path, url in urls.items():
         if url is not None and not re.match(HTTP_URL, url):
-            yield path, f"expected an http:// or https:// URL; it is {url!r}"
+            shown = "" if re.search("[@?]", url) else f"; it is {url!r}"  # either may hold a secret
+            yield path, f"expected an http:// or https:// URL{shown}"
     if rag.qdrant.url is not None and not _is_address(rag.qdrant.url):
         yield (
             ("tool_rag", "qdrant", "url"),

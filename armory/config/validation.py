@@ -27,10 +27,13 @@ SECRET_PARTS = frozenset(
         "client_secret",
         "audience_client_secret",
         "private_key",
+        "encryption_key",
         "headers",
         "env",
         "redis",
         "url",
+        "openapi",
+        "base_url",
         "proxy",
         "args",
     }
@@ -115,8 +118,8 @@ def _fix(kind: str, given: Any, wanted: str, shown: str) -> str:
         choices = [part.strip("'") for part in wanted.replace(" or ", ", ").split(", ")]
         guess = nearest(given, choices)
         return f"; did you mean {guess!r}?" if guess else ""
-    if kind == "string_type" and shown and isinstance(given, (bool, int, float)):
-        return f"; put it in quotes: '{shown}'"
+    if kind == "string_type" and isinstance(given, (bool, int, float)):
+        return f"; put it in quotes: '{shown}'" if shown else "; put it in quotes"
     return ""
 
 
@@ -174,7 +177,7 @@ def _value(path: Path, written: Any) -> str:
         return "empty"
     if isinstance(place, str) and "${" in place:
         return repr(place)
-    if isinstance(place, str) and SECRET_PARTS.intersection(map(str, path)):
+    if not isinstance(place, bool) and SECRET_PARTS.intersection(map(str, path)):
         return ""
     text = str(place).lower() if isinstance(place, bool) else repr(place)
     return text if len(text) <= 80 else text[:77] + "..."
