@@ -26,6 +26,7 @@ _BELONG: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(_OVER_HTTP, ("url", "openapi")),
 }
 """Keys that mean something for some kinds of upstreams only."""
+_HTTP_URL = re.compile(HTTP_URL)
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HOST = re.compile(r"\*|\[?[0-9a-f:]*:[0-9a-f:.]*:[0-9a-f:.]*\]?(:\d+)?|[^\s/:@?#*\[\]]+(:\d+)?")
 _ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^\s/@?#*]+/?")
@@ -100,7 +101,7 @@ def addresses(config: Config) -> Found:
         ("tool_rag", "openai", "base_url"): rag.openai.base_url,
     }
     for path, url in urls.items():
-        if url is not None and not re.match(HTTP_URL, url):
+        if url is not None and not _HTTP_URL.match(url):
             shown = "" if re.search("[@?]", url) else f"; it is {url!r}"  # either may hold a secret
             yield path, f"expected an http:// or https:// URL{shown}"
     if rag.qdrant.url is not None and not _is_address(rag.qdrant.url):

@@ -23,7 +23,7 @@ from armory.config.clients import Imported, import_servers
 from armory.config.dotenv import read_variables, written
 from armory.domain.naming import slug
 
-_REFERENCE = re.compile(r"\$\{[^}]*\}")
+_REFERENCE = re.compile(r"\$\{\w++\}")
 
 
 @click.command("import")
@@ -92,10 +92,18 @@ def _is_there(name: str, entry: Any, taken: dict[str, Any]) -> bool:
 
 def _fits(held: Any, given: Any) -> bool:
     """Whether it is what was given, but for the secrets that were moved out of it."""
-    if not (isinstance(held, str) and isinstance(given, str) and "${" in held):
+    if held == given or not (isinstance(held, str) and isinstance(given, str)):
         return bool(held == given)
-    parts = map(re.escape, _REFERENCE.split(held))
-    return re.fullmatch(".+".join(parts), given) is not None
+    first, *others = _REFERENCE.split(held)
+    if not others or not given.startswith(first):
+        return False
+    at = len(first)
+    for part in others[:-1]:
+        at = given.find(part, at)
+        if at < 0:
+            return False
+        at += len(part)
+    return given.endswith(others[-1]) and len(given) - len(others[-1]) >= at
 
 
 def _env_files(servers: dict[str, Any], imported: Imported, folder: Path) -> list[str]:
