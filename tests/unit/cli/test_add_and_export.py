@@ -221,7 +221,6 @@ def test_codex_is_told_in_its_own_language(capsys: pytest.CaptureFixture[str]) -
     assert Path("config.toml").read_text() == before
 
 
-
 def test_secrets_that_are_moved_are_read_again_as_they_are() -> None:
     secrets = {"API_KEY": 'pa\\ss"wört$', "PRIVATE_KEY": "-----BEGIN-----\nMII\n"}
     client = {"mcpServers": {"a": {"command": "python", "env": secrets}}}
