@@ -14,7 +14,7 @@ from pathlib import Path
 
 from sqlalchemy import select
 
-from armory.audit.record import Check, Verdict, parsed, verify
+from armory.audit.record import COLUMN_CHARS, Check, Verdict, column, parsed, verify
 from armory.errors import ConfigError
 from armory.storage.database import Database
 from armory.storage.tables import audit as table
@@ -100,11 +100,17 @@ def _agrees(row: object) -> bool:
     if record is None:
         return False
     tool = record.get("tool")
+    kept = getattr(row, "tool")  # noqa: B009
     return (
         record.get("seq") == getattr(row, "seq")  # noqa: B009
-        and str(record.get("who"))[:200] == getattr(row, "who")  # noqa: B009
-        and (None if tool is None else str(tool)[:200]) == getattr(row, "tool")  # noqa: B009
+        and _is_column(getattr(row, "who"), str(record.get("who")))  # noqa: B009
+        and (kept is None if tool is None else _is_column(kept, str(tool)))
     )
+
+
+def _is_column(kept: object, text: str) -> bool:
+    """Whether a column has a text of its record; older rows of SQLite have a NUL as it is."""
+    return kept == column(text) or kept == text[:COLUMN_CHARS]
 
 
 async def records(

@@ -131,27 +131,54 @@ class Chain:
     def add(self, entry: Entry) -> bytes:
         """The entry as the next record, one line of JSON without its end."""
         self.seq += 1
-        body = _encode(
-            Record(  # by place: names take half as long again
-                UNSET if entry.arguments is None else entry.arguments,
-                stamp(entry.at),
-                entry.code,
-                entry.credential,
-                entry.endpoint,
-                entry.method,
-                int(entry.ms * 1_000 + 0.5) / 1_000,  # `round` takes five times as long
-                entry.outcome,
-                self.hash,
-                UNSET if entry.result is None else entry.result,
-                self.seq,
-                entry.tool,
-                entry.trace_id or None,
-                entry.upstream,
-                entry.who,
-            )
-        )
+        try:
+            body = _encode(self._next(entry))
+        except UnicodeEncodeError:  # half a character, e.g. of a header that a proxy passes on
+            body = _encode(self._next(_whole(entry)))
         self.hash = hashlib.sha256(body).hexdigest()
         return b'%b,"hash":"%b"}' % (body[:-1], self.hash.encode())
+
+    def _next(self, entry: Entry) -> Record:
+        return Record(  # by place: names take half as long again
+            UNSET if entry.arguments is None else entry.arguments,
+            stamp(entry.at),
+            entry.code,
+            entry.credential,
+            entry.endpoint,
+            entry.method,
+            int(entry.ms * 1_000 + 0.5) / 1_000,  # `round` takes five times as long
+            entry.outcome,
+            self.hash,
+            UNSET if entry.result is None else entry.result,
+            self.seq,
+            entry.tool,
+            entry.trace_id or None,
+            entry.upstream,
+            entry.who,
+        )
+
+
+def _whole(entry: Entry) -> Entry:
+    """The entry with a `?` for each half of a character."""
+    texts = {
+        name: value.encode("utf-8", "replace").decode()
+        for name, value in msgspec.structs.asdict(entry).items()
+        if isinstance(value, str)
+    }
+    return msgspec.structs.replace(entry, **texts)
+
+
+COLUMN_CHARS = 200
+
+
+def column(text: str) -> str:
+    """A text of a record as the database has it beside the record, to be searched by: Postgres
+    takes no NUL, and nobody half a character. One record that is refused would hold up all others.
+    """
+    text = text[:COLUMN_CHARS]
+    if text.isprintable():
+        return text
+    return text.replace("\x00", "?").encode("utf-8", "replace").decode()
 
 
 _second = (0, "")

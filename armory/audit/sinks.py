@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from sqlalchemy import func, insert, select, text
 from sqlalchemy.engine import Connection, CursorResult
 
-from armory.audit.record import CLOSED, PRUNED, Chain, Entry, parsed
+from armory.audit.record import CLOSED, PRUNED, Chain, Entry, column, parsed
 from armory.errors import BackendError, ConfigError
 from armory.storage.database import Database, now_ms
 from armory.storage.tables import audit as table
@@ -247,8 +247,8 @@ _LOCK = 0x41554449
 def _row(chain: Chain, entry: Entry) -> tuple[object, ...]:
     """The next record's `_COLUMNS`."""
     line = chain.add(entry).decode()
-    tool = None if entry.tool is None else entry.tool[:200]
-    return chain.seq, int(entry.at * 1_000), entry.who[:200], tool, line
+    tool = None if entry.tool is None else column(entry.tool)
+    return chain.seq, int(entry.at * 1_000), column(entry.who), tool, line
 
 
 def own_entry(method: str, instance: str, *, outcome: str = "ok", code: str | None = None) -> Entry:

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from sqlalchemy import insert, select
 
+from armory.audit.apart import Apart
+from armory.audit.reading import Wanted, checked, records
+from armory.audit.record import Entry
+from armory.audit.settings import AuditSettings
+from armory.audit.sinks import DatabaseSink
+from armory.audit.writer import opened_audit
 from armory.errors import BackendError
 from armory.storage.cache import Cache, SingleFlight
 from armory.storage.database import Database, now_ms
 from armory.storage.logins import StoredLogin
 from armory.storage.readthrough import ReadThrough
 from armory.storage.tables import users
+from armory.testing.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -271,3 +279,15 @@ async def test_single_flight_shares_a_failure_and_forgets_it() -> None:
     with pytest.raises(BackendError):
         await flights.do("k", fail)
     assert await flights.do("k", work) == 1
+
+
+async def test_no_text_of_a_caller_holds_up_the_audit(stores: Any) -> None:
+    names = ("a\x00b", "half \ud800 a character", "é" * 300, "fine")
+    sink = DatabaseSink(Database(stores.url), 365)
+    async with opened_audit(Apart(sink), AuditSettings()) as audit:
+        for name in names:
+            audit.note(Entry(time.time(), name, "none", name, name, "denied", tool=name))
+        await until(lambda: audit.written == len(names))
+    found = await records(stores.url, [], Wanted(tool="fine"), limit=10)
+    assert [record["who"] for record in found] == ["fine"]
+    assert (await checked(stores.url, [])).problem is None
