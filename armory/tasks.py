@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from armory.logger import Logger
 
@@ -142,6 +142,37 @@ class Tasks:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+class Flight(Generic[_T]):
+    """Work that is under way at most once: whoever wants it meanwhile waits for the same.
+
+    It goes on when the one who began it is cancelled: the others still wait for it.
+
+    Args:
+        name: what it is, for debuggers.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._task: asyncio.Task[_T] | None = None
+
+    @property
+    def under_way(self) -> bool:
+        """Whether it is."""
+        return self._task is not None
+
+    async def join(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+        """The outcome of the work that is under way, else of `work`."""
+        if self._task is None:
+            self._task = start(work(), self._name)
+            self._task.add_done_callback(self._landed)
+        return await asyncio.shield(self._task)
+
+    def _landed(self, task: asyncio.Task[_T]) -> None:
+        self._task = None
+        if not task.cancelled():
+            task.exception()  # seen: everybody who waited may have been cancelled
 
 
 class LoopThread:

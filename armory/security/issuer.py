@@ -5,7 +5,6 @@ Owns: finding an issuer's endpoints, and asking them. Never decides what a token
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -21,6 +20,7 @@ from armory.oauth.metadata import Undiscovered, is_secure, server_metadata, text
 from armory.security.keys import Fetch, KeySet, NoDocument
 from armory.security.keys import fetch as document
 from armory.security.settings import IntrospectionSettings
+from armory.tasks import Flight
 
 _log = Logger(__name__)
 ALGORITHMS = (
@@ -70,7 +70,7 @@ class Issuer:
         self._clock = clock
         self._metadata: Mapping[str, Any] | None = None
         self._asked_at = self._tried_at = float("-inf")
-        self._lock = asyncio.Lock()
+        self._asking: Flight[Mapping[str, Any]] = Flight("ask an issuer about itself")
         self.keys = KeySet(self._keys_url, ALGORITHMS, fetch=fetch, clock=clock)
 
     async def claims(self, token: str, types: Collection[str] = _TYPES) -> Mapping[str, Any]:
@@ -119,22 +119,23 @@ class Issuer:
         known = self._metadata
         if known is not None and self._clock() - self._asked_at < _METADATA_S:
             return known
-        async with self._lock:
-            known = self._metadata
-            if self._clock() - self._tried_at < _COOLDOWN_S:
-                if known is None:
-                    raise BackendError(f"the identity provider {self.name!r} cannot be asked")
-                return known
-            self._tried_at = self._clock()
-            try:
-                known = await server_metadata(self.name, self._object)
-            except (Undiscovered, BackendError) as error:
-                _log.warning("issuer_not_asked", issuer=self.name, error=str(error))
-                if self._metadata is None:
-                    raise BackendError(f"the identity provider: {error}") from None
-                return self._metadata
-            self._metadata, self._asked_at, self._tried_at = known, self._clock(), float("-inf")
-            return known
+        if self._asking.under_way or self._clock() - self._tried_at >= _COOLDOWN_S:
+            return await self._asking.join(self._ask)  # others need it, too, if this caller goes
+        if known is None:
+            raise BackendError(f"the identity provider {self.name!r} cannot be asked")
+        return known
+
+    async def _ask(self) -> Mapping[str, Any]:
+        self._tried_at = self._clock()
+        try:
+            found = await server_metadata(self.name, self._object)
+        except (Undiscovered, BackendError) as error:
+            _log.warning("issuer_not_asked", issuer=self.name, error=str(error))
+            if self._metadata is None:
+                raise BackendError(f"the identity provider: {error}") from None
+            return self._metadata
+        self._metadata, self._asked_at, self._tried_at = found, self._clock(), float("-inf")
+        return found
 
     async def _object(self, url: str) -> Mapping[str, Any] | None:
         try:

@@ -6,7 +6,6 @@ id. Never follows anything that a token's header points to.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -16,6 +15,7 @@ import jwt
 from armory.errors import BackendError
 from armory.logger import Logger
 from armory.oauth.exchange import NoAnswer, Route, exchange
+from armory.tasks import Flight
 
 _log = Logger(__name__)
 Fetch = Callable[[str], Awaitable[bytes]]
@@ -80,7 +80,7 @@ class KeySet:
         self._keys: dict[str, jwt.PyJWK] = {}
         self._fetched_at = float("-inf")
         self._tried_at = float("-inf")
-        self._lock = asyncio.Lock()
+        self._fetching: Flight[None] = Flight("fetch an issuer's keys")
         self.generation = 0
 
     async def key(self, key_id: str | None) -> jwt.PyJWK | None:
@@ -93,9 +93,8 @@ class KeySet:
         age = self._clock() - self._fetched_at
         if found is not None and age < _FRESH_S:
             return found
-        async with self._lock:
-            if self._clock() - self._tried_at >= _COOLDOWN_S:
-                await self._refresh()
+        if self._fetching.under_way or self._clock() - self._tried_at >= _COOLDOWN_S:
+            await self._fetching.join(self._refresh)  # others need them, too, if this caller goes
         if self._clock() - self._fetched_at >= _STALE_S:
             raise BackendError("the identity provider's keys cannot be had")
         return self._find(key_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import time
@@ -14,6 +15,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from armory.errors import AuthenticationFailed, BackendError, ConfigError
+from armory.security.issuer import Issuer
 from armory.security.jwt import JwtScheme
 from armory.security.keys import KeySet
 from armory.security.settings import JwtSettings
@@ -188,6 +190,27 @@ async def test_keys_rotate_and_a_provider_that_is_away_costs_nothing() -> None:
     now = 90_000.0
     with pytest.raises(BackendError):
         await keys.key("old")
+
+
+async def test_who_leaves_while_keys_are_fetched_costs_the_others_nothing() -> None:
+    provider, goes_on = Provider(), asyncio.Event()
+    provider.add("one")
+    about = {"issuer": "https://i.example", "jwks_uri": "https://i.example/jwks"}
+
+    async def fetch(url: str) -> bytes:
+        await goes_on.wait()
+        return await provider.fetch(url) if "jwks" in url else json.dumps(about).encode()
+
+    async with asyncio.timeout(20):
+        issuer = Issuer("https://i.example", fetch=fetch)
+        for ask in (issuer.metadata, lambda: issuer.keys.key("one")):
+            leaves = asyncio.ensure_future(ask())
+            await asyncio.sleep(0)
+            leaves.cancel()
+            stays = asyncio.ensure_future(ask())
+            goes_on.set()
+            assert await stays is not None
+            goes_on.clear()
 
 
 async def test_keys_are_fetched_once_for_many_tokens() -> None:
