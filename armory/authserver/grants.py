@@ -9,6 +9,7 @@ reads the database can make none.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import hmac
@@ -25,7 +26,9 @@ from armory.authserver.clients import Client, Seal, decoded, encoded
 from armory.authserver.errors import OAuthError
 from armory.authserver.provider import Identity, Provider
 from armory.authserver.requests import Request
+from armory.errors import BackendError
 from armory.logger import Logger
+from armory.tasks import spawn, start
 from armory.upstreams.oauth.client import NoToken, TokenRefused
 from armory.upstreams.oauth.logins import Login
 
@@ -34,7 +37,7 @@ ACCESS_PREFIX = "armory_at_"
 _CODE_PREFIX, _REFRESH_PREFIX = "armory_code_", "armory_rt_"
 _ACCESS, _CODE, _REFRESH = "oauth access token", "oauth code", "oauth refresh token"
 _ASSERTION = "oauth assertion"
-_ACCESS_S, _LEAST_S = 1_800.0, 60.0
+ACCESS_S, _LEAST_S = 1_800.0, 60.0
 _CODE_S, _BEGUN_S = 60.0, 600.0
 _KEPT_S = 30 * 86_400.0
 _MAX_TOKEN_CHARS = 4_096
@@ -134,6 +137,7 @@ class Grants:
         self._seal = seal
         self._provider = provider
         self._clock = clock
+        self._undoing: dict[str, asyncio.Task[None]] = {}
 
     async def begin(self, state: str) -> str | None:
         """The id of the grant that a login with this `state` makes; None: it was used already."""
@@ -188,10 +192,10 @@ class Grants:
         id = secrets.token_hex(32)
         login = Login(said.identity.subject.partition("|")[0], "", resource, "")
         grant = Grant(Request(client.digest, "", None, "", resource), said.identity, login)
-        await self._store.begin(id, _ACCESS_S)
-        await self._store.take(id, 0, msgspec.json.encode(grant), _ACCESS_S)
-        handle = Handle(id, 1, now + _ACCESS_S, resource)
-        return Given(self._sealed(ACCESS_PREFIX, _ACCESS, handle), "", int(_ACCESS_S))
+        await self._store.begin(id, ACCESS_S)
+        await self._store.take(id, 0, msgspec.json.encode(grant), ACCESS_S)
+        handle = Handle(id, 1, now + ACCESS_S, resource)
+        return Given(self._sealed(ACCESS_PREFIX, _ACCESS, handle), "", int(ACCESS_S))
 
     async def refresh(self, token: str, client: Client, resource: str) -> Given:
         """New tokens for a refresh token.
@@ -201,8 +205,28 @@ class Grants:
                 provider does not let the person in any more.
         """
         handle = self._opened(token, _REFRESH_PREFIX, _REFRESH)
+        undoing = self._undoing.get(handle.grant)
+        if undoing is not None:  # the client asked before, and did not wait for the answer
+            await asyncio.wait((undoing,))
         grant = await self._at(handle, client)
         self._check_resource(resource, grant.request)
+        renewing = start(self._renewed(handle, grant), "renew a grant")
+        try:
+            grant = await asyncio.shield(renewing)
+        except asyncio.CancelledError:  # nobody is given what comes: the old token counts again
+            undoing = spawn(self._undone(handle, renewing), "undo a refresh")
+            self._undoing[handle.grant] = undoing
+            undoing.add_done_callback(lambda _: self._undoing.pop(handle.grant, None))
+            raise
+        return self._given(handle.grant, handle.step + 1, grant)
+
+    async def _renewed(self, handle: Handle, grant: Grant) -> Grant:
+        """A grant one step further, once the provider has let its person in again.
+
+        Raises:
+            OAuthError: it does not, which ends the grant; or it cannot be asked, and the grant is
+                where it was.
+        """
         id, step = handle.grant, handle.step
         if not await self._store.take(id, step, None, _KEPT_S):
             raise await self._reused(handle)
@@ -212,7 +236,7 @@ class Grants:
             _log.info("grant_ended", reason=error.message)
             await self._store.end(id)
             raise _bad_grant("the provider does not let this person in any more") from None
-        except NoToken as error:
+        except (NoToken, BackendError) as error:
             await self._store.take_back(id, step, _KEPT_S)
             _log.warning("grant_not_renewed", reason=error.message)
             raise OAuthError(
@@ -221,7 +245,13 @@ class Grants:
         grant = msgspec.structs.replace(grant, login=login)
         if not await self._store.put(id, step + 1, msgspec.json.encode(grant), _KEPT_S):
             raise _bad_grant("this grant has ended")
-        return self._given(id, step + 1, grant)
+        return grant
+
+    async def _undone(self, handle: Handle, renewing: asyncio.Task[Grant]) -> None:
+        """Take a grant back once it was renewed for nobody; where that failed, it is already."""
+        await asyncio.wait((renewing,))
+        if not renewing.cancelled() and renewing.exception() is None:
+            await self._store.take_back(handle.grant, handle.step, _KEPT_S)
 
     async def revoke(self, token: str, client: Client) -> None:
         """End the grant of a token, if it is one of this client."""
@@ -247,7 +277,7 @@ class Grants:
 
     def _given(self, id: str, step: int, grant: Grant) -> Given:
         now = self._clock()
-        lifetime = _ACCESS_S
+        lifetime = ACCESS_S
         if grant.login.expires_at is not None:
             lifetime = min(lifetime, max(_LEAST_S, grant.login.expires_at - now))
         access = Handle(id, step, now + lifetime, grant.request.resource)

@@ -10,12 +10,13 @@ from collections.abc import Callable, Sequence
 
 from cachetools import TTLCache
 
-from armory.authserver.grants import ACCESS_PREFIX, Grant, Grants
+from armory.authserver.grants import ACCESS_PREFIX, ACCESS_S, Grant, Grants
 from armory.domain.principal import Principal
 from armory.errors import AuthenticationFailed
 from armory.security.claims import REFUSED
 
 _KEPT, _CHECKED_S = 10_000, 60.0
+_CAME = 50_000
 
 
 class GrantScheme:
@@ -37,6 +38,9 @@ class GrantScheme:
         self._grants = grants
         self._granted = frozenset(granted)
         self._kept: TTLCache[str, tuple[int, Grant]] = TTLCache(_KEPT, _CHECKED_S, timer=clock)
+        # for as long as a token of it holds, and so what was opened with one
+        self._came: TTLCache[str, str] = TTLCache(_CAME, ACCESS_S, timer=clock)
+        self._endings = 0
 
     async def identify(self, credential: str) -> Principal | None:
         """The person behind an access token; None: it is no token of the gateway.
@@ -52,10 +56,9 @@ class GrantScheme:
             raise AuthenticationFailed(REFUSED)
         step, grant = self._kept.get(handle.grant, (-1, None))
         if grant is None or step < handle.step:  # since then the provider was asked again
-            grant = await self._grants.kept(handle.grant)
-            if grant is None:
-                raise AuthenticationFailed(REFUSED)
+            grant = await self._now(handle.grant)
             self._kept[handle.grant] = handle.step, grant
+            self._came[handle.grant] = f"oauth:{grant.identity.subject}"
         who = grant.identity
         return Principal(
             who.subject,
@@ -68,11 +71,26 @@ class GrantScheme:
             grant.login.id_token,
         )
 
+    async def _now(self, id: str) -> Grant:
+        """A grant as it is now: read again where one ended meanwhile.
+
+        Raises:
+            AuthenticationFailed: it has ended.
+        """
+        while True:
+            endings = self._endings
+            grant = await self._grants.kept(id)
+            if grant is None:
+                raise AuthenticationFailed(REFUSED)
+            if endings == self._endings:
+                return grant
+
     def ended(self, id: str) -> str | None:
         """Believe a grant no longer, because it ended on some replica.
 
         Returns:
-            The key of the principal that came with it lately, if any.
+            The key of the principal that came with it, if what it opened then may still be open.
         """
-        _, grant = self._kept.pop(id, (0, None))
-        return None if grant is None else f"oauth:{grant.identity.subject}"
+        self._endings += 1
+        self._kept.pop(id, None)
+        return self._came.pop(id, None)

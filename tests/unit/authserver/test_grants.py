@@ -1,0 +1,156 @@
+"""A grant outlives what goes wrong on the way, and its end is told of all that it opened."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from armory.authserver.clients import Client
+from armory.authserver.errors import OAuthError
+from armory.authserver.grants import Grant, Grants
+from armory.authserver.provider import Identity, Provider
+from armory.authserver.requests import Request
+from armory.authserver.scheme import GrantScheme
+from armory.authserver.settings import ProxySettings
+from armory.errors import AuthenticationFailed
+from armory.security.sealing import Seal
+from armory.storage.cache import MemoryCache
+from armory.storage.changes import ChangeFeed
+from armory.storage.database import Database
+from armory.storage.grants import GRANTS, StoredGrants
+from armory.testing.identity import IdentityProvider
+from armory.testing.listening import listening
+from armory.upstreams.oauth.logins import Login
+
+pytestmark = pytest.mark.anyio
+CLIENT = Client("a-client", "a client", ("http://127.0.0.1/callback",))
+WHERE, VERIFIER = "https://gateway.example/mcp", "v" * 43
+
+
+class Gateway:
+    """The gateway as far as grants go."""
+
+    def __init__(self, database: Database, settings: ProxySettings) -> None:
+        self.feed = ChangeFeed(database, MemoryCache())
+        seal = Seal(["a-secret-of-some-length"])
+        self.store = StoredGrants(database, self.feed, seal)
+        self.grants = Grants(self.store, seal, Provider(settings))
+        self.now = 0.0
+        self.scheme = GrantScheme(self.grants, clock=lambda: self.now)
+        self.ended: list[str | None] = []
+
+        async def ended(id: str) -> None:
+            self.ended.append(self.scheme.ended(id))
+
+        self.feed.subscribe(GRANTS, ended)
+
+    async def logged_in(self, login: Login) -> tuple[str, str]:
+        """(access token, refresh token) of ann."""
+        digest = hashlib.sha256(VERIFIER.encode()).digest()
+        challenge = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+        asked = Request(CLIENT.digest, CLIENT.redirects[0], None, challenge, WHERE)
+        id = await self.grants.begin("a state")
+        assert id is not None
+        code = await self.grants.code(id, Grant(asked, Identity("idp|ann", "ann"), login))
+        given = await self.grants.redeem(code, CLIENT, "", VERIFIER, "")
+        return given.access, given.refresh
+
+
+@asynccontextmanager
+async def gateway(folder: Path, settings: ProxySettings) -> AsyncGenerator[Gateway]:
+    database = Database(f"sqlite:///{folder / 'armory.db'}")
+    await database.open()
+    try:
+        async with asyncio.timeout(30):
+            yield Gateway(database, settings)
+    finally:
+        await database.close()
+
+
+async def test_a_provider_that_cannot_be_asked_ends_no_grant(tmp_path: Path) -> None:
+    async with IdentityProvider() as provider:
+        settings = ProxySettings("armory", issuer=provider.issuer)
+        login = Login(provider.issuer, f"{provider.issuer}/token", "", "armory", access_token="a")
+        async with gateway(tmp_path, settings) as found:
+            _, refresh = await found.logged_in(login)
+            provider.away = True
+            with pytest.raises(OAuthError) as refused:
+                await found.grants.refresh(refresh, CLIENT, "")
+            assert refused.value.code == "temporarily_unavailable"
+        provider.away = False
+        async with gateway(tmp_path, settings) as found:
+            assert await found.grants.refresh(refresh, CLIENT, "")
+
+
+async def test_a_client_that_does_not_wait_for_its_refresh_may_ask_again(tmp_path: Path) -> None:
+    asked: list[str] = []
+    goes_on, is_asked = asyncio.Event(), asyncio.Event()
+
+    async def token(request: web.Request) -> web.Response:
+        """Takes each refresh token once."""
+        form = await request.post()
+        asked.append(str(form["refresh_token"]))
+        is_asked.set()
+        await goes_on.wait()
+        number = len(asked)
+        return web.json_response({"access_token": f"a{number}", "refresh_token": f"r{number}"})
+
+    app = web.Application()
+    app.router.add_post("/token", token)
+    runner, url = await listening(app)
+    settings = ProxySettings("armory", authorize_url=f"{url}/authorize", token_url=f"{url}/token")
+    login = Login(url, f"{url}/token", "", "armory", access_token="a0", refresh_token="r0")
+    try:
+        async with gateway(tmp_path, settings) as found:
+            _, refresh = await found.logged_in(login)
+            leaves = asyncio.create_task(found.grants.refresh(refresh, CLIENT, ""))
+            await is_asked.wait()
+            leaves.cancel()
+            await asyncio.wait((leaves,))
+            again = asyncio.create_task(found.grants.refresh(refresh, CLIENT, ""))
+            await asyncio.sleep(0)
+            goes_on.set()
+            given = await again
+            assert asked == ["r0", "r1"]
+            assert (await found.grants.refresh(given.refresh, CLIENT, "")).access
+            with pytest.raises(OAuthError, match="used before"):
+                await found.grants.refresh(refresh, CLIENT, "")
+    finally:
+        await runner.cleanup()
+
+
+async def test_the_end_of_a_grant_is_told_of_what_was_opened_long_ago(tmp_path: Path) -> None:
+    settings = ProxySettings("armory", authorize_url="http://x/a", token_url="http://x/t")
+    async with gateway(tmp_path, settings) as found:
+        access, _ = await found.logged_in(Login("", "", "", "armory"))
+        who = await found.scheme.identify(access)
+        assert who is not None
+        found.now = 1_700.0  # a stream is open since, and nothing else was asked
+        await found.grants.revoke(access, CLIENT)
+        assert found.ended == [who.key]
+
+
+async def test_a_grant_that_ends_while_it_is_read_is_not_believed(tmp_path: Path) -> None:
+    settings = ProxySettings("armory", authorize_url="http://x/a", token_url="http://x/t")
+    async with gateway(tmp_path, settings) as found:
+        access, _ = await found.logged_in(Login("", "", "", "armory"))
+        load = found.store.load
+
+        async def loaded(id: str) -> tuple[int, bytes] | None:
+            """The grant as it was just before it ended."""
+            kept = await load(id)
+            if kept is not None and not found.ended:
+                await found.store.end(id)
+            return kept
+
+        found.store.load = loaded
+        for _ in range(2):
+            with pytest.raises(AuthenticationFailed):
+                await found.scheme.identify(access)
