@@ -23,6 +23,8 @@ USER = "user"
 KEY = "key"
 ENDED = "ended"
 """Topic of keys, by id, whose sessions and streams end."""
+SWITCHED_OFF = "off"
+"""Topic of users, by id: those of all their credentials end."""
 
 
 class Users:
@@ -104,6 +106,8 @@ class Users:
                 if not (await change.connection.execute(statement)).rowcount:
                     return None
                 await self._tell(change, user_id, ended=is_active is False)
+                if is_active is False:
+                    change.changed(SWITCHED_OFF, user_id)
         return await self.get(user_id)
 
     async def delete(self, user_id: str) -> bool:

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 
 from armory.accounts.service import Accounts
-from armory.accounts.users import ENDED
+from armory.accounts.users import ENDED, SWITCHED_OFF
 from armory.config import Loaded
 from armory.errors import ArmoryError
 from armory.runtime.blocks.accounts import schemes
@@ -82,7 +82,7 @@ async def serve(runtime: Runtime, stack: AsyncExitStack, doors: Doors) -> None:
         follow_grants(runtime.accounts, logging_in, edge.end_principal)
     if runtime.accounts is not None:
         register_rest(app, rest_services(runtime, edge, runtime.accounts))
-        _follow_keys(runtime.accounts, edge)
+        _follow_accounts(runtime.accounts, edge)
         if config.server.console:
             register_console(app, prefix)
 
@@ -99,13 +99,16 @@ async def serve(runtime: Runtime, stack: AsyncExitStack, doors: Doors) -> None:
     runtime.edge, runtime.listening = edge, doors.listening
 
 
-def _follow_keys(accounts: Accounts, edge: HttpEdge) -> None:
-    """Have a key that ends, on whichever replica, end the streams and sessions that it opened."""
+def _follow_accounts(accounts: Accounts, edge: HttpEdge) -> None:
+    """Have a key that ends, or a user that is switched off, on whichever replica, end the streams
+    and sessions that it opened.
+    """
 
     async def key_ended(key_id: str) -> None:
         await edge.end_principal(f"api_key:{key_id}")
 
     accounts.feed.subscribe(ENDED, key_ended)
+    accounts.feed.subscribe(SWITCHED_OFF, edge.end_user)
 
 
 def _make_health(

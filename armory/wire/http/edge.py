@@ -13,6 +13,7 @@ from functools import partial
 from aiohttp import web
 from msgspec import Raw
 
+from armory.domain.principal import Principal
 from armory.gateway.gateway import Gateway
 from armory.logger import Logger
 from armory.protocol import codes, jsonrpc, versions
@@ -182,8 +183,15 @@ class HttpEdge:
 
     async def end_principal(self, key: str) -> None:
         """End the sessions and streams of a principal that may not connect any more."""
-        self.streams.end_principal(key)
-        await self.sessions.end_principal(key)
+        await self._end_those(lambda principal: principal.key == key)
+
+    async def end_user(self, user: str) -> None:
+        """Likewise those of a user, whatever credential it came with."""
+        await self._end_those(lambda principal: principal.user == user)
+
+    async def _end_those(self, whose: Callable[[Principal], bool]) -> None:
+        self.streams.end_those(whose)
+        await self.sessions.end_those(whose)
 
     async def close(self) -> None:
         """End streams, parked calls and sessions."""

@@ -6,7 +6,9 @@ Owns: `OpenStreams`. Never imports a web framework.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
+from armory.domain.principal import Principal
 from armory.wire.listening import Listening
 from armory.wire.streams import EventStream
 
@@ -29,7 +31,7 @@ class OpenStreams:
         self._count = 0
         self._of: Counter[str] = Counter()
         self.listening: set[Listening] = set()
-        self._pipes: dict[EventStream, str] = {}
+        self._pipes: dict[EventStream, Principal] = {}
         self.closing = False
 
     def __len__(self) -> int:
@@ -63,21 +65,21 @@ class OpenStreams:
         """It has ended."""
         self.listening.discard(listening)
 
-    def add_pipe(self, pipe: EventStream, key: str) -> None:
+    def add_pipe(self, pipe: EventStream, principal: Principal) -> None:
         """An HTTP+SSE connection of a principal was opened."""
-        self._pipes[pipe] = key
+        self._pipes[pipe] = principal
 
     def drop_pipe(self, pipe: EventStream) -> None:
         """It has ended."""
         self._pipes.pop(pipe, None)
 
-    def end_principal(self, key: str) -> None:
-        """End the listening streams and the HTTP+SSE connections of one principal."""
+    def end_those(self, whose: Callable[[Principal], bool]) -> None:
+        """End the listening streams and the HTTP+SSE connections of some principals."""
         for listening in list(self.listening):
-            if listening.principal == key:
+            if whose(listening.subscription.principal):
                 listening.stream.close()
         for pipe, owner in list(self._pipes.items()):
-            if owner == key:
+            if whose(owner):
                 pipe.close()
 
     def end_all(self) -> None:

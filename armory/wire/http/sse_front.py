@@ -55,7 +55,7 @@ class SseFront:
         duplex.account = edge.shares.account_on(admitted.connection, share_of(caller))
         key = secrets.token_hex(16)
         self._open[key] = (duplex, caller.principal.key)
-        edge.streams.add_pipe(out, caller.principal.key)
+        edge.streams.add_pipe(out, caller.principal)
         try:
             response = new_stream(admitted)
             await response.prepare(request)

@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 from msgspec import Raw
 
+from armory.domain.principal import Principal
 from armory.gateway.gateway import Gateway
 from armory.gateway.lists.groups import served_to
 from armory.logger import Logger
@@ -211,9 +212,9 @@ class Sessions:
             await self.directory.release(session.id)
         session.let_go()
 
-    async def end_principal(self, key: str) -> None:
-        """End the sessions of one principal."""
-        await self._wholly(self._end_those(lambda session: session.principal.key == key))
+    async def end_those(self, whose: Callable[[Principal], bool]) -> None:
+        """End the sessions of some principals."""
+        await self._wholly(self._end_those(lambda session: whose(session.principal)))
 
     async def expire(self) -> None:
         """End the sessions that were not used for too long."""
