@@ -54,6 +54,7 @@ class PackScopes:
         self._packs: dict[str, NamedPack] = {}
         self._flights: SingleFlight[_Loaded] = SingleFlight()
         self._generation: dict[str, int] = {}
+        self._packs_changed = 0
         feed.subscribe(USER, self._user_changed)
         feed.subscribe(PACK, self._pack_changed)
 
@@ -93,9 +94,9 @@ class PackScopes:
     async def _load(self, user: str) -> _Loaded:
         """What is there now: read again where a change was told of meanwhile."""
         while True:
-            generation = self._generation.get(user, 0)
+            generation = self._generation.get(user, 0), self._packs_changed
             loaded = await self._read(user)
-            if generation == self._generation.get(user, 0):
+            if generation == (self._generation.get(user, 0), self._packs_changed):
                 break
         before, self._loaded[user] = self._loaded.get(user), loaded
         if before is not None and (before.view, before.packs) != (loaded.view, loaded.packs):
@@ -164,6 +165,7 @@ class PackScopes:
             _log.warning("packs_not_reloaded", error=error.message)
 
     async def _pack_changed(self, pack: str) -> None:
+        self._packs_changed += 1  # whoever is just being read may have it, too
         self._packs.pop(pack, None)
         having = [
             user

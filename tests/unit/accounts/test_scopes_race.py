@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from armory.accounts.packs import Packs
+from armory.accounts.packs import Pack, Packs
 from armory.accounts.scopes import PackScopes
 from armory.accounts.users import Users
 from armory.domain.principal import Principal
@@ -73,6 +73,30 @@ async def test_a_user_is_admitted_with_what_changed_while_it_was_read(
         times.append(user)
         if len(times) == 1:
             await packs.install(user, [("server", "mail")])
+        return found
+
+    scopes._read = read  # pyright: ignore
+    async with asyncio.timeout(20):
+        await scopes.admit(Principal("ann", "ann"))
+    assert scopes.view_of("ann").servers == {"mail"}
+
+
+@pytest.mark.anyio
+async def test_a_user_is_admitted_with_what_became_of_a_pack_while_it_was_read(
+    known: tuple[Packs, PackScopes],
+) -> None:
+    packs, scopes = known
+    await packs.create(Pack("tools", None, "Tools", servers=("mail", "pager")))
+    await packs.install("ann", [("pack", "tools")])
+    usual = scopes._read  # pyright: ignore[reportPrivateUsage]
+    times: list[str] = []
+
+    async def read(user: str) -> object:
+        """The pack loses a server once the first look at the database is over."""
+        found = await usual(user)
+        times.append(user)
+        if len(times) == 1:
+            await packs.replace(Pack("tools", None, "Tools", servers=("mail",)), user=None)
         return found
 
     scopes._read = read  # pyright: ignore
