@@ -13,14 +13,13 @@ from sqlalchemy import ColumnElement, delete, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from armory.accounts.names import AlreadyExists, check_name, check_pack_id
-from armory.accounts.users import USER, Users
+from armory.accounts.users import PACK, USER, Users
 from armory.errors import InvalidRequest
 from armory.storage.changes import ChangeFeed
 from armory.storage.connection import AsyncConnection
 from armory.storage.database import Database, now_ms
 from armory.storage.tables import installations, pack_entries, packs
 
-PACK = "pack"
 Kind = Literal["pack", "server", "tool"]
 
 

@@ -17,9 +17,10 @@ from armory.storage.changes import LEARNED_USES, ChangeFeed, Transaction
 from armory.storage.connection import AsyncConnection
 from armory.storage.database import Database, now_ms
 from armory.storage.logins import forget_person
-from armory.storage.tables import api_keys, learned_uses, users
+from armory.storage.tables import api_keys, installations, learned_uses, packs, users
 
 USER = "user"
+PACK = "pack"
 KEY = "key"
 ENDED = "ended"
 """Topic of keys, by id, whose sessions and streams end."""
@@ -119,6 +120,7 @@ class Users:
             taught = delete(learned_uses).where(learned_uses.c.user_id == user_id)
             if (await change.connection.execute(taught)).rowcount:
                 change.changed(LEARNED_USES, "")
+            await _forget_packs(change, user_id)
             gone = await change.connection.execute(delete(users).where(users.c.id == user_id))
             if gone.rowcount:  # who is called so next is somebody else
                 await forget_person(change, f"user:{user_id}")
@@ -140,6 +142,20 @@ class Users:
             if ended:
                 change.changed(ENDED, row.id)
         change.changed(USER, user_id)
+
+
+async def _forget_packs(change: Transaction, user_id: str) -> None:
+    """Tell of the packs that go with a user, and take them from whoever else has them installed:
+    the next pack of that id is another one.
+    """
+    own = select(packs.c.id).where(packs.c.owner == user_id)
+    ids = list((await change.connection.execute(own)).scalars())
+    if not ids:
+        return
+    for pack in ids:
+        change.changed(PACK, pack)
+    installed = (installations.c.kind == PACK) & installations.c.value.in_(ids)
+    await change.connection.execute(delete(installations).where(installed))
 
 
 def _row(user: User) -> dict[str, object]:
