@@ -28,6 +28,7 @@ from armory.logger import Logger
 from armory.storage.cache import Cache
 from armory.storage.changes import ChangeFeed
 from armory.storage.database import Database
+from armory.tasks import Flight
 
 _log = Logger(__name__)
 FLUSH_S = 2.0
@@ -82,6 +83,7 @@ class Accounts:
             redact=self.settings.redact,
         )
         self._observed_at = time.monotonic()
+        self._flushing: Flight[None] = Flight("store what was counted")
 
     @property
     def enabled(self) -> bool:
@@ -101,6 +103,8 @@ class Accounts:
 
     async def close(self) -> None:
         """Store what still waits and close everything. `run()` has ended before."""
+        if self._flushing.under_way:  # `run` was cancelled meanwhile
+            await self._try("flush", self.flush)
         await self._try("flush", self.flush)
         await self.cache.aclose()
         await self.database.close()
@@ -114,11 +118,15 @@ class Accounts:
             group.create_task(self._every(PRUNE_S, "prune", self._prune))
 
     async def flush(self) -> None:
-        """Store statistics, counts and the query log now.
+        """Store statistics, counts and the query log now, to the end also where this is cancelled:
+        what is half stored is neither counted again nor lost.
 
         Raises:
             BackendError: the database failed; nothing is lost.
         """
+        await self._flushing.join(self._flush)
+
+    async def _flush(self) -> None:
         await self.usage.flush()
         await self.quotas.flush()
         await self.query_log.flush()

@@ -1,0 +1,45 @@
+"""What was counted is stored once, also where the gateway ends while it is being stored."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from armory.accounts.query_log import QueryRecord
+from armory.accounts.service import Accounts
+from armory.accounts.settings import AccountSettings
+from armory.storage.cache import MemoryCache
+from armory.storage.database import Database
+
+
+@pytest.mark.anyio
+async def test_a_flush_that_is_cancelled_loses_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "armory.db"
+    settings = AccountSettings(enabled=True, plans={"free": 100})
+    accounts = Accounts(Database(f"sqlite:///{file}"), MemoryCache(), settings)
+
+    async def count() -> None:
+        await accounts.quotas.spend("ann")
+        accounts.usage.called("ann", "mail__send", ok=True, latency_ms=1.0)
+        accounts.query_log.add(QueryRecord("q", "ann", "v1", "mail", (), 1, 0.5, 1.0))
+
+    async with asyncio.timeout(30):
+        await accounts.open()
+        await count()
+        with closing(sqlite3.connect(file, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            flushing = asyncio.create_task(accounts.flush())
+            await asyncio.sleep(0)
+            flushing.cancel()
+            await asyncio.wait((flushing,))
+            await count()
+            other.execute("COMMIT")
+        await accounts.close()
+    with closing(sqlite3.connect(file)) as found:
+        for what in ("sum(uses) FROM tool_days", "queries FROM query_months"):
+            assert found.execute(f"SELECT {what}").fetchall() == [(2,)]
+        assert found.execute("SELECT count(*) FROM query_log").fetchone() == (2,)
