@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import delete, insert, select
 
+from armory.domain.principal import OWNER_CHARS
 from armory.errors import BackendError, ConfigError
 from armory.storage.database import Database, now_ms
 from armory.storage.tables import query_log
@@ -164,7 +165,7 @@ class QueryLog:
         """The latest records, newest first: of one user, or all."""
         statement = select(query_log).order_by(query_log.c.at_ms.desc(), query_log.c.id.desc())
         if user is not None:
-            statement = statement.where(query_log.c.user_id == user)
+            statement = statement.where(query_log.c.user_id == user[:OWNER_CHARS])
         async with self._database.read() as connection:
             rows = (await connection.execute(statement.limit(limit))).all()
         return [
@@ -190,7 +191,7 @@ class QueryLog:
         return {
             "query_id": record.query_id,
             "at_ms": record.at_ms or self._now_ms(),
-            "user_id": record.user,
+            "user_id": None if record.user is None else record.user[:OWNER_CHARS],
             "surface": record.surface,
             "query": self.redacted(record.query),
             "returned": list(record.returned[:_RETURNED]),

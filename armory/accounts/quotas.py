@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from sqlalchemy import select
 
 from armory.accounts.users import USER
+from armory.domain.principal import OWNER_CHARS
 from armory.errors import BackendError, RateLimited
 from armory.logger import Logger
 from armory.storage.cache import SingleFlight
@@ -112,6 +113,7 @@ class Quotas:
         Raises:
             BackendError: the database could not be asked and nothing is known of the user.
         """
+        user = user[:OWNER_CHARS]  # of a second issuer they may be longer than a column
         month, resets_at_s = month_of(self._now_s())
         known = self._known.get(user)
         if known is None or known.month != month or self._now_s() - known.read_at >= TTL_S:
@@ -137,7 +139,7 @@ class Quotas:
         if quota.remaining == 0:
             raise QuotaSpent(quota, max(1.0, quota.resets_at_s - self._now_s()))
         month, _ = month_of(self._now_s())
-        self._pending[user, month] += 1
+        self._pending[user[:OWNER_CHARS], month] += 1
         return Quota(
             quota.plan, quota.queries_limit, quota.current_month_usage + 1, quota.resets_at_s
         )

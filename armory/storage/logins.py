@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any, Protocol
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import delete, select, update
 
 from armory.storage.changes import ChangeFeed, Transaction
 from armory.storage.database import Database
@@ -85,9 +85,13 @@ class StoredLogin:
         async with self._feed.transaction() as transaction:
             if login is None:
                 await transaction.connection.execute(delete(logins).where(logins.c.id == self.id))
-            elif not await self._replaced(transaction, values := self._values(login)):
+            else:  # in one statement: two may come at once, e.g. of two browsers
+                values = self._values(login)
                 keys = {"id": self.id, "person": self._person, "server": self._server}
-                await transaction.connection.execute(insert(logins).values(**keys, **values))
+                row = self._database.upsert(logins).values(**keys, **values)
+                await transaction.connection.execute(
+                    row.on_conflict_do_update(index_elements=["id"], set_=values)
+                )
             transaction.changed(LOGINS, self.id)
 
     async def replace(self, login: bytes) -> bool:
@@ -97,19 +101,15 @@ class StoredLogin:
             BackendError: the database failed.
         """
         async with self._feed.transaction() as transaction:
-            there = await self._replaced(transaction, self._values(login))
-            if there:
+            mine = update(logins).where(logins.c.id == self.id)
+            done = await transaction.connection.execute(mine.values(**self._values(login)))
+            if done.rowcount:
                 transaction.changed(LOGINS, self.id)
-        return there
+        return bool(done.rowcount)
 
     def _values(self, login: bytes) -> dict[str, Any]:
         sealed, now = self._seal.seal(login, self.id), self._database.now_ms
         return {"sealed": sealed, "leased_until_ms": 0, "updated_at_ms": now}
-
-    async def _replaced(self, transaction: Transaction, values: dict[str, Any]) -> bool:
-        mine = update(logins).where(logins.c.id == self.id)
-        done = await transaction.connection.execute(mine.values(**values))
-        return bool(done.rowcount)
 
     async def lease(self) -> bool:
         """Whether this process, and no other, may refresh the login for the next 20 seconds.

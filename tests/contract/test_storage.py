@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, select
 
+from armory.accounts.query_log import QueryRecord
+from armory.accounts.service import Accounts
+from armory.accounts.settings import AccountSettings
 from armory.audit.apart import Apart
 from armory.audit.reading import Wanted, checked, records
 from armory.audit.record import Entry
@@ -17,6 +20,7 @@ from armory.audit.settings import AuditSettings
 from armory.audit.sinks import DatabaseSink
 from armory.audit.writer import opened_audit
 from armory.errors import BackendError
+from armory.security.sealing import Seal
 from armory.storage.cache import Cache, SingleFlight
 from armory.storage.database import Database, now_ms
 from armory.storage.logins import StoredLogin
@@ -291,3 +295,30 @@ async def test_no_text_of_a_caller_holds_up_the_audit(stores: Any) -> None:
     found = await records(stores.url, [], Wanted(tool="fine"), limit=10)
     assert [record["who"] for record in found] == ["fine"]
     assert (await checked(stores.url, [])).problem is None
+
+
+async def test_a_long_name_of_one_user_holds_up_nobodys_counts(stores: Any) -> None:
+    long = f"https://another.example|{'x' * 190}"
+    settings = AccountSettings(enabled=True, plans={"free": 100})
+    accounts = Accounts(Database(stores.url), stores.cache(), settings)
+    await accounts.open()
+    try:
+        for who in (long, "ann"):
+            await accounts.quotas.spend(who)
+            accounts.query_log.add(QueryRecord("q", who, "v1", "mail", (), 1, 0.5, 1.0))
+        await accounts.flush()
+        assert (await accounts.quotas.standing(long)).current_month_usage == 1
+        for who in (long, "ann"):
+            assert len(await accounts.query_log.recent(user=who)) == 1
+    finally:
+        await accounts.close()
+
+
+async def test_two_logins_of_one_person_at_once_are_one(processes: Any) -> None:
+    process = await processes.open()
+    seal = Seal(["a-secret-of-some-length"])
+    logins = [
+        StoredLogin(process.database, process.feed, seal, "user:ann", "docs") for _ in range(4)
+    ]
+    await asyncio.gather(*(one.save(b"a login") for one in logins))
+    assert await logins[0].load() == b"a login"
