@@ -71,38 +71,49 @@ class ToolRegistry:
         Raises:
             InvalidRequest: a server key or a name that cannot be used.
         """
-        if not is_server_key(server):
-            raise InvalidRequest(
-                f"server is {server[:40]!r}; expected lower-case words joined by hyphens",
-                parameter="server",
-            )
-        by_name = {check_name(str(tool.get("name", "")), "name"): tool for tool in tools}
-        exposed = expose_names(server, by_name)
+        more: dict[str, Any] = {"category": category, "tags": tags}
+        return await self.add_all({server: tools}, skip_existing=skip_existing, **more)
+
+    async def add_all(
+        self,
+        by_server: Mapping[str, Sequence[Mapping[str, Any]]],
+        *,
+        category: str | None = None,
+        tags: Iterable[str] = (),
+        skip_existing: bool = False,
+    ) -> tuple[list[str], list[str]]:
+        """As `add`, tools of several servers: all of them or none.
+
+        Raises:
+            InvalidRequest: as `add`.
+        """
+        named = {server: _named(server, tools) for server, tools in by_server.items()}
+        all_tags = list(dict.fromkeys(tags))
         written: list[str] = []
         skipped: list[str] = []
         async with self._feed.transaction() as change:
             statement = select(indexed_tools.c.name)
             known = set((await change.connection.execute(statement)).scalars())
-            if len(known | set(exposed.values())) > MAX_TOOLS:
+            if len(known.union(*named.values())) > MAX_TOOLS:
                 raise InvalidRequest(f"more than {MAX_TOOLS} tools", parameter="tools")
-            for original, tool in by_name.items():
-                name = exposed[original]
-                if skip_existing and name in known:
-                    skipped.append(name)
-                    continue
-                values: dict[str, Any] = {
-                    "server": server,
-                    "original_name": original,
-                    "definition": dict(tool),
-                    "category": category,
-                    "tags": list(dict.fromkeys(tags)),
-                    "updated_at_ms": now_ms(),
-                }
-                row = self._database.upsert(indexed_tools).values(name=name, **values)
-                await change.connection.execute(
-                    row.on_conflict_do_update(index_elements=["name"], set_=values)
-                )
-                written.append(name)
+            for server, tools in named.items():
+                for name, (original, tool) in tools.items():
+                    if skip_existing and name in known:
+                        skipped.append(name)
+                        continue
+                    values: dict[str, Any] = {
+                        "server": server,
+                        "original_name": original,
+                        "definition": dict(tool),
+                        "category": category,
+                        "tags": all_tags,
+                        "updated_at_ms": now_ms(),
+                    }
+                    row = self._database.upsert(indexed_tools).values(name=name, **values)
+                    await change.connection.execute(
+                        row.on_conflict_do_update(index_elements=["name"], set_=values)
+                    )
+                    written.append(name)
             if written:
                 change.changed(TOOLS, "all")
         return written, skipped
@@ -128,6 +139,24 @@ class ToolRegistry:
 
     async def _changed(self, _value: str) -> None:
         await self.load()
+
+
+def _named(
+    server: str, tools: Sequence[Mapping[str, Any]]
+) -> dict[str, tuple[str, Mapping[str, Any]]]:
+    """(original name, tool) of the tools of one server, by exposed name.
+
+    Raises:
+        InvalidRequest: a server key or a name that cannot be used.
+    """
+    if not is_server_key(server):
+        raise InvalidRequest(
+            f"server is {server[:40]!r}; expected lower-case words joined by hyphens",
+            parameter="server",
+        )
+    by_name = {check_name(str(tool.get("name", "")), "name"): tool for tool in tools}
+    exposed = expose_names(server, by_name)
+    return {exposed[original]: (original, tool) for original, tool in by_name.items()}
 
 
 def _record(row: Any) -> ToolRecord:

@@ -5,6 +5,7 @@ Owns: the routes and the checks of a tool object. Never imports retrieval.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,9 @@ from armory.errors import InvalidRequest
 from armory.web.rest.problems import not_found
 from armory.web.rest.routes import Reply, RestCall, Route
 from armory.web.rest.shapes import GoneTools, IndexedTools, NewTools, RemovedTools
+
+_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+"""The character as JSON; a pattern of a schema that names it has one more backslash."""
 
 
 class IndexHandlers:
@@ -37,18 +41,12 @@ class IndexHandlers:
             _check_tool(tool, place)
             definition = dict(tool)
             by_server.setdefault(definition.pop("server", given.server), []).append(definition)
-        indexed: list[str] = []
-        skipped: list[str] = []
-        for server, tools in by_server.items():
-            written, left = await call.services.accounts.registry.add(
-                tools,
-                server=server,
-                category=given.category,
-                tags=given.tags,
-                skip_existing=given.skip_existing,
-            )
-            indexed += written
-            skipped += left
+        indexed, skipped = await call.services.accounts.registry.add_all(
+            by_server,
+            category=given.category,
+            tags=given.tags,
+            skip_existing=given.skip_existing,
+        )
         return Reply({"indexed": indexed, "skipped": skipped})
 
     async def unindex(self, call: RestCall) -> Reply:
@@ -83,9 +81,8 @@ def _check_tool(tool: Mapping[str, Any], place: int) -> None:
                 f"{where}.{member}: expected {'a string' if kind is str else 'an object'}",
                 parameter=f"{where}.{member}",
             )
-    text = msgspec.json.encode(tool)
-    if b"\\u0000" in text or b"\\ud" in text.lower():
-        raise InvalidRequest(f"{where}: contains a NUL or a lone surrogate", parameter=where)
+    if _NUL.search(msgspec.json.encode(tool)):  # half a character is no JSON here
+        raise InvalidRequest(f"{where}: contains a NUL character", parameter=where)
 
 
 _INDEX = "Add tools to the index that no upstream offers"

@@ -129,6 +129,22 @@ async def test_indexed_tools_name_their_server_and_go_again(client: Any) -> None
     assert (answer.status, answer.body["parameter"]) == (422, "tools.0.server")
 
 
+async def test_tools_are_indexed_all_or_none_whatever_their_text_looks_like(client: Any) -> None:
+    async def index(*tools: dict[str, Any]) -> Any:
+        body = {"tools": list(tools)}
+        return await client("POST", "/v2/index_tools", token=ADMIN_TOKEN, json=body)
+
+    refused = await index({"name": "one", "server": "sky"}, {"name": "two ", "server": "sea"})
+    assert refused.status == 422
+    assert client.service.accounts.registry.records == {}
+    plain = {"type": "string", "pattern": r"^[^\u0000-\u001f]*$"}
+    schema = {"type": "object", "properties": {"a": plain}}
+    fine = {"name": "read", "description": r"Reads C:\udata", "inputSchema": schema}
+    assert (await index(fine)).body == {"indexed": ["indexed__read"], "skipped": []}
+    for text in ("\x00", "\\\x00"):
+        assert (await index({"name": "x", "description": text})).status == 422
+
+
 async def test_a_path_that_is_not_there_is_a_problem_and_head_is_answered(client: Any) -> None:
     for method in ("GET", "POST", "DELETE"):
         found = await client(method, "/v1/no_such_thing")
