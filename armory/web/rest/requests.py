@@ -68,7 +68,7 @@ async def _answer(
     cors: dict[str, str] = {}
     try:
         cors = _knock(services, request)
-        call = await _call(services, route, request, request_id, asked)
+        call = await _call(services, route, request, request_id, asked, cors)
         asked.has_body = route.body is not None
         done = await route.handler(call)
     except Problem as problem:
@@ -147,7 +147,12 @@ def _own_page(origin: str, host: str | None, request: web.Request) -> bool:
 
 
 async def _call(
-    services: RestServices, route: Route, request: web.Request, request_id: str, asked: Asked
+    services: RestServices,
+    route: Route,
+    request: web.Request,
+    request_id: str,
+    asked: Asked,
+    cors: Mapping[str, str],
 ) -> RestCall:
     for name, value in request.query.items():
         if name != "query" and _KEY.search(value):
@@ -164,7 +169,7 @@ async def _call(
     path = {name: _path_part(name, value) for name, value in request.match_info.items()}
     params = None if route.params is None else _params(route.params, request)
     body = None if route.body is None else await _body(services, route.body, request)
-    return RestCall(services, principal, request_id, path, params, body, request)
+    return RestCall(services, principal, request_id, path, params, body, request, cors)
 
 
 async def _principal(

@@ -19,11 +19,12 @@ from armory.accounts.packs import Kind
 from armory.accounts.query_log import QueryRecord
 from armory.accounts.quotas import Quota
 from armory.domain.query import Query
-from armory.errors import AuthenticationFailed, InvalidRequest
+from armory.errors import ArmoryError, AuthenticationFailed, InvalidRequest
+from armory.logger import Logger
 from armory.retrieval.names import RANKERS
 from armory.security.expiry import while_valid
 from armory.web.rest.known import check_known
-from armory.web.rest.problems import Problem, limit_headers
+from armory.web.rest.problems import Problem, limit_headers, problem_of
 from armory.web.rest.requests import encode
 from armory.web.rest.routes import Reply, RestCall, Route, Shape, Text
 from armory.web.rest.searching import Found, Searching, Wanted, record_json
@@ -43,6 +44,8 @@ from armory.web.rest.shapes import (
     Tools,
     digests_of,
 )
+
+_log = Logger(__name__)
 
 
 class RetrieveHandlers:
@@ -256,7 +259,7 @@ class RetrieveHandlers:
     async def _stream(
         self, call: RestCall, agent: Agent, question: str, asked: Mapping[str, Any]
     ) -> web.StreamResponse:
-        headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
+        headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-store", **call.cors}
         response = web.StreamResponse(headers={**headers, "X-Request-ID": call.request_id})
 
         async def steps() -> None:
@@ -269,13 +272,27 @@ class RetrieveHandlers:
                         data["result"] = event.result.as_json()
                     await response.write(_event(event.kind, data))
 
-        if not await while_valid(call.principal, steps()):
-            if not response.prepared:
+        try:
+            if not await while_valid(call.principal, steps()):
                 raise AuthenticationFailed(_EXPIRED)
-            problem = {"code": AuthenticationFailed.code, "detail": _EXPIRED}
-            await response.write(_event("error", problem))
+        except ConnectionError:
+            raise
+        except Exception as error:
+            if not response.prepared:
+                raise
+            await response.write(_event("error", _told(error)))  # a problem has no place here
         await response.write_eof()
         return response
+
+
+def _told(error: Exception) -> dict[str, str]:
+    """What is told of an error once a stream has begun."""
+    if isinstance(error, ArmoryError):
+        problem = problem_of(error)
+    else:
+        _log.error("rest_stream_crashed", exc_info=error)
+        problem = Problem(500, "internal", "something went wrong inside; see the log")
+    return {"code": problem.code, "detail": problem.detail}
 
 
 def _event(kind: str, data: Mapping[str, Any]) -> bytes:

@@ -63,6 +63,7 @@ class RestCall:
         params: the query parameters as the route's model.
         body: the body as the route's model.
         request: the request itself, for what streams.
+        cors: headers that let the browser page that asked read the answer, likewise.
     """
 
     services: RestServices
@@ -72,6 +73,7 @@ class RestCall:
     params: Any
     body: Any
     request: web.Request
+    cors: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def admin(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from armory.accounts.service import Accounts
 from armory.accounts.settings import AccountSettings
+from armory.agent.findings import Event
 from armory.domain.catalog import EMPTY
 from armory.errors import BackendError
 from armory.security.authentication import Authenticator
@@ -44,6 +46,19 @@ class Broken:
         raise self.error
 
 
+class Failing:
+    """An agent that fails once it has said something."""
+
+    error: Exception = BackendError("the model is away")
+
+    async def run(self, question: str, **_: Any) -> Any:
+        raise self.error
+
+    async def stream(self, question: str, **_: Any) -> AsyncIterator[Event]:
+        yield Event("thought", "hm", 0, 1.0)
+        raise self.error
+
+
 @pytest.fixture
 def engine() -> Broken:
     return Broken()
@@ -58,6 +73,7 @@ async def url(tmp_path: Path, engine: Broken) -> AsyncIterator[str]:
     policy = Policy()
     services = RestServices(
         engine=engine,
+        agent=Failing(),  # pyright: ignore[reportArgumentType]
         accounts=accounts,
         authenticator=Authenticator(allow_anonymous=True),
         catalog=lambda: EMPTY,
@@ -104,6 +120,27 @@ async def test_browsers_of_allowed_origins_are_served_and_others_not(url: str) -
     assert headers["Access-Control-Allow-Methods"] == "GET, HEAD, POST"
     assert headers["Access-Control-Allow-Headers"] == "X-A"
     assert (await ask("OPTIONS", path, Origin="https://evil.example", **asked))[0] == 403
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(BackendError("the model is away"), "backend"), (RuntimeError("insides"), "internal")],
+)
+async def test_a_stream_that_fails_says_so_to_any_page_that_may_ask(
+    url: str, monkeypatch: pytest.MonkeyPatch, error: Exception, code: str
+) -> None:
+    monkeypatch.setattr(Failing, "error", error)
+    headers = {"Accept": "text/event-stream", "Origin": "https://app.example"}
+    body = {"query": "x", "mode": "agent"}
+    async with aiohttp.ClientSession() as session, session.post(
+        f"{url}/v1/retrieve_tools", json=body, headers=headers
+    ) as answer:  # fmt: skip
+        text = await answer.text()
+    assert answer.headers["Access-Control-Allow-Origin"] == "https://app.example"
+    events = [part.split("\n") for part in text.strip().split("\n\n")]
+    assert [event[0] for event in events] == ["event: thought", "event: error"]
+    assert json.loads(events[1][1].removeprefix("data: "))["code"] == code
+    assert "insides" not in text
 
 
 async def test_a_store_that_is_away_is_503_and_a_defect_shows_nothing(
