@@ -115,8 +115,6 @@ class SharedCounts:
             f"{where}:{'calls' if per_day is None else per_day.kind}",
             f"{where}:running",
         )
-        if lease:
-            self._hold(lease, keys[2])
         try:
             said, wait_ms = await self._scripts.run(
                 _TAKE,
@@ -131,11 +129,12 @@ class SharedCounts:
             )
         except BaseException:  # it may have been taken all the same
             if lease:
-                self.give_back(lease)
+                self._return(keys[2], lease)
             raise
         if not said:
+            if lease:  # not before: a renewal would take it
+                self._hold(lease, keys[2])
             return Taken(lease=lease)
-        self._held.pop(lease, None)
         if said == b"slots":
             return Taken("concurrency", SLOT_WAIT_S)
         if said == b"rate":
@@ -147,7 +146,10 @@ class SharedCounts:
         """A request has ended that took a slot; Redis is told a moment later."""
         key = self._held.pop(lease, None)
         if key is not None:
-            self._giving_back.spawn(self._given_back(key, lease), "give a slot back")
+            self._return(key, lease)
+
+    def _return(self, key: str, lease: str) -> None:
+        self._giving_back.spawn(self._given_back(key, lease), "give a slot back")
 
     async def _given_back(self, key: str, lease: str) -> None:
         try:

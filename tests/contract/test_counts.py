@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -173,3 +174,28 @@ async def test_redis_that_is_away_is_an_error_and_leaves_no_slot_behind() -> Non
         await counts.take(Demand("ann", "x", None, None, 1))
     await until(lambda: not counts._held)  # pyright: ignore[reportPrivateUsage]
     await counts.aclose()
+
+
+@pytest.mark.redis
+async def test_a_renewal_that_comes_between_takes_no_slot_away(redis: RedisServer) -> None:
+    store = RedisCache(redis.url, prefix="between:")
+    counts = SharedCounts(store)
+    usual, first = store.run, True
+
+    async def run(script: str, keys: Sequence[str], values: Sequence[str | float]) -> Any:
+        """Slots are renewed just before the first one is taken."""
+        nonlocal first
+        if first:
+            first = False
+            await counts.renew()
+        return await usual(script, keys, values)
+
+    store.run = run
+    try:
+        for _ in range(3):
+            taken = await counts.take(Demand("ann", "x", None, None, 1))
+            assert taken.exceeded is None
+            counts.give_back(taken.lease)
+            await until(lambda: not len(counts._giving_back))  # pyright: ignore[reportPrivateUsage]
+    finally:
+        await counts.aclose()
