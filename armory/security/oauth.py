@@ -113,6 +113,9 @@ class OAuthScheme:
             _log.info("access_token_refused", reason="not active" if said is None else "issuer")
             self._checked[digest] = (None, self._clock() + _REFUSED_S, self._generation)
             raise AuthenticationFailed(REFUSED)
+        if isinstance(said.get("cnf"), Mapping):  # bound to a key that a bearer does not show
+            _log.info("access_token_refused", reason="cnf", issuer=first.name)
+            raise AuthenticationFailed(REFUSED)
         now = self._clock()
         claims = {"exp": now + _CHECKED_S, **said}
         if "sub" not in claims and "username" in claims:

@@ -204,16 +204,17 @@ async def test_opaque_tokens_are_asked_about(provider: IdentityProvider) -> None
         "over": {**good, "exp": now - 3_600},
         "nowhere": {**good, "aud": None},
         "text": {**good, "active": "true"},
+        "bound": {**good, "cnf": {"jkt": "of-a-key-that-is-not-shown"}},
     }
     for _ in range(3):
         found = await checks.identify("good")
         assert found is not None
         assert (found.user, found.scopes, found.audience) == ("ann", {"read"}, {HERE})
     assert provider.fetched["/idp/introspect"] == 1
-    for token in ("unknown", "unknown", "elsewhere", "over", "nowhere", "text"):
+    for token in ("unknown", "unknown", "elsewhere", "over", "nowhere", "text", "bound"):
         with pytest.raises(AuthenticationFailed):
             await checks.identify(token)
-    assert provider.fetched["/idp/introspect"] == 6
+    assert provider.fetched["/idp/introspect"] == 7
     assert await scheme(provider).identify("good") is None
 
 
