@@ -17,7 +17,7 @@ from armory.errors import BackendError, ConfigError
 from armory.tasks import cancellable
 
 try:
-    from redis.asyncio import Redis
+    from redis.asyncio import BlockingConnectionPool, Redis
     from redis.asyncio.client import PubSub
     from redis.asyncio.retry import Retry
     from redis.backoff import NoBackoff
@@ -28,6 +28,7 @@ except ImportError as error:  # pragma: no cover - the extra is there in tests
     ) from error
 
 T = TypeVar("T")
+_CONNECTIONS = 200
 # uvloop answers a write to a connection that has just been lost with a RuntimeError
 _FAILURES = (RedisError, OSError, asyncio.TimeoutError, RuntimeError)
 
@@ -48,13 +49,16 @@ class RedisCache:
         self._prefix = prefix
         self._timeout_s = timeout_s
         try:
-            self._redis = Redis.from_url(
+            # One that is at its most would else be taken for a Redis that is away.
+            pool = BlockingConnectionPool.from_url(
                 url,
+                max_connections=_CONNECTIONS,
+                timeout=timeout_s,
                 socket_timeout=timeout_s,
                 socket_connect_timeout=timeout_s,
                 retry=Retry(NoBackoff(), 0),
-                max_connections=200,
             )
+            self._redis = Redis.from_pool(pool)
         except ValueError:
             raise ConfigError(
                 "not a Redis URL; expected redis://host:6379/0, rediss://... or unix://...",

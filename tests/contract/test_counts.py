@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -199,3 +200,12 @@ async def test_a_renewal_that_comes_between_takes_no_slot_away(redis: RedisServe
             await until(lambda: not len(counts._giving_back))  # pyright: ignore[reportPrivateUsage]
     finally:
         await counts.aclose()
+
+
+@pytest.mark.redis
+async def test_many_at_once_are_counted_all_the_same(redis: RedisServer) -> None:
+    counts = SharedCounts(RedisCache(redis.url, prefix="crowd:", timeout_s=10.0))
+    demand = Demand("ann", "x", None, PerDay("calls", 5))
+    taken = await asyncio.gather(*(counts.take(demand) for _ in range(500)))
+    assert sum(one.exceeded is None for one in taken) == 5
+    await counts.aclose()
