@@ -5,9 +5,11 @@ Owns: finding both in a text. Never imports a room; who configures secrets tells
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+from urllib.parse import quote
 
 HIDDEN = "***"
 _SHORTEST = 6
@@ -43,8 +45,19 @@ _known: list[str] = []
 
 def hide(values: Iterable[str]) -> None:
     """From now on these values are shown nowhere; shorter ones than six characters are."""
-    found = {*_known, *(value for value in values if len(value) >= _SHORTEST)}
+    found = {*_known}
+    for value in values:
+        if len(value) >= _SHORTEST:
+            found.update(_spellings(value))
     _known[:] = sorted(found, key=len, reverse=True)
+
+
+def _spellings(value: str) -> Iterator[str]:
+    """A secret as it is, and as it stands in JSON and in a URL."""
+    yield value
+    yield json.dumps(value)[1:-1]
+    yield json.dumps(value, ensure_ascii=False)[1:-1]
+    yield quote(value, safe="", errors="replace")
 
 
 def names_secret(name: str) -> bool:

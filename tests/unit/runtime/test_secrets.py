@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 import yaml
@@ -103,3 +105,13 @@ def test_values_by_the_name_of_a_secret_are_hidden(name: str) -> None:
         "nextPage": "abc",
         "monkey": "abc",
     }
+
+
+def test_a_secret_is_hidden_as_json_and_urls_spell_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lone half of a character, which no URL has, is no reason to fail."""
+    monkeypatch.setattr(redaction, "_known", [])
+    secret = 'pa"ss\\wört/7'
+    hide([secret, "half \ud800 of it"])
+    for spelt in (secret, json.dumps({"a": secret}), json.dumps(secret, ensure_ascii=False)):
+        assert "ss" not in redacted(spelt)
+    assert redacted(f"GET /?q={quote(secret, safe='')}") == "GET /?q=***"
