@@ -17,7 +17,15 @@ from armory.storage.changes import LEARNED_USES, ChangeFeed, Transaction
 from armory.storage.connection import AsyncConnection
 from armory.storage.database import Database, now_ms
 from armory.storage.logins import forget_person
-from armory.storage.tables import api_keys, installations, learned_uses, packs, users
+from armory.storage.tables import (
+    api_keys,
+    installations,
+    learned_uses,
+    packs,
+    query_months,
+    user_tools,
+    users,
+)
 
 USER = "user"
 PACK = "pack"
@@ -112,8 +120,8 @@ class Users:
         return await self.get(user_id)
 
     async def delete(self, user_id: str) -> bool:
-        """Delete a user with keys, packs, installations, logins at upstreams and what its calls
-        taught; whether there was one.
+        """Delete a user with keys, packs, installations, logins at upstreams, what its calls taught
+        and what was counted of it; whether there was one.
         """
         async with self._feed.transaction() as change:
             await self._tell(change, user_id, ended=True)
@@ -121,6 +129,8 @@ class Users:
             if (await change.connection.execute(taught)).rowcount:
                 change.changed(LEARNED_USES, "")
             await _forget_packs(change, user_id)
+            for counted in (user_tools, query_months):
+                await change.connection.execute(delete(counted).where(counted.c.user_id == user_id))
             gone = await change.connection.execute(delete(users).where(users.c.id == user_id))
             if gone.rowcount:  # who is called so next is somebody else
                 await forget_person(change, f"user:{user_id}")
