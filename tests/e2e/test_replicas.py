@@ -64,10 +64,12 @@ def answer(body: bytes) -> Any:
     return next(m for m in map(json.loads, filter(bytes.strip, data)) if "id" in m)
 
 
+@pytest.mark.parametrize("base_path", ["", "/tools"])
 def test_a_session_is_served_by_either_replica_until_its_owner_dies(
-    serve: Callable[..., Any], demo_upstreams: dict[str, Any], redis: RedisServer
+    serve: Callable[..., Any], demo_upstreams: dict[str, Any], redis: RedisServer, base_path: str
 ) -> None:
     config = {
+        "server": {"base_path": base_path},
         "upstreams": {"time": demo_upstreams["time"]},
         "storage": {"redis": redis.url},
     }

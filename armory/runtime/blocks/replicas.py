@@ -22,7 +22,7 @@ from armory.wire.http.replicas import Replicas
 
 _log = Logger(__name__)
 REPLICA_URL = "ARMORY_REPLICA_URL"
-"""Environment variable: the base URL at which the other replicas reach this one."""
+"""Environment variable: the URL at which the other replicas reach this one, without a path."""
 
 _DIRECTORY_TIMEOUT_S = 2.0
 """Longer than a cache's: where a session is, nothing else can say."""
@@ -67,7 +67,7 @@ async def shared(
         stack: closes what is opened here.
         host: the bind address.
         port: the bound port, never 0.
-        base_path: prefix of every route.
+        base_path: prefix of every route, which what is passed on has already.
     """
     if config.storage.redis is None:
         return Shared()
@@ -75,7 +75,8 @@ async def shared(
     stack.push_async_callback(store.aclose)
     directory = make_cache(config.storage.redis, timeout_s=_DIRECTORY_TIMEOUT_S)
     stack.push_async_callback(directory.aclose)
-    url = os.environ.get(REPLICA_URL) or f"http://{_reachable(host)}:{port}{base_path}"
+    url = os.environ.get(REPLICA_URL) or f"http://{_reachable(host)}:{port}"
+    url = url.rstrip("/").removesuffix(base_path)
     _log.info("replica_joins", url=url)
     watch = CacheWatch(store)
     watch.start()

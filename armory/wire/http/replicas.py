@@ -70,7 +70,7 @@ class Replicas:
 
     Args:
         store: shared by all replicas.
-        own_url: where the others reach this one, with the base path: `http://10.0.0.3:8080`.
+        own_url: where the others reach this one, before every path: `http://10.0.0.3:8080`.
         alive_s: how long a replica counts as alive after its last sign of life, in seconds.
     """
 
