@@ -59,21 +59,45 @@ async def test_an_owner_that_ends_is_gone(front: Front) -> None:
 
 
 class Spotty(MemoryCache):
-    """A store that has lost what it is told to lose, or fails so many times."""
+    """A store that fails so many times."""
 
-    lost = ""
     failing = 0
 
     async def get(self, key: str) -> bytes | None:
         if self.failing:
             self.failing -= 1
             raise BackendError("Redis failed")
-        return None if key == self.lost else await super().get(key)
+        return await super().get(key)
+
+
+class Line(MemoryCache):
+    """A store as one replica reaches it, until it is cut off."""
+
+    def __init__(self, store: MemoryCache) -> None:
+        super().__init__()
+        self._store = store
+        self.cut = False
+
+    @property
+    def _reached(self) -> MemoryCache:
+        if self.cut:
+            raise BackendError("Redis failed")
+        return self._store
+
+    async def get(self, key: str) -> bytes | None:
+        return await self._reached.get(key)
+
+    async def set(self, key: str, value: bytes, ttl_s: float) -> None:
+        await self._reached.set(key, value, ttl_s)
+
+    async def delete(self, *keys: str) -> None:
+        await self._reached.delete(*keys)
 
 
 async def test_a_call_does_not_wait_for_an_owner_that_shows_no_sign_of_life(front: Front) -> None:
     """As behind a cut cable: the connection stands and nothing comes."""
-    store = Spotty()
+    store = MemoryCache()
+    line = Line(store)
     arrived = asyncio.Event()
 
     async def hanging(_call: Call, _owner: Owner) -> Reply:
@@ -83,7 +107,7 @@ async def test_a_call_does_not_wait_for_an_owner_that_shows_no_sign_of_life(fron
     front.pool.upstreams["old"].answer = hanging
     async with (
         serving(front.gateway, None, SETTINGS, store, alive_s=0.3) as (one, _),
-        serving(front.gateway, None, SETTINGS, store, alive_s=0.3) as (two, _),
+        serving(front.gateway, None, SETTINGS, line, alive_s=0.3) as (two, _),
     ):
         front.url = two
         client = await front.start_legacy()
@@ -92,7 +116,7 @@ async def test_a_call_does_not_wait_for_an_owner_that_shows_no_sign_of_life(fron
         async with asyncio.timeout(20), asyncio.TaskGroup() as group:
             sent = group.create_task(moved.send(body))
             await arrived.wait()
-            store.lost = f"replica:{two}"
+            line.cut = True
         assert sent.result()[0] == 404
 
 
@@ -118,14 +142,17 @@ async def test_a_session_is_not_called_gone_because_the_store_fails(
         assert (await moved.send(body))[0] == 200
 
 
-async def test_parked_calls_go_on_at_their_owner(front: Front) -> None:
+@pytest.mark.parametrize("failures", [0, 1_000])
+async def test_parked_calls_go_on_at_their_owner(front: Front, failures: int) -> None:
+    """Whose call it is says the state that the client brings, not the store."""
     front.pool.upstreams["old"].answer = asking
-    store = MemoryCache()
+    store = Spotty()
     params = {"name": "old__now", "arguments": {}}
     async with serving(front.gateway, None, SETTINGS, store) as (one, other):
         async with serving(front.gateway, None, SETTINGS, store) as (two, _):
             front.url = two
             _, message = await front.modern("tools/call", params, capabilities=ELICIT)
+            store.failing = failures
             for url in (one, one):
                 front.url = url
                 asked = message["result"]

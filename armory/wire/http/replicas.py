@@ -8,15 +8,15 @@ its owner knows whether it is still there.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from typing import Protocol, TypeVar
 
 import aiohttp
 from aiohttp import web
 from cachetools import LRUCache, TTLCache
 
-from armory.errors import ArmoryError
+from armory.errors import ArmoryError, BackendError
 from armory.logger import Logger
 from armory.protocol import codes
 from armory.tasks import spawn, start, stop
@@ -30,6 +30,10 @@ REMEMBERED_S = 86_400.0
 """So long a claim is kept that is not made again, and a quarter of that before it is."""
 CONNECT_S = 5.0
 ATTEMPTS = 3
+_BEATS = 15
+"""Signs of life while one lasts."""
+_LOST = "replicas-lost"
+"""Is in the store for a while after it was found to have lost what replicas had told it."""
 _OWNERS_KEPT = 10_000
 _REPLICAS_KEPT = 1_000
 _HOP_BY_HOP = frozenset(
@@ -81,6 +85,10 @@ class Replicas:
         self._owners = LRUCache[str, str](_OWNERS_KEPT)
         self._seen_alive = TTLCache[str, bool](_REPLICAS_KEPT, alive_s / 3)
         self._claimed: set[str] = set()
+        self._unclaimed = False
+        self._shown = False
+        self._failing = False
+        self._failed_at = float("-inf")
         self._beating: asyncio.Task[None] | None = None
         self._claiming: asyncio.Task[None] | None = None
         self._http: aiohttp.ClientSession | None = None
@@ -107,14 +115,47 @@ class Replicas:
 
     async def _beat(self) -> None:
         try:
-            await self._store.set(self._life(self.own_url), b"1", self._alive_s)
+            await self._show_life()
         except ArmoryError as error:
-            _log.warning("replica_sign_of_life_failed", error=error.message)
+            if not self._failing:
+                _log.warning("replica_sign_of_life_failed", error=error.message)
+            self._failing = True
+        else:
+            self._failing = False
+
+    async def _show_life(self) -> None:
+        """A sign of life, once the store has the sessions of this replica.
+
+        Where the last sign is gone, the store was emptied, or it took nothing for long.
+        """
+        life = self._life(self.own_url)
+        if self._shown and await self._tried(lambda: self._store.get(life)) is None:
+            _log.warning("sessions_claimed_again", sessions=len(self._claimed))
+            await self._store.set(_LOST, b"1", self._alive_s)
+            self._unclaimed = True
+        if self._unclaimed:
+            self._unclaimed = False
+            try:
+                await self._claim_again()
+            except ArmoryError:
+                self._unclaimed = True
+                raise
+        await self._tried(lambda: self._store.set(life, b"1", self._alive_s))
+        self._shown = True
 
     async def _beat_on(self) -> None:
         while True:
-            await asyncio.sleep(self._alive_s / 3)
+            await asyncio.sleep(self._alive_s / _BEATS)
             await self._beat()
+
+    async def _complete(self) -> bool:
+        """Whether what the store does not have is nowhere: what it lost, or could not be told while
+        it was away, replicas tell it again within moments.
+        """
+        if time.monotonic() - self._failed_at < self._alive_s / 3:
+            return False
+        own = self._life(self.own_url)
+        return await self._store.get(own) is not None and await self._store.get(_LOST) is None
 
     @staticmethod
     def _life(url: str) -> str:
@@ -123,11 +164,15 @@ class Replicas:
     # -- sessions ----------------------------------------------------------------------------
 
     async def claim(self, session_id: str) -> None:
-        """This replica owns the session; a store that fails costs passing on, not the session."""
+        """This replica owns the session; a store that fails is told with a later sign of life."""
         self._claimed.add(session_id)
+        if self._failing:
+            self._unclaimed = True
+            return
         try:
-            await _tried(lambda: self._claim(session_id))
+            await self._tried(lambda: self._claim(session_id))
         except ArmoryError as error:
+            self._unclaimed = True
             _log.warning("session_not_claimed", error=error.message)
 
     async def _claim(self, session_id: str) -> None:
@@ -138,11 +183,14 @@ class Replicas:
         while True:
             await asyncio.sleep(REMEMBERED_S / 4)
             try:
-                for session_id in tuple(self._claimed):
-                    if session_id in self._claimed:
-                        await self._claim(session_id)
+                await self._claim_again()
             except ArmoryError as error:
                 _log.warning("sessions_not_claimed_again", error=error.message)
+
+    async def _claim_again(self) -> None:
+        for session_id in tuple(self._claimed):
+            if session_id in self._claimed:
+                await self._claim(session_id)
 
     async def release(self, session_id: str) -> None:
         """The session ended."""
@@ -156,26 +204,28 @@ class Replicas:
         """Base URL of the other replica that owns the session and is alive; else None.
 
         Raises:
-            ArmoryError: the store cannot be asked, and the session may well be there. To call it
-                gone would have the client begin anew again and again.
+            ArmoryError: the store cannot be asked, or may not know of all sessions, and this one
+                may well be there. To call it gone would have the client begin anew again and again.
         """
         url = self._owners.get(session_id)
         if url is None:
-            found = await _tried(lambda: self._store.get(f"session:{session_id}"))
-            url = None if found is None else found.decode()
-            if url is None or url == self.own_url:
+            found = await self._tried(lambda: self._store.get(f"session:{session_id}"))
+            if found is None:
+                if not await self._tried(self._complete):
+                    raise BackendError(
+                        "the replicas tell each other of their sessions again, since Redis was "
+                        "away; try again in some seconds"
+                    )
+                return None
+            url = found.decode()
+            if url == self.own_url:
                 return None
             self._owners[session_id] = url  # a session never moves
         return None if await self._is_lost(url) else url
 
     async def alive(self, url: str) -> bool:
-        """Whether another replica has shown a sign of life lately."""
-        if url == self.own_url:
-            return False
-        try:
-            return await self._store.get(self._life(url)) is not None
-        except ArmoryError:
-            return False
+        """Whether it is another replica that may be alive, as far as the store can tell."""
+        return url != self.own_url and not await self._is_lost(url)
 
     # -- the hop -----------------------------------------------------------------------------
 
@@ -209,6 +259,8 @@ class Replicas:
             if not exchange.done():
                 exchange.cancel()
                 await asyncio.wait((exchange,))
+            if not exchange.cancelled():
+                exchange.exception()  # a client that leaves meanwhile is told nothing of it
 
     async def _exchange(
         self, http: aiohttp.ClientSession, admitted: AdmittedRequest, url: str, passed: _Passed
@@ -230,17 +282,38 @@ class Replicas:
         await response.write_eof()
         return response
 
+    async def _tried(self, ask: Callable[[], Awaitable[_T]]) -> _T:
+        """What the store says, asked several times.
+
+        A process that gets no processor time for a while misses deadlines though the store is well,
+        and nothing else knows where a session is.
+
+        Raises:
+            ArmoryError: it failed each time.
+        """
+        left = ATTEMPTS
+        while True:
+            try:
+                return await ask()
+            except ArmoryError:
+                self._failed_at = time.monotonic()
+                left -= 1
+                if not left:
+                    raise
+
     async def _is_lost(self, url: str) -> bool:
-        """Whether a replica shows no sign of life; a store that fails says nothing about that."""
+        """Whether a replica shows no sign of life; a store that fails, or has lost the signs, says
+        nothing about that.
+        """
         if url in self._seen_alive:
             return False
         try:
-            lost = await self._store.get(self._life(url)) is None
+            if await self._store.get(self._life(url)) is None:
+                return await self._complete()
         except ArmoryError:
             return False
-        if not lost:
-            self._seen_alive[url] = True
-        return lost
+        self._seen_alive[url] = True
+        return False
 
 
 class _Passed:
@@ -262,21 +335,6 @@ class _Passed:
         if self._request.transport is not None:
             self._request.transport.abort()
         return self.response
-
-
-async def _tried(ask: Callable[[], Awaitable[_T]]) -> _T:
-    """What the store says, asked several times.
-
-    A process that gets no processor time for a while misses deadlines though the store is well, and
-    nothing else knows where a session is.
-
-    Raises:
-        ArmoryError: it failed each time.
-    """
-    for _ in range(ATTEMPTS - 1):
-        with suppress(ArmoryError):
-            return await ask()
-    return await ask()
 
 
 class OwnerGone(Exception):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import aiohttp
 import pytest
 
+from armory.errors import ArmoryError, BackendError
 from armory.gateway.gateway import Gateway
 from armory.storage.cache import MemoryCache
 from armory.testing.front import ScriptedPool, WordRetriever, serving
@@ -113,3 +114,80 @@ async def test_sessions_are_claimed_as_long_as_they_last(monkeypatch: pytest.Mon
     await until(lambda: store.written.count("session:lasts") > 1)
     await here.close()
     assert "session:ends" not in store.written
+
+
+class Failing(MemoryCache):
+    """A store that takes nothing while it is told to fail."""
+
+    failing = False
+
+    async def set(self, key: str, value: bytes, ttl_s: float) -> None:
+        if self.failing:
+            raise BackendError("Redis failed")
+        await super().set(key, value, ttl_s)
+
+
+ONE, TWO = "http://one", "http://two"
+
+
+@asynccontextmanager
+async def two_of_them(
+    store: MemoryCache,
+) -> AsyncGenerator[tuple[replicas.Replicas, replicas.Replicas]]:
+    """Two replicas, whose signs of life last for half a second."""
+    one, two = (replicas.Replicas(store, url, alive_s=0.5) for url in (ONE, TWO))
+    await one.start()
+    await two.start()
+    try:
+        yield one, two
+    finally:
+        await one.close()
+        await two.close()
+
+
+async def found(there: replicas.Replicas, session: str, wanted: str | None) -> None:
+    """Wait until it is said that this is whose session it is."""
+    said: str | None = "nothing yet"
+    async with asyncio.timeout(15):
+        while said != wanted:
+            with suppress(ArmoryError):
+                said = await there.owner(session)
+            await asyncio.sleep(0.01)
+
+
+async def test_a_store_that_was_emptied_is_told_everything_again() -> None:
+    """A Redis that keeps nothing on disk, and was restarted."""
+    store = MemoryCache()
+    async with two_of_them(store) as (one, two):
+        await one.claim("used")
+        await one.claim("unused")
+        await one.claim("ended")
+        assert await two.owner("used") == ONE
+        await store.aclose()
+        with pytest.raises(BackendError):  # it does not say that there is no such session
+            await two.owner("unused")
+        assert await two.owner("used") == ONE
+        assert await two.alive(ONE)
+        await one.release("ended")
+        await found(two, "unused", ONE)
+        await found(two, "ended", None)
+
+
+async def test_what_a_store_did_not_take_it_is_told_later() -> None:
+    store = Failing()
+    async with two_of_them(store) as (one, two):
+        store.failing = True
+        await one.claim("opened meanwhile")
+        store.failing = False
+        await found(two, "opened meanwhile", ONE)
+
+
+async def test_a_replica_that_is_gone_is_gone_again_after_the_store_was_emptied() -> None:
+    store = MemoryCache()
+    async with two_of_them(store) as (one, two):
+        await one.claim("one's")
+        assert await two.owner("one's") == ONE
+        await one.close()
+        await store.aclose()
+        await found(two, "one's", None)
+        assert not await two.alive(ONE)
