@@ -55,7 +55,7 @@ async def serve(runtime: Runtime, stack: AsyncExitStack, doors: Doors) -> None:
     edge = HttpEdge(
         runtime.gateway,
         checks,
-        replace(http_settings(config), state_keys=runtime.joined.state_keys, pages=people),
+        replace(http_settings(config), pages=people),
         replicas=runtime.joined.replicas,
         observers=runtime.observers,
     )

@@ -14,21 +14,19 @@ from armory.testing.clients.raw import LegacyClient
 from armory.testing.front import asking, serving
 from armory.web.connections import ENDING
 from armory.wire.http.replicas import ATTEMPTS
-from armory.wire.http.settings import HttpSettings
 
 if TYPE_CHECKING:
     from tests.protocol.conftest import Front
 
 pytestmark = pytest.mark.anyio
 ELICIT = {"elicitation": {"form": {}}}
-SETTINGS = HttpSettings(state_keys=[b"k" * 32])
 ACCEPTED = {"action": "accept", "content": {"zone": "UTC"}}
 
 
 async def test_sessions_are_found_at_their_owner(front: Front) -> None:
     store = MemoryCache()
-    async with serving(front.gateway, None, SETTINGS, store) as (one, _):
-        async with serving(front.gateway, None, SETTINGS, store) as (two, owner):
+    async with serving(front.gateway, store=store) as (one, _):
+        async with serving(front.gateway, store=store) as (two, owner):
             front.url = two
             client = await front.start_legacy()
             moved = LegacyClient(one + "/mcp", front.http, client.version, client.session, 10)
@@ -52,7 +50,7 @@ async def test_an_owner_that_ends_is_gone(front: Front) -> None:
     owner = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     await store.set(f"replica:{owner}", b"1", 60)
     await store.set("session:elsewhere", owner.encode(), 60)
-    async with server, serving(front.gateway, None, SETTINGS, store) as (one, _):
+    async with server, serving(front.gateway, store=store) as (one, _):
         moved = LegacyClient(one + "/mcp", front.http, "2025-11-25", "elsewhere")
         status, _ = await moved.send({"jsonrpc": "2.0", "id": 1, "method": "ping"})
         assert status == 404  # as of a session that has ended: the client begins anew
@@ -90,6 +88,9 @@ class Line(MemoryCache):
     async def set(self, key: str, value: bytes, ttl_s: float) -> None:
         await self._reached.set(key, value, ttl_s)
 
+    async def add(self, key: str, value: bytes, ttl_s: float) -> bool:
+        return await self._reached.add(key, value, ttl_s)
+
     async def delete(self, *keys: str) -> None:
         await self._reached.delete(*keys)
 
@@ -106,8 +107,8 @@ async def test_a_call_does_not_wait_for_an_owner_that_shows_no_sign_of_life(fron
 
     front.pool.upstreams["old"].answer = hanging
     async with (
-        serving(front.gateway, None, SETTINGS, store, alive_s=0.3) as (one, _),
-        serving(front.gateway, None, SETTINGS, line, alive_s=0.3) as (two, _),
+        serving(front.gateway, store=store, alive_s=0.3) as (one, _),
+        serving(front.gateway, store=line, alive_s=0.3) as (two, _),
     ):
         front.url = two
         client = await front.start_legacy()
@@ -128,8 +129,8 @@ async def test_a_session_is_not_called_gone_because_the_store_fails(
 ) -> None:
     store = Spotty()
     async with (
-        serving(front.gateway, None, SETTINGS, store) as (one, _),
-        serving(front.gateway, None, SETTINGS, store) as (two, _),
+        serving(front.gateway, store=store) as (one, _),
+        serving(front.gateway, store=store) as (two, _),
     ):
         front.url = two
         client = await front.start_legacy()
@@ -148,8 +149,8 @@ async def test_parked_calls_go_on_at_their_owner(front: Front, failures: int) ->
     front.pool.upstreams["old"].answer = asking
     store = Spotty()
     params = {"name": "old__now", "arguments": {}}
-    async with serving(front.gateway, None, SETTINGS, store) as (one, other):
-        async with serving(front.gateway, None, SETTINGS, store) as (two, _):
+    async with serving(front.gateway, store=store) as (one, other):
+        async with serving(front.gateway, store=store) as (two, _):
             front.url = two
             _, message = await front.modern("tools/call", params, capabilities=ELICIT)
             store.failing = failures

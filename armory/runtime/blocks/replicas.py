@@ -1,4 +1,4 @@
-"""This process among its replicas: where the others reach it, and the secret that they share.
+"""This process among its replicas: where the others reach it, and what they share.
 
 Owns: opening the shared store of the MCP edge when `storage.redis` is set.
 """
@@ -6,13 +6,11 @@ Owns: opening the shared store of the MCP edge when `storage.redis` is set.
 from __future__ import annotations
 
 import os
-import secrets
 import socket
 from contextlib import AsyncExitStack
 from typing import NamedTuple
 
 from armory.config.model import Config
-from armory.errors import BackendError
 from armory.logger import Logger
 from armory.storage.cache import Cache
 from armory.storage.opening import make_cache, make_counts
@@ -27,8 +25,6 @@ REPLICA_URL = "ARMORY_REPLICA_URL"
 _DIRECTORY_TIMEOUT_S = 2.0
 """Longer than a cache's: where a session is, nothing else can say."""
 
-_STATE_KEY = "state-key"
-_YEARS_S = 10 * 365 * 86_400.0
 _ANYWHERE = frozenset(("", "0.0.0.0", "::"))
 
 
@@ -37,14 +33,12 @@ class Shared(NamedTuple):
 
     Attributes:
         replicas: the map of sessions and the hop; None for a replica on its own.
-        state_keys: secrets that seal request state; empty for a secret of its own.
         store: where the replicas keep what they share; None likewise.
         watch: whether that is there; None likewise.
         counts: what callers have taken of their limits, of all replicas; None likewise.
     """
 
     replicas: Replicas | None = None
-    state_keys: tuple[bytes, ...] = ()
     store: Cache | None = None
     watch: CacheWatch | None = None
     counts: SharedCounts | None = None
@@ -83,7 +77,7 @@ async def shared(
     stack.push_async_callback(watch.stop)
     counts = make_counts(config.storage.redis)
     stack.push_async_callback(counts.aclose)
-    return Shared(Replicas(directory, url), await _state_keys(store), store, watch, counts)
+    return Shared(Replicas(directory, url), store, watch, counts)
 
 
 def _reachable(host: str) -> str:
@@ -91,14 +85,3 @@ def _reachable(host: str) -> str:
         own = socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)
         host = str(own[0][4][0])
     return f"[{host}]" if ":" in host else host
-
-
-async def _state_keys(store: Cache) -> tuple[bytes, ...]:
-    """The secret that all replicas seal with; whoever comes first makes it."""
-    try:
-        await store.add(_STATE_KEY, secrets.token_bytes(32), _YEARS_S)
-        key = await store.get(_STATE_KEY)
-    except BackendError as error:
-        _log.warning("state_key_not_shared", error=error.message)
-        return ()
-    return (key,) if key else ()

@@ -44,6 +44,7 @@ from armory.wire.http.resources import ProtectedResources
 from armory.wire.http.settings import HttpSettings
 from armory.wire.http.sse_front import SseFront
 from armory.wire.interaction.interactions import Interactions
+from armory.wire.interaction.shared_key import SharedKey
 from armory.wire.methods import refuse_begun, refuse_large
 from armory.wire.observed import Observers, dispatcher_of
 from armory.wire.sessions.registry import Sessions
@@ -92,12 +93,13 @@ class HttpEdge:
             settings.trusted_proxies,
         )
         self.interactions = Interactions(
-            settings.state_keys or None,
             ttl_s=settings.parked_timeout_s,
             capacity=settings.parked,
             per_principal=settings.parked_per_principal,
             replica=replicas.own_url if replicas is not None else "",
         )
+        if replicas is not None:
+            replicas.tells.append(SharedKey(replicas.store, self.interactions.seal_with).tell)
         self.sessions = Sessions(
             gateway,
             capacity=settings.sessions,

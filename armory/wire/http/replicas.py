@@ -64,6 +64,10 @@ class Store(Protocol):
         """Write whatever was there."""
         ...
 
+    async def add(self, key: str, value: bytes, ttl_s: float) -> bool:
+        """Write only where nothing is; whether it was written."""
+        ...
+
     async def delete(self, *keys: str) -> None:
         """Forget keys."""
         ...
@@ -76,16 +80,20 @@ class Replicas:
         store: shared by all replicas.
         own_url: where the others reach this one, before every path: `http://10.0.0.3:8080`.
         alive_s: how long a replica counts as alive after its last sign of life, in seconds.
+
+    Attributes:
+        tells: what else tells the store something that it may have lost, or not taken.
     """
 
     def __init__(self, store: Store, own_url: str, *, alive_s: float = ALIVE_S) -> None:
-        self._store = store
+        self.store = store
+        self.tells: list[Callable[[], Awaitable[None]]] = []
         self.own_url = own_url.rstrip("/")
         self._alive_s = alive_s
         self._owners = LRUCache[str, str](_OWNERS_KEPT)
         self._seen_alive = TTLCache[str, bool](_REPLICAS_KEPT, alive_s / 3)
         self._claimed: set[str] = set()
-        self._unclaimed = False
+        self._untold = True
         self._shown = False
         self._failing = False
         self._failed_at = float("-inf")
@@ -106,7 +114,7 @@ class Replicas:
         if beating is not None:
             await stop(beating, self._claiming)
             try:
-                await self._store.delete(self._life(self.own_url))
+                await self.store.delete(self._life(self.own_url))
             except ArmoryError as error:
                 _log.info("replica_not_signed_off", error=error.message)
         http, self._http = self._http, None
@@ -119,28 +127,25 @@ class Replicas:
         except ArmoryError as error:
             if not self._failing:
                 _log.warning("replica_sign_of_life_failed", error=error.message)
-            self._failing = True
+            self._failing = self._untold = True
         else:
             self._failing = False
 
     async def _show_life(self) -> None:
-        """A sign of life, once the store has the sessions of this replica.
+        """A sign of life, once the store has what it is to have of this replica.
 
         Where the last sign is gone, the store was emptied, or it took nothing for long.
         """
         life = self._life(self.own_url)
-        if self._shown and await self._tried(lambda: self._store.get(life)) is None:
-            _log.warning("sessions_claimed_again", sessions=len(self._claimed))
-            await self._store.set(_LOST, b"1", self._alive_s)
-            self._unclaimed = True
-        if self._unclaimed:
-            self._unclaimed = False
-            try:
-                await self._claim_again()
-            except ArmoryError:
-                self._unclaimed = True
-                raise
-        await self._tried(lambda: self._store.set(life, b"1", self._alive_s))
+        if self._shown and await self._tried(lambda: self.store.get(life)) is None:
+            _log.warning("shared_store_told_again", sessions=len(self._claimed))
+            await self.store.set(_LOST, b"1", self._alive_s)
+            self._untold = True
+        if self._untold:
+            self._untold = False
+            for tell in (self._claim_again, *self.tells):
+                await tell()  # one that fails leaves all of them to be told again
+        await self._tried(lambda: self.store.set(life, b"1", self._alive_s))
         self._shown = True
 
     async def _beat_on(self) -> None:
@@ -155,7 +160,7 @@ class Replicas:
         if time.monotonic() - self._failed_at < self._alive_s / 3:
             return False
         own = self._life(self.own_url)
-        return await self._store.get(own) is not None and await self._store.get(_LOST) is None
+        return await self.store.get(own) is not None and await self.store.get(_LOST) is None
 
     @staticmethod
     def _life(url: str) -> str:
@@ -167,16 +172,16 @@ class Replicas:
         """This replica owns the session; a store that fails is told with a later sign of life."""
         self._claimed.add(session_id)
         if self._failing:
-            self._unclaimed = True
+            self._untold = True
             return
         try:
             await self._tried(lambda: self._claim(session_id))
         except ArmoryError as error:
-            self._unclaimed = True
+            self._untold = True
             _log.warning("session_not_claimed", error=error.message)
 
     async def _claim(self, session_id: str) -> None:
-        await self._store.set(f"session:{session_id}", self.own_url.encode(), REMEMBERED_S)
+        await self.store.set(f"session:{session_id}", self.own_url.encode(), REMEMBERED_S)
 
     async def _claim_on(self) -> None:
         """Claim the sessions again that last: a store must forget those of replicas that died."""
@@ -196,7 +201,7 @@ class Replicas:
         """The session ended."""
         self._claimed.discard(session_id)
         try:
-            await self._store.delete(f"session:{session_id}")
+            await self.store.delete(f"session:{session_id}")
         except ArmoryError as error:
             _log.info("session_not_released", error=error.message)
 
@@ -209,7 +214,7 @@ class Replicas:
         """
         url = self._owners.get(session_id)
         if url is None:
-            found = await self._tried(lambda: self._store.get(f"session:{session_id}"))
+            found = await self._tried(lambda: self.store.get(f"session:{session_id}"))
             if found is None:
                 if not await self._tried(self._complete):
                     raise BackendError(
@@ -308,7 +313,7 @@ class Replicas:
         if url in self._seen_alive:
             return False
         try:
-            if await self._store.get(self._life(url)) is None:
+            if await self.store.get(self._life(url)) is None:
                 return await self._complete()
         except ArmoryError:
             return False

@@ -32,7 +32,6 @@ class HttpSettings:
         parked_timeout_s: how long they wait, in seconds; then they are cancelled.
         session_idle_s: seconds after which an unused session ends.
         pages: whether people are sent to pages of the gateway (`/connect`).
-        state_keys: secrets that seal request state (32 bytes or more, the first one seals).
     """
 
     host: str = "127.0.0.1"
@@ -53,4 +52,3 @@ class HttpSettings:
     parked_timeout_s: float = PARKED_TIMEOUT_S
     session_idle_s: float = SESSION_IDLE_S
     pages: bool = False
-    state_keys: Sequence[bytes] = ()

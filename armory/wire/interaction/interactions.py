@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 import msgspec
@@ -37,8 +37,6 @@ class Interactions:
     """The bridge between the eras' ways of asking the client.
 
     Args:
-        keys: secrets (32 bytes or more) that seal request state, the first one seals; replicas
-            share them. None: one made now.
         ttl_s: how long a parked call waits for its answers, in seconds.
         capacity: how many calls may be parked at once.
         per_principal: the same for one principal; None: no other.
@@ -47,20 +45,23 @@ class Interactions:
 
     def __init__(
         self,
-        keys: Sequence[bytes] | None = None,
         *,
         ttl_s: float = PARKED_TIMEOUT_S,
         capacity: int = PARKED,
         per_principal: int | None = None,
         replica: str = "",
     ) -> None:
-        self._states = RequestStates(keys, ttl_s, replica)
+        self._states = RequestStates(ttl_s, replica)
         self._ttl_s = ttl_s
         self._capacity = capacity
         self._per_principal = capacity if per_principal is None else per_principal
         self._of: dict[str, str] = {}
         self._parked: dict[str, ParkedCall] = {}
         self._running: set[ParkedCall] = set()
+
+    def seal_with(self, secret: bytes) -> None:
+        """Seal request state with another secret from now on."""
+        self._states.seal_with(secret)
 
     @property
     def parked(self) -> int:

@@ -21,6 +21,8 @@ _FORM = "v1."
 _KEY_INFO = b"mcp/request-state/v1/aes-256-gcm"
 _ID_INFO = b"mcp/request-state/v1/kid:"
 _ID, _NONCE, _TAG = 4, 12, 16
+_KEPT = 4
+"""Secrets that still open what they sealed."""
 
 
 class BrokenSeal(Exception):
@@ -41,6 +43,12 @@ class Seals:
         if not secrets or min(len(secret) for secret in secrets) < SECRET_BYTES:
             raise ValueError(f"seals need secrets of {SECRET_BYTES} bytes or more")
         self._secrets = tuple(secrets)
+
+    def seal_with(self, secret: bytes) -> None:
+        """Seal with another secret from now on; what the latest ones sealed is opened as before."""
+        before = (known for known in self._secrets if known != secret)
+        self._secrets = (secret, *before)[:_KEPT]
+        self.__dict__.pop("_keys", None)  # made again of these
 
     @cached_property
     def _keys(self) -> dict[bytes, AESGCM]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal, cast
 
 import msgspec
@@ -74,16 +74,18 @@ class RequestStates:
     """Seals request state and opens it again.
 
     Args:
-        keys: secrets (32 bytes or more), the first one seals; replicas share them. None: one made
-            now.
         ttl_s: how long a state is good for, in seconds.
         replica: name of this replica among those that share the keys.
     """
 
-    def __init__(self, keys: Sequence[bytes] | None, ttl_s: float, replica: str) -> None:
-        self._seals = Seals(keys or [os.urandom(SECRET_BYTES)])
+    def __init__(self, ttl_s: float, replica: str) -> None:
+        self._seals = Seals([os.urandom(SECRET_BYTES)])
         self._ttl_s = ttl_s
         self._replica = replica
+
+    def seal_with(self, secret: bytes) -> None:
+        """Seal with another secret from now on."""
+        self._seals.seal_with(secret)
 
     def seal(self, kind: Kind, inner: str, binding: Binding) -> str:
         """The state for a client."""
@@ -110,11 +112,12 @@ class RequestStates:
         except (BrokenSeal, msgspec.DecodeError) as error:
             _log.info("request_state_refused", reason=str(error))
             raise refused_state() from None
-        if claims["d"] != binding.digest or not time.time() < claims["e"]:
+        fits = claims["d"] == binding.digest
+        if fits and claims["k"] == "parked" and claims["r"] != self._replica:
+            raise OwnedByReplica(claims["r"])  # by whose clock it expires
+        if not fits or not time.time() < claims["e"]:
             _log.info("request_state_refused", reason="not for this request, or expired")
             raise refused_state()
-        if claims["k"] == "parked" and claims["r"] != self._replica:
-            raise OwnedByReplica(claims["r"])
         return claims["k"], claims["s"]
 
 

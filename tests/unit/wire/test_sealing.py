@@ -29,6 +29,17 @@ def test_what_is_not_whole_does_not() -> None:
         Seals([b"t" * 32]).unseal(sealed)
 
 
+def test_another_secret_seals_and_those_before_it_still_open() -> None:
+    seals = Seals([b"s" * 32])
+    sealed = seals.seal(b"state")
+    for letter in b"tuv":
+        seals.seal_with(bytes([letter]) * 32)
+        assert Seals([bytes([letter]) * 32]).unseal(seals.seal(b"new")) == b"new"
+        assert seals.unseal(sealed) == b"state"
+    seals.seal_with(b"s" * 32)
+    assert SEALS.unseal(seals.seal(b"again")) == b"again"
+
+
 @pytest.mark.parametrize("secrets", [[], [b"short"], [b"s" * 32, b"short"]])
 def test_secrets_that_are_none(secrets: list[bytes]) -> None:
     with pytest.raises(ValueError, match="32 bytes"):

@@ -15,6 +15,7 @@ from armory.storage.cache import MemoryCache
 from armory.testing.front import ScriptedPool, WordRetriever, serving
 from armory.testing.waiting import until
 from armory.wire.http import replicas
+from armory.wire.interaction.shared_key import SharedKey
 
 pytestmark = pytest.mark.anyio
 
@@ -126,6 +127,11 @@ class Failing(MemoryCache):
             raise BackendError("Redis failed")
         await super().set(key, value, ttl_s)
 
+    async def add(self, key: str, value: bytes, ttl_s: float) -> bool:
+        if self.failing:
+            raise BackendError("Redis failed")
+        return await super().add(key, value, ttl_s)
+
 
 ONE, TWO = "http://one", "http://two"
 
@@ -191,3 +197,23 @@ async def test_a_replica_that_is_gone_is_gone_again_after_the_store_was_emptied(
         await store.aclose()
         await found(two, "one's", None)
         assert not await two.alive(ONE)
+
+
+async def test_replicas_agree_on_a_secret_whenever_the_store_is_there() -> None:
+    """Those that began while it was away, and those that come after it was emptied."""
+    store = Failing()
+    store.failing = True
+    secrets: list[list[bytes]] = [[], [], []]
+    many = [replicas.Replicas(store, f"http://{number}", alive_s=0.5) for number in range(3)]
+    for one, taken in zip(many, secrets, strict=True):
+        one.tells.append(SharedKey(store, taken.append).tell)
+    await many[0].start()
+    await many[1].start()
+    assert secrets[0] != secrets[1]
+    store.failing = False
+    await until(lambda: secrets[0][-1] == secrets[1][-1])
+    await store.aclose()
+    await many[2].start()
+    await until(lambda: secrets[0][-1] == secrets[1][-1] == secrets[2][-1])
+    for one in many:
+        await one.close()
