@@ -181,6 +181,12 @@ class Runtime:
 
     def _request_path(self, policy: Policy, settings: GatewaySettings) -> Gateway:
         sinks = (self.figures.metrics, self.accounts, self.learning, self.activity)
+        tasks = TaskRegister(
+            self.joined.store,
+            per_principal=self.loaded.config.server.limits.tasks_per_principal,
+        )
+        if self.joined.replicas is not None:
+            self.joined.replicas.tells.append(tasks.tell)
         services = Services(
             limiter=self.limits,
             events=EventFanOut([sink for sink in sinks if sink]),
@@ -191,10 +197,7 @@ class Runtime:
             on_compacted=self.figures.metrics.compacted,
             on_dropped=self.figures.metrics.notification_dropped,
             private_tools=self.keeper,
-            tasks=TaskRegister(
-                self.joined.store,
-                per_principal=self.loaded.config.server.limits.tasks_per_principal,
-            ),
+            tasks=tasks,
         )
         if self.observers.audit is not None:
             self.figures.watch_audit(self.observers.audit)

@@ -138,6 +138,20 @@ class TaskRegister:
             _log.warning("task_id_twice", upstream=place.server)
             await self._write(place.key, mine._replace(maker=NOBODY))
 
+    async def tell(self) -> None:
+        """Tell the store again what is in memory: it was away, or has lost it.
+
+        Raises:
+            BackendError: it failed.
+        """
+        if self._store is None:
+            return
+        for key, entry in list(self._near.items()):
+            if entry.maker == NOBODY:
+                await self._store.set(key, _written(entry), entry.ttl_s)
+            else:
+                await self._store.add(key, _written(entry), entry.ttl_s)
+
     def near(self, place: Place) -> str | None:
         """Key of the principal that made a task, as far as this process knows."""
         entry = self._near.get(place.key)

@@ -132,7 +132,7 @@ class Replicas:
             self._failing = False
 
     async def _show_life(self) -> None:
-        """A sign of life, once the store has what it is to have of this replica.
+        """A sign of life, once the store has the sessions of this replica.
 
         Where the last sign is gone, the store was emptied, or it took nothing for long.
         """
@@ -141,12 +141,13 @@ class Replicas:
             _log.warning("shared_store_told_again", sessions=len(self._claimed))
             await self.store.set(_LOST, b"1", self._alive_s)
             self._untold = True
-        if self._untold:
-            self._untold = False
-            for tell in (self._claim_again, *self.tells):
-                await tell()  # one that fails leaves all of them to be told again
+        untold, self._untold = self._untold, False  # what fails has all of it told again
+        if untold:
+            await self._claim_again()
         await self._tried(lambda: self.store.set(life, b"1", self._alive_s))
         self._shown = True
+        for tell in self.tells if untold else ():
+            await tell()
 
     async def _beat_on(self) -> None:
         while True:

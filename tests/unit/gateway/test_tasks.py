@@ -51,6 +51,23 @@ async def test_asking_renews() -> None:
         assert await TaskRegister(store, clock=now).maker(PLACE) == "a"
 
 
+async def test_a_store_that_was_emptied_is_told_again() -> None:
+    store = MemoryCache()
+    one, two, three = TaskRegister(store), TaskRegister(store), TaskRegister(store)
+    twice = Place("up", "", "2")
+    await one.enter(PLACE, "a", None)
+    await one.enter(twice, "a", None)
+    assert await two.maker(twice) == "a"
+    await one.enter(twice, "b", None)
+    await store.aclose()
+    assert await three.maker(PLACE) is None
+    await two.tell()
+    await one.tell()
+    assert await three.maker(PLACE) == "a"
+    assert await three.maker(twice) not in ("a", "b")
+    await TaskRegister().tell()  # without a store nobody is told
+
+
 @pytest.mark.parametrize("shared", [False, True])
 async def test_an_id_that_two_were_given_is_nobodys(shared: bool) -> None:
     store = MemoryCache() if shared else None
