@@ -99,6 +99,7 @@ class HttpEdge:
             replica=replicas.own_url if replicas is not None else "",
         )
         if replicas is not None:
+            replicas.seen_through(self.hosts)
             replicas.tells.append(SharedKey(replicas.store, self.interactions.seal_with).tell)
         self.sessions = Sessions(
             gateway,

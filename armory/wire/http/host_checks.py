@@ -5,6 +5,7 @@ Owns: these decisions over plain header values. Never imports a web framework.
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from urllib.parse import urlsplit
@@ -18,6 +19,9 @@ from armory.protocol.headers import (
     VERSION_HEADER,
 )
 
+PASSED = "X-Armory-Passed"
+"""Of a request that another replica passes on: what only replicas know of this one."""
+FORWARDED = ("X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto")
 _LOOPBACK_NAMES = frozenset(("localhost", "127.0.0.1", "::1"))
 _PORTS = {"http": ":80", "https": ":443"}
 _METHODS = "GET, POST, DELETE, OPTIONS"
@@ -41,6 +45,10 @@ class HostChecks:
 
     Raises:
         ConfigError: a proxy is neither an address nor a network.
+
+    Attributes:
+        hop: what other replicas send in `PASSED`; their forwarding headers count like a proxy's.
+            Empty: there are none.
     """
 
     def __init__(
@@ -50,6 +58,7 @@ class HostChecks:
         allowed_origins: Sequence[str] = (),
         trusted_proxies: Sequence[str] = (),
     ) -> None:
+        self.hop = ""
         self.loopback = is_loopback(host)
         self._hosts = frozenset(name.lower() for name in allowed_hosts)
         self._origins = frozenset(origin.rstrip("/").lower() for origin in allowed_origins)
@@ -105,12 +114,21 @@ class HostChecks:
             return False
         return any(address in network for network in self._proxies)
 
+    def _forwards(self, peer: str | None, headers: Mapping[str, str]) -> bool:
+        """Whether a request's forwarding headers count."""
+        if self.trusts(peer):
+            return True
+        if not self.hop:
+            return False
+        said = headers.get(PASSED, "").encode("utf-8", "surrogateescape")
+        return hmac.compare_digest(said, self.hop.encode())
+
     def seen_as(
         self, peer: str | None, headers: Mapping[str, str]
     ) -> tuple[str | None, str | None]:
         """(client address, Host value) of a request, through trusted proxies."""
         host = headers.get("Host")
-        if not self._proxies or not self.trusts(peer):
+        if not self._forwards(peer, headers):
             return peer, host
         host = headers.get("X-Forwarded-Host", host)
         hops = [hop.strip() for hop in headers.get("X-Forwarded-For", "").split(",") if hop.strip()]
@@ -129,11 +147,23 @@ class HostChecks:
             headers: of the request.
         """
         _, host = self.seen_as(peer, headers)
-        if self.trusts(peer):
+        if self._forwards(peer, headers):
             said = headers.get("X-Forwarded-Proto", "").partition(",")[0].strip().lower()
             scheme = said if said in _PORTS else scheme
         host = (host or "").lower()
         return f"{scheme}://{host.removesuffix(_PORTS[scheme])}"
+
+    def passed_on(
+        self, peer: str | None, scheme: str, headers: Mapping[str, str]
+    ) -> dict[str, str]:
+        """The forwarding headers with which a request is passed on; arguments as of `origin_of`."""
+        remote, host = self.seen_as(peer, headers)
+        scheme = self.origin_of(peer, scheme, headers).partition(":")[0]
+        return {
+            name: value
+            for name, value in zip(FORWARDED, (remote, host, scheme), strict=True)
+            if value is not None
+        }
 
     @property
     def names_itself(self) -> bool:

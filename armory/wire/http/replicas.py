@@ -8,6 +8,7 @@ its owner knows whether it is still there.
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol, TypeVar
@@ -21,10 +22,10 @@ from armory.logger import Logger
 from armory.protocol import codes
 from armory.tasks import spawn, start, stop
 from armory.wire.http.admitted import AdmittedRequest, refusal
+from armory.wire.http.host_checks import FORWARDED, PASSED, HostChecks
 
 _T = TypeVar("_T")
 _log = Logger(__name__)
-PASSED = "X-Armory-Passed"
 ALIVE_S = 15.0
 REMEMBERED_S = 86_400.0
 """So long a claim is kept that is not made again, and a quarter of that before it is."""
@@ -36,6 +37,7 @@ _LOST = "replicas-lost"
 """Is in the store for a while after it was found to have lost what replicas had told it."""
 _OWNERS_KEPT = 10_000
 _REPLICAS_KEPT = 1_000
+_TOLD = frozenset(name.lower() for name in FORWARDED)
 _HOP_BY_HOP = frozenset(
     (
         "connection",
@@ -91,6 +93,9 @@ class Replicas:
         self.own_url = own_url.rstrip("/")
         self._alive_s = alive_s
         self._owners = LRUCache[str, str](_OWNERS_KEPT)
+        self._secret = secrets.token_hex(16)
+        self._secrets = LRUCache[str, str](_REPLICAS_KEPT)
+        self._hosts: HostChecks | None = None
         self._seen_alive = TTLCache[str, bool](_REPLICAS_KEPT, alive_s / 3)
         self._claimed: set[str] = set()
         self._untold = True
@@ -100,6 +105,14 @@ class Replicas:
         self._beating: asyncio.Task[None] | None = None
         self._claiming: asyncio.Task[None] | None = None
         self._http: aiohttp.ClientSession | None = None
+
+    def seen_through(self, hosts: HostChecks) -> None:
+        """Tell other replicas how requests are seen here, and be told by them.
+
+        The secret of a replica is its sign of life, which those alone can read who share the store.
+        """
+        self._hosts = hosts
+        hosts.hop = self._secret
 
     async def start(self) -> None:
         """Show signs of life from now on."""
@@ -144,7 +157,7 @@ class Replicas:
         untold, self._untold = self._untold, False  # what fails has all of it told again
         if untold:
             await self._claim_again()
-        await self._tried(lambda: self.store.set(life, b"1", self._alive_s))
+        await self._tried(lambda: self.store.set(life, self._secret.encode(), self._alive_s))
         self._shown = True
         for tell in self.tells if untold else ():
             await tell()
@@ -272,8 +285,11 @@ class Replicas:
         self, http: aiohttp.ClientSession, admitted: AdmittedRequest, url: str, passed: _Passed
     ) -> web.StreamResponse:
         request = admitted.request
-        headers = _forwarded(request.headers)
-        headers[PASSED] = "1"
+        headers = _forwarded(request.headers) | {PASSED: self._secrets.get(url, "1")}
+        if self._hosts is not None and url in self._secrets:
+            for name in [name for name in headers if name.lower() in _TOLD]:
+                del headers[name]
+            headers |= self._hosts.passed_on(request.remote, request.scheme, request.headers)
         target = url + request.rel_url.raw_path_qs
         async with http.request(
             request.method, target, headers=headers, data=admitted.body
@@ -314,10 +330,12 @@ class Replicas:
         if url in self._seen_alive:
             return False
         try:
-            if await self.store.get(self._life(url)) is None:
+            secret = await self.store.get(self._life(url))
+            if secret is None:
                 return await self._complete()
         except ArmoryError:
             return False
+        self._secrets[url] = secret.decode()
         self._seen_alive[url] = True
         return False
 

@@ -6,7 +6,13 @@ import pytest
 from multidict import CIMultiDict
 
 from armory.errors import ConfigError
-from armory.wire.http.host_checks import HostChecks, cors_headers, is_loopback, preflight_headers
+from armory.wire.http.host_checks import (
+    PASSED,
+    HostChecks,
+    cors_headers,
+    is_loopback,
+    preflight_headers,
+)
 
 
 @pytest.mark.parametrize(
@@ -88,6 +94,25 @@ def test_forwarding_headers_count_only_from_trusted_proxies() -> None:
     assert checks.seen_as("unix", headers) == ("unix", "inner")
     assert checks.seen_as("10.0.0.1", CIMultiDict({"Host": "h"})) == ("10.0.0.1", "h")
     assert HostChecks().seen_as("10.0.0.1", headers) == ("10.0.0.1", "inner")
+
+
+def test_another_replica_says_how_it_saw_a_request() -> None:
+    proxied = CIMultiDict(
+        {"Host": "inner", "X-Forwarded-For": "6.6.6.6, 1.2.3.4", "X-Forwarded-Proto": "https"}
+    )
+    there, here = HostChecks(trusted_proxies=["10.0.0.1"]), HostChecks()
+    here.hop = "secret"
+    told = CIMultiDict({**there.passed_on("10.0.0.1", "http", proxied), "Host": "inner"})
+    for said, seen, origin in (
+        ("secret", "1.2.3.4", "https://inner"),
+        ("1", "10.0.0.2", "http://inner"),
+        ("\udcff", "10.0.0.2", "http://inner"),
+    ):
+        headers = CIMultiDict({**told, PASSED: said})
+        assert here.seen_as("10.0.0.2", headers) == (seen, "inner")
+        assert here.origin_of("10.0.0.2", "http", headers) == origin
+    assert HostChecks().seen_as("10.0.0.2", CIMultiDict({**told, PASSED: ""}))[0] == "10.0.0.2"
+    assert there.passed_on(None, "http", {}) == {"X-Forwarded-Proto": "http"}
 
 
 def test_a_proxy_that_is_none_is_named() -> None:

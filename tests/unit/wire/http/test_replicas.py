@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 
 import aiohttp
 import pytest
@@ -12,9 +13,11 @@ import pytest
 from armory.errors import ArmoryError, BackendError
 from armory.gateway.gateway import Gateway
 from armory.storage.cache import MemoryCache
+from armory.testing.clients.raw import LegacyClient
 from armory.testing.front import ScriptedPool, WordRetriever, serving
 from armory.testing.waiting import until
 from armory.wire.http import replicas
+from armory.wire.http.settings import HttpSettings
 from armory.wire.interaction.shared_key import SharedKey
 
 pytestmark = pytest.mark.anyio
@@ -217,3 +220,27 @@ async def test_replicas_agree_on_a_secret_whenever_the_store_is_there() -> None:
     await until(lambda: secrets[0][-1] == secrets[1][-1] == secrets[2][-1])
     for one in many:
         await one.close()
+
+
+async def test_a_request_is_seen_as_it_was_where_it_came_in() -> None:
+    """Another replica is no proxy that anybody named, and has not the name that clients use."""
+    gateway, store = Gateway(ScriptedPool(), WordRetriever()), MemoryCache()
+    behind = HttpSettings(allowed_hosts=["tools.example"], trusted_proxies=["127.0.0.1"])
+    async with (
+        serving(gateway, settings=behind, store=store) as (one, _),
+        serving(gateway, settings=replace(behind, trusted_proxies=()), store=store) as (two, _),
+        aiohttp.ClientSession() as http,
+    ):
+        client = LegacyClient(two + "/mcp", http, "2025-11-25")
+        await client.initialize({})
+        ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+        named = {
+            "Host": "inside",
+            "X-Forwarded-Host": "tools.example",
+            "X-Forwarded-For": "9.9.9.9",
+        }
+        guessed = {**named, "X-Armory-Passed": "1"}
+        for url, headers, expected in ((one, named, 200), (two, named, 403), (two, guessed, 403)):
+            headers = {**client.headers, **headers}
+            async with http.post(url + "/mcp", json=ping, headers=headers) as answer:
+                assert answer.status == expected
