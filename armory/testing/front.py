@@ -34,8 +34,9 @@ from armory.web.app import listen
 from armory.web.binding import bind
 from armory.web.settings import ListenSettings
 from armory.wire.http.edge import HttpEdge
-from armory.wire.http.replicas import ALIVE_S, Replicas, Store
+from armory.wire.http.replicas import Replicas
 from armory.wire.http.settings import HttpSettings
+from armory.wire.sessions.directory import ALIVE_S, Store
 
 Answering = Callable[[Call, Owner], Awaitable[Reply]]
 

@@ -13,7 +13,7 @@ from armory.storage.cache import MemoryCache
 from armory.testing.clients.raw import LegacyClient
 from armory.testing.front import asking, serving
 from armory.web.connections import ENDING
-from armory.wire.http.replicas import ATTEMPTS
+from armory.wire.sessions.directory import ATTEMPTS
 
 if TYPE_CHECKING:
     from tests.protocol.conftest import Front

@@ -7,12 +7,10 @@ imports the modern checks.
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 
 from aiohttp import web
 from msgspec import Raw
 
-from armory.errors import ArmoryError
 from armory.logger import Logger
 from armory.protocol import codes, jsonrpc, versions
 from armory.protocol.errors import Malformed
@@ -24,7 +22,7 @@ from armory.wire.http.admitted import AdmittedRequest, json_answer, new_stream, 
 from armory.wire.http.context import EdgeContext
 from armory.wire.http.keepalive import KeepaliveTimer
 from armory.wire.http.lazy_answer import InPlace, answer_to, outlives_its_client, send_events
-from armory.wire.http.replicas import OwnerGone, gone, was_passed
+from armory.wire.http.replicas import gone
 from armory.wire.messages import Data, encoded, refused, whole
 from armory.wire.requests import session_request
 from armory.wire.sessions.batches import BatchBytes, OneBatch
@@ -181,14 +179,10 @@ class LegacyEndpoint:
         if session is not None:
             return session
         replicas = self._edge.replicas
-        if replicas is not None and not was_passed(admitted):
-            try:
-                owner = await replicas.owner(id)
-            except ArmoryError as error:
-                return refusal(503, codes.BACKEND, error.message, headers=admitted.extra)
-            if owner is not None:
-                with suppress(OwnerGone):
-                    return await replicas.pass_on(admitted, owner)
+        if replicas is not None:
+            answer = await replicas.elsewhere(admitted, id)
+            if answer is not None:
+                return answer
         return gone(admitted)
 
     async def _initialize(

@@ -19,6 +19,7 @@ from armory.testing.waiting import until
 from armory.wire.http import replicas
 from armory.wire.http.settings import HttpSettings
 from armory.wire.interaction.shared_key import SharedKey
+from armory.wire.sessions import directory
 
 pytestmark = pytest.mark.anyio
 
@@ -106,7 +107,7 @@ class Noting(MemoryCache):
 
 
 async def test_sessions_are_claimed_as_long_as_they_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replicas, "REMEMBERED_S", 0.1)
+    monkeypatch.setattr(directory, "REMEMBERED_S", 0.1)
     store = Noting()
     here = replicas.Replicas(store, "http://here")
     await here.start()
