@@ -18,6 +18,7 @@ from armory.wire.http.admission import Admission
 from armory.wire.http.admitted import AdmittedRequest, new_stream, refusal, share_of
 from armory.wire.http.answers import tell_held
 from armory.wire.http.context import EdgeContext
+from armory.wire.http.replicas import was_passed
 from armory.wire.streams import EventStream, pump
 
 
@@ -57,6 +58,8 @@ class SseFront:
         self._open[key] = (duplex, caller.principal.key)
         edge.streams.add_pipe(out, caller.principal)
         try:
+            if edge.replicas is not None:
+                await edge.replicas.claim(key)
             response = new_stream(admitted)
             await response.prepare(request)
             out.on_held = partial(tell_held, request)
@@ -71,15 +74,18 @@ class SseFront:
             out.on_held = None
             del self._open[key]
             await duplex.close()
+            if edge.replicas is not None:
+                await edge.replicas.release(key)
 
     async def _message(self, admitted: AdmittedRequest) -> web.StreamResponse:
         edge, request = self._edge, admitted.request
         if request.method != "POST":
             return _only(admitted, "POST")
-        duplex, owner = self._open.get(request.query.get("session_id", ""), (None, ""))
-        if duplex is None or owner != admitted.caller.principal.key:
-            message = "no such session; open /sse first"
-            return refusal(404, codes.INVALID_REQUEST, message, headers=admitted.extra)
+        id = request.query.get("session_id", "")
+        duplex, owner = self._open.get(id, (None, admitted.caller.principal.key))
+        alone = edge.replicas is None or was_passed(admitted)
+        if owner != admitted.caller.principal.key or (duplex is None and alone):
+            return _no_session(admitted)
         key = share_of(admitted.caller)
         account = edge.shares.account_on(admitted.connection, key)
         crowded = edge.shares.enter(key, account)
@@ -90,12 +96,28 @@ class SseFront:
             if body is None:
                 message = f"the body is larger than {edge.body_bytes:,} bytes"
                 return refusal(413, codes.INVALID_REQUEST, message, headers=admitted.extra)
+            if duplex is None:
+                admitted.body = body
+                return await self._elsewhere(admitted, id)
             await duplex.take(body)
-        except Malformed as bad:  # answers are for the stream
-            await duplex.refuse(bad.code, bad.message, bad.id)
+        except Malformed as bad:
+            if duplex is None:
+                raise
+            await duplex.refuse(bad.code, bad.message, bad.id)  # answers are for the stream
         finally:
             edge.shares.leave(key)
         return web.Response(status=202, text="Accepted", headers=dict(admitted.extra))
+
+    async def _elsewhere(self, admitted: AdmittedRequest, id: str) -> web.StreamResponse:
+        """Have the replica that has the stream take the message."""
+        replicas = self._edge.replicas
+        answer = None if replicas is None else await replicas.elsewhere(admitted, id)
+        return _no_session(admitted) if answer is None else answer
+
+
+def _no_session(admitted: AdmittedRequest) -> web.StreamResponse:
+    message = "no such session; open /sse first"
+    return refusal(404, codes.INVALID_REQUEST, message, headers=admitted.extra)
 
 
 def _only(admitted: AdmittedRequest, method: str) -> web.StreamResponse:

@@ -245,3 +245,30 @@ async def test_a_request_is_seen_as_it_was_where_it_came_in() -> None:
             headers = {**client.headers, **headers}
             async with http.post(url + "/mcp", json=ping, headers=headers) as answer:
                 assert answer.status == expected
+
+
+async def test_messages_of_a_client_of_2024_find_its_stream() -> None:
+    hello = {"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": {"name": "old"}}
+    initialize = {"jsonrpc": "2.0", "id": 7, "method": "initialize", "params": hello}
+    gateway, store = Gateway(ScriptedPool(), WordRetriever()), MemoryCache()
+    async with (
+        asyncio.timeout(20),
+        serving(gateway, store=store) as (one, _),
+        serving(gateway, store=store) as (two, _),
+        aiohttp.ClientSession() as http,
+    ):
+
+        async def posted(path: str) -> int:
+            async with http.post(two + path, json=initialize) as answer:
+                return answer.status
+
+        async with http.get(one + "/sse", headers={"Accept": "text/event-stream"}) as stream:
+            assert await stream.content.readline() == b"event: endpoint\n"
+            path = (await stream.content.readline()).decode().removeprefix("data: ").strip()
+            assert await posted(path) == 202
+            while not (line := await stream.content.readline()).startswith(b"data: "):
+                pass
+            assert b'"id":7' in line
+            assert await posted(path[:-1]) == 404
+        while await posted(path) != 404:  # noqa: ASYNC110 - the end of a stream announces nothing
+            await asyncio.sleep(0.01)
