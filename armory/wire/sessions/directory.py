@@ -78,6 +78,7 @@ class Directory:
         self._claimed: set[str] = set()
         self._untold = True
         self._shown = False
+        self._doubled = False
         self._failing = False
         self._failed_at = float("-inf")
         self._beating: asyncio.Task[None] | None = None
@@ -116,10 +117,19 @@ class Directory:
         Where the last sign is gone, the store was emptied, or it took nothing for long.
         """
         life = self._life(self.own_url)
-        if self._shown and await self._tried(lambda: self.store.get(life)) is None:
-            _log.warning("shared_store_told_again", sessions=len(self._claimed))
-            await self.store.set(_LOST, b"1", self._alive_s)
-            self._untold = True
+        if self._shown:
+            last = await self._tried(lambda: self.store.get(life))
+            if last is None:
+                _log.warning("shared_store_told_again", sessions=len(self._claimed))
+                await self.store.set(_LOST, b"1", self._alive_s)
+                self._untold = True
+            elif last != self.secret.encode() and not self._doubled:
+                self._doubled = True
+                _log.warning(
+                    "replica_url_twice",
+                    url=self.own_url,
+                    hint="another replica says that it is there; set ARMORY_REPLICA_URL",
+                )
         untold, self._untold = self._untold, False  # what fails has all of it told again
         if untold:
             await self._claim_again()

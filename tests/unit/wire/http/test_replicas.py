@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import aiohttp
 import pytest
+from structlog.testing import capture_logs
 
 from armory.errors import ArmoryError, BackendError
 from armory.gateway.gateway import Gateway
@@ -201,6 +202,18 @@ async def test_a_replica_that_is_gone_is_gone_again_after_the_store_was_emptied(
         await store.aclose()
         await found(two, "one's", None)
         assert not await two.alive(ONE)
+
+
+async def test_two_that_have_the_same_address_say_so() -> None:
+    """Hosts whose names mean 127.0.1.1 to themselves, say: neither would pass anything on."""
+    store = MemoryCache()
+    with capture_logs() as logs:
+        one, two = (replicas.Replicas(store, ONE, alive_s=0.5) for _ in range(2))
+        await one.start()
+        await two.start()
+        await until(lambda: sum(log["event"] == "replica_url_twice" for log in logs) == 2)
+        await one.close()
+        await two.close()
 
 
 async def test_replicas_agree_on_a_secret_whenever_the_store_is_there() -> None:
