@@ -34,13 +34,20 @@ class QueryAttribution:
 
     Args:
         follows_s: so long after a query a call may still have come of it.
+        alone: whether every query comes here. Of several replicas none knows which was a caller's
+            latest, but that of a session.
         clock: seconds, monotonic.
     """
 
     def __init__(
-        self, *, follows_s: float = FOLLOWS_S, clock: Callable[[], float] = time.monotonic
+        self,
+        *,
+        follows_s: float = FOLLOWS_S,
+        alone: bool = True,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._follows_s = follows_s
+        self._alone = alone
         self._clock = clock
         self._asked: TTLCache[str, deque[_Asked]] = TTLCache(_CALLERS, follows_s, clock)
 
@@ -79,13 +86,14 @@ class QueryAttribution:
             tool: exposed name.
             session: id of its legacy session.
             searched: the call came by way of searching (`call_tool`); then the latest query counts
-                whether or not the tool was among its matches.
+                whether or not the tool was among its matches, where it is known.
         """
         if not self._asked.currsize or NO_LEARNING in principal.scopes:
             return None
         since = self._clock() - self._follows_s
         for key in (session, principal.key):
+            whatever = searched and (self._alone or key == session)
             for asked in reversed(self._asked.get(key) or () if key else ()):
-                if asked.at >= since and (searched or tool in asked.found):
+                if asked.at >= since and (whatever or tool in asked.found):
                     return asked.text
         return None

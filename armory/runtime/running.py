@@ -165,7 +165,9 @@ class Runtime:
         self.supervisor = Supervisor(self.pool, self.keeper.changed)
         redact = self.accounts.query_log.redacted if self.accounts else str
         self.activity = None if trusted else Activity(redact, activity_settings(loaded.config))
-        self.attribution = QueryAttribution() if self.learning else None
+        self.attribution = (
+            QueryAttribution(alone=joined.replicas is None) if self.learning else None
+        )
         self.gateway = self._request_path(Policy() if trusted else parts.policy, parts.gateway)
         self.pool.observers.add(self.gateway)
         if accounts is not None:

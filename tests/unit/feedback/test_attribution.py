@@ -58,3 +58,12 @@ def test_of_several_intents_no_earlier_query_is_credited(preceding: QueryAttribu
     assert preceding.led_to(ANN, "mail__send", "session 1") == "send an email to bob"
     preceding.asked(ANN, ("free some space",), ["ops__clean"], "session 1")
     assert preceding.led_to(ANN, "ops__rotate", "session 1", searched=True) == "free some space"
+
+
+def test_among_replicas_a_callers_latest_query_may_have_come_to_another() -> None:
+    here = QueryAttribution(alone=False)
+    here.asked(ANN, ("free some space",), ["ops__rotate"])
+    here.asked(ANN, ("deploy it",), ["ci__deploy"], "session 1")
+    assert here.led_to(ANN, "mail__send", searched=True) is None
+    assert here.led_to(ANN, "ops__rotate", searched=True) == "free some space"
+    assert here.led_to(ANN, "mail__send", "session 1", searched=True) == "deploy it"
