@@ -90,6 +90,13 @@ def warnings_of(config: Config) -> list[str]:
             f"only this machine reaches {config.server.host}; say `allow_anonymous: false` to "
             "refuse them"
         )
+    console = config.server.console and security.oauth is not None and security.oauth.client_id
+    if console and config.storage.redis is not None and not security.encryption_key:
+        said.append(
+            "security.encryption_key: each replica has a key of its own, so a login to the console "
+            "that begins at one fails at another; take a variable that all of them have, e.g. "
+            "${ARMORY_KEY}"
+        )
     return said
 
 
