@@ -169,6 +169,11 @@ class Flight(Generic[_T]):
             self._task.add_done_callback(self._landed)
         return await asyncio.shield(self._task)
 
+    async def landed(self) -> None:
+        """Returns when none is under way, however it ended."""
+        if self._task is not None:
+            await asyncio.wait((self._task,))
+
     def _landed(self, task: asyncio.Task[_T]) -> None:
         self._task = None
         if not task.cancelled():

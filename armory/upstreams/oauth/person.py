@@ -17,7 +17,7 @@ import msgspec
 from yarl import URL
 
 from armory.errors import ArmoryError
-from armory.tasks import start
+from armory.tasks import Flight
 from armory.upstreams.oauth.client import NoToken, TokenRefused, authenticated
 from armory.upstreams.oauth.code_flow import BegunLogin, CodeFlow, with_tokens
 from armory.upstreams.oauth.discovery import AuthServerMetadata, Challenge
@@ -53,7 +53,7 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
         super().__init__(server, grant, clients, **more)
         self._store = FileLogin(Path(grant.store), server) if store is None else store
         self._login: Login | None = None
-        self._refreshing: asyncio.Task[Login] | None = None
+        self._refreshing = Flight[Login]("refreshing a login")
 
     def wanting(self, reason: str) -> ArmoryError:
         """The error that asks for a login."""
@@ -105,13 +105,7 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
             NoToken: the authorization server is not there.
             ArmoryError: the person must log in again.
         """
-        if self._refreshing is None:
-            self._refreshing = start(self._refresh(login), f"refreshing a login: {self._server}")
-            self._refreshing.add_done_callback(self._refresh_ended)
-        return await asyncio.shield(self._refreshing)
-
-    def _refresh_ended(self, _task: asyncio.Task[Login]) -> None:
-        self._refreshing = None
+        return await self._refreshing.join(lambda: self._refresh(login))
 
     async def _refresh(self, login: Login) -> Login:
         """Ask for a new token, which one process alone does."""
@@ -174,8 +168,7 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
     async def _unrefreshed(self) -> AsyncGenerator[None]:
         """While the login is not refreshed: not by this process, that is."""
         async with self._lock:
-            if self._refreshing is not None:
-                await asyncio.wait((self._refreshing,))
+            await self._refreshing.landed()
             yield
 
     async def kept(self) -> Login | None:
