@@ -9,7 +9,7 @@ import asyncio
 
 import click
 
-from armory.cli.local import opened
+from armory.cli.local import opened, unreached
 from armory.cli.options import config_option, json_option, loaded_config
 from armory.cli.output import out, print_json, say_notice
 from armory.errors import UnknownTool, UpstreamUnavailable
@@ -53,8 +53,8 @@ def approve(tools: tuple[str, ...], everything: bool, config: str | None, as_jso
 
 
 def _tell(changed: list[Changed], approved: list[str], unseen: dict[str, str]) -> None:
-    for error in unseen.values():
-        say_notice(f"nothing is known of its definitions: {error}")
+    for key, why in unseen.items():
+        say_notice(f"nothing is known of its definitions: upstream {key!r}: {why}")
     for change in changed:
         fate = "approved" if change.name in approved else "changed"
         out().print(f"{fate}: {change.name}", markup=False, soft_wrap=True)
@@ -72,13 +72,7 @@ async def _approve(
     """What has changed, what of it was approved, and why servers could not be asked."""
     loaded = loaded_config(config)
     async with opened(loaded) as runtime:
-        catalog = runtime.gateway.view.catalog
-        status = runtime.supervisor.status()
-    unseen = {
-        key: found.error or f"upstream {key!r} has not answered"
-        for key, found in status.items()
-        if found.state != "ready"
-    }
+        catalog, unseen = runtime.gateway.view.catalog, unreached(runtime)
     pinning = pinning_of(loaded, "block")
     pinning.admit(catalog)
     changed = list(pinning.withheld.values())
@@ -87,7 +81,8 @@ async def _approve(
             continue
         missing = f"no tool is called {name!r}; `armory approve` shows what has changed"
         if unseen:
-            raise UpstreamUnavailable(f"{missing}\n{next(iter(unseen.values()))}")
+            key, why = next(iter(unseen.items()))
+            raise UpstreamUnavailable(f"{missing}\nupstream {key!r}: {why}")
         raise UnknownTool(missing)
     wanted = [c.name for c in changed if everything or c.name in tools]
     for name in wanted:

@@ -81,7 +81,7 @@ class QueryWriter:
         before, self._lacking = self._lacking, {tool.name: tool for tool in lacking}
         if self._on_written is None or not lacking:
             return
-        if any(before.get(tool.name) != tool for tool in lacking):
+        if any(before.get(tool.name) is not tool for tool in lacking):
             self._more.set()
         if self._task is None or self._task.done():
             self._task = spawn(self._run(self._on_written), "writing queries of tools")

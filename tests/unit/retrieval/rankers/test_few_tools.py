@@ -16,6 +16,7 @@ from armory.retrieval.indexes.exact import ExactIndex
 from armory.retrieval.rankers.fusion import FEW, padded, z
 from armory.retrieval.registry import make_rankers
 from armory.retrieval.retriever import Retriever
+from tests.unit.retrieval.conftest import MakeTool
 
 APART = (0.25, 0.2)
 
@@ -107,7 +108,7 @@ async def test_over_a_few_tools_a_wish_is_answered_and_a_strangers_is_not(
 
 
 @pytest.mark.anyio
-async def test_the_words_of_a_name_are_no_talk() -> None:
+async def test_the_words_of_a_name_are_no_talk(make_tool: MakeTool) -> None:
     """A word that a tool is named by asks for the tool, and one that none is named by does not."""
     described = {
         "fork_repository": "Copy a repository to your own account",
@@ -116,10 +117,7 @@ async def test_the_words_of_a_name_are_no_talk() -> None:
         "get_file_contents": "Read a file of a repository",
         "list_commits": "History of a branch",
     }
-    tools = [
-        ToolRecord(f"git__{name}", "git", name, {"name": name}, name, text)
-        for name, text in described.items()
-    ]
+    tools = [make_tool(name, text, "git") for name, text in described.items()]
     async with Retriever(EmbeddedEmbedder(), ExactIndex(), make_rankers()) as retriever:
         await retriever.index(tools)
         found = await retriever.search(Query(("the fork",)))

@@ -13,6 +13,7 @@ from armory.retrieval.registry import make_embedder, make_rankers
 from armory.retrieval.retriever import Retriever
 from armory.retrieval.search.scope import scope_of
 from armory.retrieval.snapshot import words_only
+from tests.unit.retrieval.conftest import MakeTool
 
 
 @pytest.mark.parametrize(
@@ -33,17 +34,14 @@ def test_names_of_products_stay_whole(asked: str, searched: str, tools: list[Too
 
 
 @pytest.mark.anyio
-async def test_a_tool_is_found_by_its_name_in_another_spelling() -> None:
+async def test_a_tool_is_found_by_its_name_in_another_spelling(make_tool: MakeTool) -> None:
     described = {
         "create_issue": "Open a new issue in a repository",
         "create_invoice": "Create an invoice for a customer",
         "get_forecast": "Weather forecast of a place",
         "navigate": "Go to a page",
     }
-    tools = [
-        ToolRecord(f"s__{name}", "s", name, {"name": name}, name, text)
-        for name, text in described.items()
-    ]
+    tools = [make_tool(name, text) for name, text in described.items()]
     embedder = make_embedder("embedded")
     async with Retriever(embedder, ExactIndex(), make_rankers()) as retriever:
         await retriever.index(tools)
