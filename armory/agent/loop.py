@@ -7,7 +7,6 @@ come in as Protocols.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -54,7 +53,7 @@ class _Run:
     limits: AgentLimits
     tracker: Tracker
     messages: list[Message]
-    started: float = field(default_factory=time.perf_counter)
+    started: float = field(default_factory=lambda: asyncio.get_running_loop().time())
     prompt_tokens: int = 0
     completion_tokens: int = 0
     iterations: int = 0
@@ -63,7 +62,7 @@ class _Run:
 
     @property
     def elapsed_s(self) -> float:
-        return time.perf_counter() - self.started
+        return asyncio.get_running_loop().time() - self.started
 
     @property
     def left_s(self) -> float:
