@@ -24,7 +24,8 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 
 from armory.openapi.document import BadDescription, Document, read_document
-from armory.openapi.operations import Operation, read_operations
+from armory.openapi.operation import Operation
+from armory.openapi.operations import read_operations
 from armory.openapi.requests import BadArguments, request_for
 
 KINDS = (".json", ".yaml", ".yml")

@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from armory.openapi.media import FORM, MULTIPART, is_json, is_text
-from armory.openapi.operations import Body, Operation, Parameter
+from armory.openapi.operation import Body, Operation, Parameter
 
 _RESERVED = ":/?#[]@!$&'()*+,;="
 _DECODED = 5

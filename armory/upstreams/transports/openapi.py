@@ -16,7 +16,8 @@ from yarl import URL
 from armory.errors import UpstreamTimeout
 from armory.http1.failing import broken
 from armory.http1.reading import BodyTooLarge, read_body
-from armory.openapi.operations import Operation, Operations
+from armory.openapi.operation import Operation
+from armory.openapi.operations import Operations
 from armory.openapi.requests import BadArguments, request_for
 from armory.openapi.results import refused, result_of
 from armory.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND

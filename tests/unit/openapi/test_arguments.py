@@ -6,7 +6,8 @@ import re
 from typing import Any
 
 from armory.openapi.document import Document
-from armory.openapi.operations import Operation, read_operations
+from armory.openapi.operation import Operation
+from armory.openapi.operations import read_operations
 from armory.openapi.requests import request_for
 from tests.unit.openapi.test_descriptions import described
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from armory.openapi.operations import Operation
+from armory.openapi.operation import Operation
 from armory.openapi.requests import request_for
 from tests.unit.openapi.test_arguments import parameter
 from tests.unit.openapi.test_descriptions import described

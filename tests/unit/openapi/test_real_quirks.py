@@ -9,7 +9,8 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from armory.openapi.document import read_document
-from armory.openapi.operations import Operation, Operations, read_operations
+from armory.openapi.operation import Operation
+from armory.openapi.operations import Operations, read_operations
 from armory.openapi.requests import request_for
 from armory.openapi.schemas import Schemas
 from tests.unit.openapi.test_descriptions import described, post

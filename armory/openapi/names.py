@@ -1,0 +1,60 @@
+"""Names of tools and of their arguments, after what a description calls them.
+
+Owns: which characters a name may hold, and keeping names apart. Does no I/O.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container
+
+_TOOL_CHARS = 128
+_ARGUMENT_CHARS = 64
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
+_ARGUMENT = re.compile(rf"[A-Za-z0-9_.-]{{1,{_ARGUMENT_CHARS}}}")
+"""What providers of models take for the name of an argument; for one tool with another, Anthropic's
+API refuses every request that holds the tool."""
+
+
+def tool_name(method: str, path: str, operation_id: object, taken: Container[str]) -> str:
+    """The name of an operation's tool: its `operationId`, or what its method and path make.
+
+    Args:
+        method: HTTP method, lower case.
+        path: template below the base URL.
+        operation_id: as described, of whatever type.
+        taken: names that other tools have.
+    """
+    name = ""
+    if isinstance(operation_id, str):
+        name = _UNSAFE.sub("_", operation_id).strip("_")[:_TOOL_CHARS]
+    if name and name not in taken:
+        return name
+    words = _UNSAFE.sub("_", path.replace("{", "by_").replace("}", "")).strip("_")
+    plain = f"{method}_{words}" if words else method
+    name, number = plain[:120], 2
+    while name in taken:
+        name, number = f"{plain[:120]}_{number}", number + 1
+    return name
+
+
+def is_argument_name(name: str) -> bool:
+    """Whether a parameter's name can be an argument's as it is."""
+    return _ARGUMENT.fullmatch(name) is not None
+
+
+def argument_name(name: str, place: str, taken: Container[str]) -> str:
+    """The name of a parameter's argument, which no other of the tool has.
+
+    Args:
+        name: the parameter's.
+        place: where the parameter travels; tells those of one name apart.
+        taken: names that other arguments have.
+    """
+    if not is_argument_name(name):
+        name = _UNSAFE.sub("_", name).strip("_") or place
+    found, number = name[:_ARGUMENT_CHARS], 1
+    while found in taken:
+        end = f"_{place}" if number == 1 else f"_{place}_{number}"
+        found, number = f"{name[: _ARGUMENT_CHARS - len(end)]}{end}", number + 1
+    return found
