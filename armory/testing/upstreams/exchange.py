@@ -1,7 +1,7 @@
 """What a tool of a scripted upstream is handed, and what it may answer with.
 
-Owns: the request, the way back to the client, the state that tools share. Never imports a
-transport.
+Owns: the request, the way back to the client, what the server asks of it, the state that tools
+share. Never imports a transport.
 """
 
 from __future__ import annotations
@@ -58,6 +58,25 @@ class Wire(Protocol):
     async def crash(self) -> None:
         """Go away in the middle."""
         ...
+
+
+class Questions:
+    """Requests of the server's own, until the client has answered them."""
+
+    def __init__(self) -> None:
+        self._asked: dict[str, asyncio.Future[Json]] = {}
+
+    def ask(self, method: str, params: Json) -> tuple[Json, asyncio.Future[Json]]:
+        """The message to send, and what becomes the client's whole response to it."""
+        request_id = f"ask-{len(self._asked)}"
+        answer = self._asked[request_id] = asyncio.get_running_loop().create_future()
+        return {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}, answer
+
+    def answered(self, response: Json) -> None:
+        """A response came; one that nobody waits for is passed over."""
+        waiting = self._asked.get(str(response["id"]))
+        if waiting is not None and not waiting.done():
+            waiting.set_result(response)
 
 
 @dataclass

@@ -1,6 +1,6 @@
-"""A scripted HTTP upstream in this process: modern and legacy Streamable HTTP, and HTTP+SSE.
+"""A scripted HTTP upstream in this process: modern and legacy Streamable HTTP, beside HTTP+SSE.
 
-Owns: `ScriptedUpstream`, the transports of `Script`, and their faults. Never imports the gateway.
+Owns: `ScriptedUpstream`, Streamable HTTP, and its faults. Never imports the gateway.
 """
 
 from __future__ import annotations
@@ -20,11 +20,9 @@ from mcp.shared.inbound import (
     validate_mcp_param_headers,
 )
 
-from armory.tasks import Tasks
-from armory.testing.upstreams.exchange import PREFIX, Json, RpcFailure, Stop, notification
+from armory.testing.upstreams.exchange import PREFIX, Json, Questions, notification
+from armory.testing.upstreams.http_sse import STREAM, Inboxes, abort
 from armory.testing.upstreams.script import Script
-
-_STREAM = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
 
 
 class _Wire:
@@ -43,28 +41,25 @@ class _Wire:
 
     async def send_bytes(self, data: bytes) -> None:
         if self.stream is None:
-            self.stream = web.StreamResponse(headers=_STREAM)
+            self.stream = web.StreamResponse(headers=STREAM)
             await self.stream.prepare(self._http)
             await self.stream.write(b": hello\n\n")
         await self.stream.write(await self._server.framed(self.session, data))
 
     async def ask(self, method: str, params: Json) -> Json:
-        request_id, waiting = self._server.asking()
-        message = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
+        message, answer = self._server.questions.ask(method, params)
         stream = self._server.gets.get(self.session) if self._server.ask_on_get else None
         if stream is not None:
             await stream.write(b"data: " + json.dumps(message).encode() + b"\n\n")
         else:
             await self.send(message)
-        return await waiting
+        return await answer
 
     async def announce(self, method: str, params: Json) -> None:
         await self._server.announce(method, params)
 
     async def crash(self) -> None:
-        transport = self._http.transport
-        assert transport is not None
-        transport.abort()
+        abort(self._http)
 
 
 class ScriptedUpstream:
@@ -79,6 +74,7 @@ class ScriptedUpstream:
 
     Attributes:
         requests: headers and body of every POST, in order.
+        questions: its own requests to clients.
         sessions: capabilities by session id; clear it and every session has expired.
         fail_with: answer every request with this HTTP status.
         tokens: access tokens, one of which every request has to carry; None: it needs none.
@@ -120,12 +116,10 @@ class ScriptedUpstream:
         self._dropped = asyncio.Event()
         self.url = ""
         self.sse_url = ""
-        self._asked: dict[str, asyncio.Future[Json]] = {}
+        self.questions = Questions()
         self._unsent: dict[str, bytes] = {}
-        self._running: dict[Any, asyncio.Task[Any]] = {}
-        self._inboxes: dict[str, tuple[web.StreamResponse, Json]] = {}
+        self._inboxes = Inboxes(lambda: self.script, self.questions, self.announce)
         self._runner: web.AppRunner | None = None
-        self._tasks = Tasks()
         self._port = 0
 
     async def __aenter__(self) -> ScriptedUpstream:
@@ -141,8 +135,7 @@ class ScriptedUpstream:
         app.router.add_post("/mcp", self._post)
         app.router.add_get("/mcp", self._get)
         app.router.add_delete("/mcp", self._delete)
-        app.router.add_get("/sse", self._sse)
-        app.router.add_post("/messages/{inbox}", self._message)
+        app.add_routes(self._inboxes.routes())
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self._port)
@@ -153,8 +146,7 @@ class ScriptedUpstream:
 
     async def stop(self) -> None:
         """Stop listening and drop every connection."""
-        for task in (*self._tasks, *self._running.values()):
-            task.cancel()
+        self._inboxes.cancel()
         self.gets.clear()
         self.listens.clear()
         if self._runner is not None:
@@ -164,7 +156,7 @@ class ScriptedUpstream:
     async def announce(self, method: str, params: Json | None = None) -> None:
         """Say something outside any request, on every open stream."""
         note = notification(method, params or {})
-        for stream in (*self.gets.values(), *(inbox for inbox, _ in self._inboxes.values())):
+        for stream in (*self.gets.values(), *self._inboxes.streams()):
             await stream.write(b"event: message\ndata: " + json.dumps(note).encode() + b"\n\n")
         for request_id, (stream, _) in tuple(self.listens.items()):
             meta = {"_meta": {f"{PREFIX}subscriptionId": request_id}}
@@ -175,13 +167,6 @@ class ScriptedUpstream:
         """End every GET and every `subscriptions/listen` stream."""
         dropped, self._dropped = self._dropped, asyncio.Event()
         dropped.set()
-
-    def asking(self) -> tuple[str, asyncio.Future[Json]]:
-        """An id and a place for the answer to a request of the server's own."""
-        request_id = f"ask-{len(self._asked)}"
-        waiting: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
-        self._asked[request_id] = waiting
-        return request_id, waiting
 
     async def framed(self, session: str, data: bytes) -> bytes:
         """One event; for a session that is to lose its stream, an empty event with an id."""
@@ -198,8 +183,6 @@ class ScriptedUpstream:
             if token not in self.tokens:
                 return web.Response(status=401)
         return await handler(request)
-
-    # --- Streamable HTTP
 
     async def _post(self, http: web.Request) -> web.StreamResponse:
         if self.fail_with is not None:
@@ -238,7 +221,7 @@ class ScriptedUpstream:
         wire.capabilities = route.client_capabilities
         if message["method"] == "subscriptions/listen":
             return await self._listen(http, message)
-        return await self._answered(http, message, wire)
+        return await self._answered(message, wire)
 
     async def _legacy(self, http: web.Request, message: Json) -> web.StreamResponse:
         session = http.headers.get("Mcp-Session-Id", "")
@@ -246,7 +229,7 @@ class ScriptedUpstream:
             session = uuid4().hex
             self.sessions[session] = message["params"]["capabilities"]
             wire = _Wire(self, http, "legacy")
-            response = await self._answered(http, message, wire)
+            response = await self._answered(message, wire)
             response.headers["Mcp-Session-Id"] = session
             return response
         if not session:
@@ -254,17 +237,15 @@ class ScriptedUpstream:
         if session not in self.sessions:
             return web.Response(status=404, text="session not found")
         if "method" not in message:
-            waiting = self._asked.get(str(message["id"]))
-            if waiting is not None and not waiting.done():
-                waiting.set_result(message)
+            self.questions.answered(message)
             return web.Response(status=202)
         if "id" not in message:
             if message["method"] == "notifications/cancelled":
                 self.script.cancelled.append(message["params"]["requestId"])
             return web.Response(status=202)
-        return await self._answered(http, message, _Wire(self, http, "legacy"))
+        return await self._answered(message, _Wire(self, http, "legacy"))
 
-    async def _answered(self, http: web.Request, message: Json, wire: _Wire) -> web.StreamResponse:
+    async def _answered(self, message: Json, wire: _Wire) -> web.StreamResponse:
         try:
             answer = await self.script.answer(message, wire)
         except asyncio.CancelledError:
@@ -290,7 +271,7 @@ class ScriptedUpstream:
     async def _listen(self, http: web.Request, message: Json) -> web.StreamResponse:
         if self.lists_stay:
             return _refusal(message, 404, -32601, "Method not found", None)
-        stream = web.StreamResponse(headers=_STREAM)
+        stream = web.StreamResponse(headers=STREAM)
         await stream.prepare(http)
         wanted = message["params"]["notifications"]
         meta = {f"{PREFIX}subscriptionId": message["id"]}
@@ -312,7 +293,7 @@ class ScriptedUpstream:
             return web.Response(status=404 if session else 405)
         if last is None and not self.offers_get:
             return web.Response(status=405)
-        stream = web.StreamResponse(headers=_STREAM)
+        stream = web.StreamResponse(headers=STREAM)
         await stream.prepare(http)
         if last is not None and last in self._unsent:
             self.resumed.append(last)
@@ -331,47 +312,6 @@ class ScriptedUpstream:
         self.sessions.pop(session, None)
         self.deleted.append(session)
         return web.Response(status=204)
-
-    # --- HTTP+SSE
-
-    async def _sse(self, http: web.Request) -> web.StreamResponse:
-        inbox = uuid4().hex
-        stream = web.StreamResponse(headers=_STREAM)
-        await stream.prepare(http)
-        await stream.write(f"event: endpoint\ndata: /messages/{inbox}\n\n".encode())
-        self._inboxes[inbox] = (stream, {})
-        try:
-            await asyncio.Event().wait()
-        finally:
-            self._inboxes.pop(inbox, None)
-        return stream
-
-    async def _message(self, http: web.Request) -> web.Response:
-        found = self._inboxes.get(http.match_info["inbox"])
-        if found is None:
-            return web.Response(status=404)
-        stream, capabilities = found
-        message = json.loads(await http.read())
-        self.script.received.append(message)
-        if "method" not in message:
-            self._asked[str(message["id"])].set_result(message)
-        elif "id" not in message:
-            if message["method"] == "notifications/cancelled":
-                self.script.cancelled.append(message["params"]["requestId"])
-        else:
-            if message["method"] == "initialize":
-                capabilities.update(message["params"]["capabilities"])
-            wire = _Wire(self, http, "legacy")
-            wire.stream, wire.capabilities = stream, capabilities
-            wire.session = http.match_info["inbox"]
-            self._tasks.spawn(self._push(message, wire), "request")
-        return web.Response(status=202, text="Accepted")
-
-    async def _push(self, message: Json, wire: _Wire) -> None:
-        with suppress(ConnectionResetError, Stop, RpcFailure):
-            answer = await self.script.answer(message, wire)
-            if answer is not None:
-                await wire.send(answer)
 
 
 def _refusal(message: Json, status: int, code: int, text: str, data: Any) -> web.Response:

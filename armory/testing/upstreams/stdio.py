@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from armory.tasks import spawn
-from armory.testing.upstreams.exchange import LEGACY, PREFIX, Json, notification
+from armory.testing.upstreams.exchange import LEGACY, PREFIX, Json, Questions, notification
 from armory.testing.upstreams.script import Script
 
 
@@ -69,7 +69,7 @@ class Server:
         self._mute_on_unknown = mute_on_unknown
         self._capabilities: Json = {}
         self._initialized = False
-        self._asked: dict[str, asyncio.Future[Json]] = {}
+        self._questions = Questions()
         self._running: dict[Any, asyncio.Task[None]] = {}
         self._listening: Any = None
         self._renewing: asyncio.Task[None] | None = None
@@ -81,11 +81,9 @@ class Server:
 
     async def ask(self, method: str, params: Json) -> Json:
         """A request to the client; its response."""
-        request_id = f"ask-{len(self._asked)}"
-        self._asked[request_id] = asyncio.get_running_loop().create_future()
-        message = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
+        message, answer = self._questions.ask(method, params)
         self.write(json.dumps(message).encode())
-        return await self._asked[request_id]
+        return await answer
 
     async def run(self) -> None:
         """Until standard input ends."""
@@ -98,9 +96,7 @@ class Server:
     def _take(self, message: Json) -> None:
         self.script.received.append(message)
         if "method" not in message:
-            waiting = self._asked.get(str(message["id"]))
-            if waiting is not None and not waiting.done():
-                waiting.set_result(message)
+            self._questions.answered(message)
             return
         if "id" not in message:
             self._notified(message)
