@@ -19,7 +19,7 @@ from armory.domain.catalog_builder import taken_over
 from armory.errors import ArmoryError
 from armory.gateway.endpoint import Endpoint
 from armory.gateway.ports import Pool
-from armory.gateway.views.principal_lists import changed_lists
+from armory.gateway.views.list_changes import changed_lists
 from armory.gateway.views.view import View
 from armory.logger import Logger
 from armory.protocol.methods import EVERYTHING, HANDSHAKE, SHOWN_ALL, declaration

@@ -14,7 +14,8 @@ from armory.domain.catalog import LARGE, ServerLists
 from armory.domain.principal import Principal
 from armory.gateway.endpoint import ALL
 from armory.gateway.settings import GatewaySettings
-from armory.gateway.views import principal_lists, principal_views
+from armory.gateway.views import list_store, principal_views
+from armory.gateway.views.list_changes import changed_lists
 from armory.gateway.views.principal_views import VIEWS
 from armory.protocol.link import Owner
 from armory.testing.front import tool
@@ -161,7 +162,7 @@ async def test_who_is_given_what_everybody_is_has_no_view_to_itself(
 async def test_what_several_have_is_held_once_and_what_was_not_used_for_longest_is_let_go(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(principal_lists, "OWN_BYTES", 250)
+    monkeypatch.setattr(list_store, "OWN_BYTES", 250)
     everybody = bench.gateway.view.catalog.servers["up"].tools
 
     def lists(name: str) -> ServerLists:
@@ -208,4 +209,4 @@ def test_what_only_python_holds_to_be_equal_is_a_change(
         return ServerLists(tools=[{"name": "push", "inputSchema": schema}])
 
     before = lists({"default": 1, "type": "boolean"})
-    assert principal_lists.changed_lists(before, lists(now)) == changed
+    assert changed_lists(before, lists(now)) == changed
