@@ -1,21 +1,18 @@
 """The retriever: index tools, then answer queries inside a visible set.
 
-Owns: the straight line of a search, the snapshot that is served, indexing again after a loss. What
-a query looks for is in `search.scope`, its candidates in `search.candidates`, their scores in the
-ranker, what is shown of them in `ranking.answer`. Never imports policy, upstreams, a concrete
-embedder, index or ranker.
+Owns: the straight line of a search, and the snapshot that is served. What a query looks for is in
+`search.scope`, its candidates in `search.candidates`, their scores in the ranker, what is shown of
+them in `ranking.answer`, indexing again after a loss in `search.recovery`. Never imports policy,
+upstreams, a concrete embedder, index or ranker.
 """
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-
-from cachetools import LRUCache
 
 from armory.domain.query import Query, VisibleSet
 from armory.domain.results import Selection
@@ -33,19 +30,17 @@ from armory.retrieval.ranking.reorder import Reorder
 from armory.retrieval.ranking.rerank import Reranker
 from armory.retrieval.ranking.tokens import TokenCounts
 from armory.retrieval.search.candidates import CandidateSearch, Experience, Findings
-from armory.retrieval.search.dense import BACKOFF_S, DenseSide
+from armory.retrieval.search.dense import DenseSide
 from armory.retrieval.search.queue import SearchQueue
-from armory.retrieval.search.scope import Scope, check_query, rows_of, scope_of
+from armory.retrieval.search.recovery import Recovery
+from armory.retrieval.search.scope import Scope, check_query, scope_of
 from armory.retrieval.search.threads import SearchThreads, is_short, rest_after
-from armory.retrieval.search.watch import PROBE_S
+from armory.retrieval.search.visible_rows import VisibleRows
 from armory.retrieval.settings import RetrieverSettings
 from armory.retrieval.snapshot import Snapshot
-from armory.tasks import spawn, stop
 from armory.threads import TURNS
 
 _log = Logger(__name__)
-_MASKED = 1_000_000
-"""Names in the visible sets whose rows are kept, some 50 bytes each."""
 _LEXICAL = "lexical"
 """The ranker that stands in for one that needs vectors while there are none."""
 
@@ -83,24 +78,22 @@ class Retriever:
         self._rankers = dict(rankers)
         self._threads = SearchThreads()
         self._queue = SearchQueue(self.settings.searches, self.settings.searches_per_caller)
+        self._recovery = Recovery(self._index_again, index)
         self._dense = DenseSide(
             cached,
             self.settings.dense_timeout_s,
             self.settings.candidates,
             lambda: None if self._snapshot is None else self._snapshot.view,
-            self._mend,
+            self._recovery.begin,
         )
         self._candidates = CandidateSearch(self._dense, experience or Experience(), self._threads)
         self._indexer = Indexer(embedder, index, indexing)
         self._reorder = Reorder(reranker, self._indexer.document)
         self._snapshot: Snapshot | None = None
-        self._masks: LRUCache[int, tuple[VisibleSet, IntArray | None]] = LRUCache(
-            _MASKED, getsizeof=lambda kept: 1 + len(kept[0].names)
-        )
+        self._visible = VisibleRows(self._threads)
         self._tokens = TokenCounts()
         self._problem = ""
         self._lock = asyncio.Lock()
-        self._recovery: asyncio.Task[None] | None = None
         self._tools: Sequence[ToolRecord] = ()
 
     async def __aenter__(self) -> Retriever:
@@ -117,7 +110,7 @@ class Retriever:
     async def aclose(self) -> None:
         """Stop recovering, close embedder and index."""
         await self._dense.watch.stop()
-        await stop(self._recovery)
+        await self._recovery.stop()
         await self._indexer.aclose()
         self._threads.shutdown()
         if self._embedder is not None:
@@ -222,20 +215,20 @@ class Retriever:
         snapshot = self._snapshot
         if snapshot is None:
             return Ranking.empty(ranker, "nothing is indexed yet")
-        scope = await self._scope(query, snapshot, await self._visible_rows(snapshot, visible))
+        scope = await self._scope(query, snapshot, await self._visible.rows(snapshot, visible))
         if not scope.size:
             return Ranking.empty(ranker, self.degraded)
         findings = await self._candidates.find(scope)
         lost = findings.problem or self.degraded
         if findings.hits is None:
             if findings.vectors is not None and self._dense.lost:
-                self._mend()  # perhaps the store is back and empty
+                self._recovery.begin()  # perhaps the store is back and empty
             if not ranker.works_without_vectors(scope.size):
                 if self._embedder is None and not ranker.works_without_vectors(0):
                     lost = f"lexical only: {ranker.name} needs vectors, there is no embedding model"
                 ranker = self._rankers[_LEXICAL]
         elif findings.hits.lost:
-            self._mend()
+            self._recovery.begin()
         loop = asyncio.get_running_loop()
         features, scores = await loop.run_in_executor(
             self._threads.of(query), self._scored, scope, findings, ranker
@@ -265,21 +258,6 @@ class Retriever:
                 f"unknown ranker {name!r}; known: {', '.join(sorted(self._rankers))}",
                 parameter="ranker",
             ) from None
-
-    async def _visible_rows(
-        self, snapshot: Snapshot, visible: VisibleSet | None
-    ) -> IntArray | None:
-        """Ascending rows of a visible set, made once for as long as set and snapshot stay."""
-        if visible is None:
-            return None
-        known = self._masks.get(id(visible))
-        if known is not None and known[0] is visible:
-            return known[1]
-        loop = asyncio.get_running_loop()
-        rows = await loop.run_in_executor(self._threads.usual, rows_of, snapshot, visible.names)
-        if snapshot is self._snapshot and len(visible.names) < _MASKED:  # another has other rows
-            self._masks[id(visible)] = (visible, rows)
-        return rows
 
     async def embed(self, texts: Sequence[str]) -> FloatArray:
         """(n, d) query vectors, cached like those of searches.
@@ -333,39 +311,17 @@ class Retriever:
             missing=report.missing,
         )  # fmt: skip
         if problem:
-            self._mend()
+            self._recovery.begin()
         return report
 
     def _publish(self, snapshot: Snapshot, problem: str) -> None:
         self._snapshot = snapshot
-        self._masks.clear()
+        self._visible.swapped(snapshot)
         self._tokens = TokenCounts()
         self._problem = problem and (
             f"lexical only: {problem}" if snapshot.view is None else f"incomplete: {problem}"
         )
 
-    def _mend(self) -> None:
-        if self._recovery is None or self._recovery.done():
-            self._recovery = spawn(self._recover(), "vector store: recovery")
-
-    async def _recover(self) -> None:
-        """Index again, ever more patiently, until nothing is missing."""
-        for attempt in itertools.count():
-            await self._pause(BACKOFF_S[min(attempt, len(BACKOFF_S) - 1)])
-            await self.index(self._tools)
-            if not self._problem:
-                return
-
-    async def _pause(self, seconds: float) -> None:
-        """Wait so long, or until a store that did not answer answers."""
-        away, end = False, time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
-            await asyncio.sleep(min(left, PROBE_S))
-            try:
-                if self._index is not None:
-                    await self._index.stored(())
-            except BackendError:
-                away = True
-            else:
-                if away:
-                    return
+    async def _index_again(self) -> bool:
+        await self.index(self._tools)
+        return not self._problem

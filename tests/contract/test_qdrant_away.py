@@ -113,7 +113,7 @@ async def test_a_refused_key_is_told(server: QdrantServer) -> None:
 @pytest.fixture
 def watched(monkeypatch: pytest.MonkeyPatch) -> None:
     """A watch that takes no time."""
-    monkeypatch.setattr("armory.retrieval.retriever.BACKOFF_S", (0.02,))
+    monkeypatch.setattr("armory.retrieval.search.recovery.BACKOFF_S", (0.02,))
     for name, seconds in (("PROBE_S", 0.05), ("IDLE_S", 0.05), ("SLOW_S", 0.1)):
         monkeypatch.setattr(f"armory.retrieval.search.watch.{name}", seconds)
 
@@ -164,7 +164,7 @@ async def test_words_answer_while_the_server_is_away(
 async def test_a_server_that_is_away_at_start_is_used_once_it_is_there(
     server: QdrantServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("armory.retrieval.retriever.BACKOFF_S", (0.02,))
+    monkeypatch.setattr("armory.retrieval.search.recovery.BACKOFF_S", (0.02,))
     server.stop()
     async with retriever(server) as one:
         report = await one.index(tools())
@@ -244,7 +244,7 @@ def test_failures_at_the_same_time_count_as_one(monkeypatch: pytest.MonkeyPatch)
 async def test_a_server_that_comes_back_empty_is_filled_again(
     server: QdrantServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("armory.retrieval.retriever.BACKOFF_S", (0.02,))
+    monkeypatch.setattr("armory.retrieval.search.recovery.BACKOFF_S", (0.02,))
     monkeypatch.setattr("armory.retrieval.search.dense.BACKOFF_S", (0.0,))
     monkeypatch.setattr("armory.retrieval.search.watch.PROBE_S", 600.0)  # searches see it first
     async with retriever(server) as one:

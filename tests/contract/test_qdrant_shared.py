@@ -187,7 +187,7 @@ async def test_many_single_tools_are_not_named_one_by_one(server: QdrantServer, 
 async def test_a_lost_point_costs_no_tool_and_is_told_and_mended(
     server: QdrantServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("armory.retrieval.retriever.BACKOFF_S", (0.02,))
+    monkeypatch.setattr("armory.retrieval.search.recovery.BACKOFF_S", (0.02,))
     query = Query((QUERIES[0],), top_k=24)
     async with shared(server) as one:
         await one.index(tools("crm"))

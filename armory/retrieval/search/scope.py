@@ -126,14 +126,6 @@ def implied_texts(texts: Sequence[str]) -> list[SubqueryText]:
     return list(found.values())
 
 
-def rows_of(snapshot: Snapshot, names: frozenset[str]) -> IntArray | None:
-    """Ascending rows of the named tools; None where that is all of them."""
-    rows = [snapshot.row_of[name] for name in names if name in snapshot.row_of]
-    if len(rows) == len(snapshot.records):
-        return None
-    return np.array(sorted(rows), np.int64)
-
-
 def _filtered(snapshot: Snapshot, visible: IntArray | None, query: Query) -> IntArray | None:
     """`visible` narrowed to the query's servers and categories."""
     for wanted, (codes, names) in (

@@ -223,7 +223,7 @@ async def test_a_query_embedding_that_hangs_is_given_up(
 async def test_a_failing_model_at_indexing_recovers_by_itself(
     rankers: dict[str, Ranker], tools: list[ToolRecord], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("armory.retrieval.retriever.BACKOFF_S", (0.01,))
+    monkeypatch.setattr("armory.retrieval.search.recovery.BACKOFF_S", (0.01,))
     embedded = asyncio.Event()
 
     class Watched(HashingEmbedder):

@@ -69,7 +69,7 @@ class FlakyIndex:
 async def test_away_at_indexing_then_back(
     rankers: dict[str, Ranker], tools: list[ToolRecord], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("armory.retrieval.retriever.BACKOFF_S", (0.01,))
+    monkeypatch.setattr("armory.retrieval.search.recovery.BACKOFF_S", (0.01,))
     index = FlakyIndex()
     index.away = True
     model = HashingEmbedder()
