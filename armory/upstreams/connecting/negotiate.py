@@ -1,48 +1,44 @@
 """Protocol negotiation: finding what an upstream speaks, and opening links to it.
 
-Owns: the order of attempts. A modern probe first; whatever is no modern answer falls back to
-`initialize`, and over HTTP from there to HTTP+SSE. Links with a handshake to an upstream that is
-modern as well are opened apart; what the gateway answers itself, in place of a server, is asked
-nothing. Never imports the pool.
+Owns: `Connector`: what all links to one upstream share, and which way each is opened. In which
+order an upstream is tried stands in `over_stdio` and `over_http`. Links with a handshake to an
+upstream that is modern as well are opened apart; what the gateway answers itself, in place of a
+server, is asked nothing. Never imports the pool.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 from armory.domain.principal import Principal
-from armory.errors import UpstreamTimeout, UpstreamUnavailable
+from armory.errors import UpstreamUnavailable
 from armory.logger import Logger
 from armory.protocol.link import Owner
 from armory.protocol.session_events import SessionObserver
 from armory.upstreams.connecting.describing import Description
-from armory.upstreams.connecting.known import Known, adopted
-from armory.upstreams.connecting.meeting import meet
+from armory.upstreams.connecting.known import Known
+from armory.upstreams.connecting.over_http import OverHttp
+from armory.upstreams.connecting.over_stdio import OverStdio
 from armory.upstreams.connecting.start_turns import Waiting
 from armory.upstreams.connecting.starting import Starting
-from armory.upstreams.connecting.verdict import NO_VERDICT, NoHandshake, Verdict, refuses
+from armory.upstreams.connecting.verdict import NoHandshake, Verdict, refuses
 from armory.upstreams.error_output import ErrorOutput
 from armory.upstreams.oauth.people import Vault
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.budget import Budget
-from armory.upstreams.session.context import Identity, LinkContext, Unintelligible
-from armory.upstreams.session.handshake import Incompatible, NotModern, discover, initialize
+from armory.upstreams.session.context import LinkContext, Unintelligible
+from armory.upstreams.session.handshake import Incompatible
 from armory.upstreams.session.inflow import Inflow
 from armory.upstreams.skill_folder.folder import SkillFolder
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.http import HttpLink
 from armory.upstreams.transports.http_client import HttpClient
 from armory.upstreams.transports.http_failures import HttpFailure
-from armory.upstreams.transports.http_legacy import LegacyHttpLink
 from armory.upstreams.transports.openapi import OpenApiLink
 from armory.upstreams.transports.skills import SkillsLink
-from armory.upstreams.transports.sse import SseLink
-from armory.upstreams.transports.stdio import StdioLink
 
 log = Logger(__name__)
-
-_Found = TypeVar("_Found")
 
 
 class Connector:
@@ -52,6 +48,7 @@ class Connector:
         spec: the upstream, `${principal}` not filled in.
         client_info: the gateway's `clientInfo`.
         errors: takes what its processes write to standard error.
+        inflow: bounds answers that are not whole yet, in all.
         vault: where people's logins are.
 
     Attributes:
@@ -70,13 +67,14 @@ class Connector:
         self._vault = vault
         self.awaited: list[Starting | Waiting] = []
         self._errors = ErrorOutput() if errors is None else errors
-        self._dies = False
         self._budget = Budget(spec.key)
         self._silent: set[tuple[str, bytes]] = set()
         self._inflow = inflow or Inflow()
         self._client_info = client_info
         self._client: HttpClient | None = None
         self._known = Known(spec)
+        self._over_stdio = OverStdio(spec, self._known, self.awaited)
+        self._over_http = OverHttp(spec, self._known)
         self._description = Description(spec)
         self._folder = None if spec.skills is None else SkillFolder(spec.skills)
 
@@ -94,6 +92,13 @@ class Connector:
     def may_shake_hands(self) -> bool:
         """Whether a session with a handshake can be had, as far as is known."""
         return self._known.may_shake_hands
+
+    @property
+    def client(self) -> HttpClient:
+        """The pooled connections."""
+        if self._client is None:
+            self._client = HttpClient(self._description.client_spec, self._vault)
+        return self._client
 
     def came(self, principal: Principal) -> None:
         """As `PeopleTokens.came`, of an upstream where each principal has its own token."""
@@ -135,14 +140,13 @@ class Connector:
             link = HttpLink(context, self._client.as_principal(owner.principal))
             link.adopt(self._known.identity)
             return link
-        connect = self._connect_stdio if self.spec.is_stdio else self._connect_http
         try:
-            return await connect(context, capabilities, owner.principal)
+            return await self._negotiated(context, capabilities, owner.principal)
         except (Incompatible, Unintelligible, HttpFailure):
             if known is None:
                 raise
             self._known.forget()
-            return await connect(context, capabilities, owner.principal)
+            return await self._negotiated(context, capabilities, owner.principal)
 
     async def connect_legacy(
         self,
@@ -180,19 +184,21 @@ class Connector:
         self._known.tell(link)
         return link
 
+    async def _negotiated(
+        self, context: LinkContext, capabilities: Mapping[str, Any], principal: Principal
+    ) -> BaseLink:
+        if self.spec.is_stdio:
+            return await self._over_stdio.connect(context, capabilities)
+        client = self.client.as_principal(principal)
+        return await self._over_http.connect(context, client, capabilities)
+
     async def _handshaken(
         self, context: LinkContext, capabilities: Mapping[str, Any], principal: Principal
     ) -> BaseLink:
         if self.spec.is_stdio:
-            return await self._initialized(context, capabilities)
+            return await self._over_stdio.connect_legacy(context, capabilities)
         client = self.client.as_principal(principal)
-        legacy = LegacyHttpLink(context, client, capabilities, self._known.offer)
-        try:
-            await legacy.open()
-        except BaseException:
-            await legacy.close()
-            raise
-        return legacy
+        return await self._over_http.connect_legacy(context, client, capabilities)
 
     def _context(self, owner: Owner, observer: SessionObserver, key: str) -> LinkContext:
         return LinkContext(
@@ -220,135 +226,3 @@ class Connector:
             self._known.verdict = Verdict("modern", "openapi", handshake=False)
         self._known.tell(link)
         return link
-
-    # --- stdio
-
-    async def _connect_stdio(
-        self, context: LinkContext, capabilities: Mapping[str, Any], principal: Principal
-    ) -> BaseLink:
-        if self._known.tries("modern") and not self._dies:
-            link = StdioLink(context)
-            identity = await self._started(
-                link, lambda within_s: self._met(link, capabilities, within_s)
-            )
-            if identity is not None:
-                return await self._known.settled(link, identity, "stdio")
-            await link.close()
-            log.debug("upstream_respawned_for_initialize", upstream=self.spec.key, death=link.death)
-        link = StdioLink(context)
-        try:
-            identity = await self._shaken(link, capabilities)
-        except UpstreamUnavailable:
-            died, self._dies = self._dies, link.death is not None and self._known.tries("modern")
-            if not died or self._dies:
-                raise
-            return await self._connect_stdio(context, capabilities, principal)
-        self._dies = False
-        return await self._known.settled(link, identity, "stdio")
-
-    async def _initialized(self, context: LinkContext, capabilities: Mapping[str, Any]) -> BaseLink:
-        """A link to a process of its own that is initialised at once."""
-        link = StdioLink(context)
-        await adopted(link, await self._shaken(link, capabilities))
-        return link
-
-    async def _shaken(self, link: StdioLink, capabilities: Mapping[str, Any]) -> Identity:
-        return await self._started(
-            link, lambda within_s: initialize(link, self._known.offer, capabilities, within_s)
-        )
-
-    async def _started(self, link: StdioLink, meet: Callable[[float], Awaitable[_Found]]) -> _Found:
-        starting = Starting(link)
-        self.awaited.append(starting)
-        try:
-            await link.open()
-            return await starting.answer(meet)
-        except BaseException:
-            await link.close()
-            raise
-        finally:
-            self.awaited.remove(starting)
-
-    async def _met(
-        self, link: StdioLink, capabilities: Mapping[str, Any], within_s: float
-    ) -> Identity | None:
-        try:
-            return await meet(
-                link,
-                self._known.offer if self._known.tries("legacy") else None,
-                capabilities,
-                within_s,
-            )
-        except NotModern as sign:
-            raise self._known.only_legacy(sign) from None
-
-    # --- HTTP
-
-    async def _connect_http(
-        self, context: LinkContext, capabilities: Mapping[str, Any], principal: Principal
-    ) -> BaseLink:
-        client = self.client.as_principal(principal)
-        if self.spec.transport == "sse" or (self.verdict and self.verdict.transport == "sse"):
-            return await self._connect_sse(context, capabilities, client)
-        if self._known.tries("modern"):
-            link = await self._try_modern(context, client)
-            if link is not None:
-                return link
-        legacy = LegacyHttpLink(context, client, capabilities, self._known.offer)
-        try:
-            await legacy.open()
-        except HttpFailure as failure:
-            await legacy.close()
-            if (
-                self.spec.transport != "auto"
-                or failure.status in NO_VERDICT
-                or failure.status >= 500
-            ):
-                raise
-            try:
-                return await self._connect_sse(context, capabilities, client)
-            except UpstreamUnavailable as error:
-                log.debug("upstream_sse_failed", upstream=self.spec.key, error=str(error))
-            raise
-        except BaseException:
-            await legacy.close()
-            raise
-        self._known.verdict = Verdict("legacy", "streamable-http")
-        self._known.tell(legacy)
-        return legacy
-
-    @property
-    def client(self) -> HttpClient:
-        """The pooled connections."""
-        if self._client is None:
-            self._client = HttpClient(self._description.client_spec, self._vault)
-        return self._client
-
-    async def _try_modern(self, context: LinkContext, client: HttpClient) -> BaseLink | None:
-        """A modern link; None when the upstream may speak an older revision."""
-        link = HttpLink(context, client)
-        try:
-            identity = await discover(link, self.spec.connect_timeout_s)
-            return await self._known.settled(link, identity, "streamable-http")
-        except NotModern as sign:
-            if not self._known.tries("legacy"):
-                raise self._known.only_legacy(sign) from None
-        except HttpFailure as failure:
-            if failure.status in NO_VERDICT or not self._known.tries("legacy"):
-                raise
-        except (Unintelligible, UpstreamTimeout):
-            if not self._known.tries("legacy"):
-                raise
-        return None
-
-    async def _connect_sse(
-        self, context: LinkContext, capabilities: Mapping[str, Any], client: HttpClient
-    ) -> BaseLink:
-        link = SseLink(context, client)
-        await link.open()
-        try:
-            identity = await initialize(link, self._known.offer, capabilities)
-            return await self._known.settled(link, identity, "sse")
-        except BaseException:
-            await link.close()
-            raise
