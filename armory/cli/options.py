@@ -108,7 +108,7 @@ def say_notices(loaded: Loaded) -> None:
 
 def notices_of(loaded: Loaded) -> list[str]:
     """What is worth knowing of a configuration that holds."""
-    from armory.config.checks import warnings_of
+    from armory.config.checks.warnings import warnings_of
 
     return [*loaded.notices, *warnings_of(loaded.config)]
 

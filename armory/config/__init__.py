@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from armory.config.checks import warnings_of
+    from armory.config.checks.warnings import warnings_of
     from armory.config.home import find_config
     from armory.config.load import load_file, load_text
     from armory.config.loaded import ConfigProblems, Loaded
@@ -33,7 +33,7 @@ _PLACES = {
     "find_config": "home",
     "load_file": "load",
     "load_text": "load",
-    "warnings_of": "checks",
+    "warnings_of": "checks.warnings",
 }
 
 

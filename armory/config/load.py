@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from armory.config.checks import cross_check
+from armory.config.checks.cross import cross_check
 from armory.config.clients import import_servers
 from armory.config.dotenv import NAME as DOTENV
 from armory.config.dotenv import read_variables

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path as File
 
 from armory.config import ConfigProblems, Loaded, Problem, load_file
-from armory.config.checks import lacks_openai_key, provider
+from armory.config.embedding import lacks_openai_key, provider
 from armory.config.problems import Path
 from armory.errors import ConfigError
 from armory.retrieval.options import CALIBRATION, NO_EMBEDDER

@@ -12,7 +12,7 @@ from pathlib import Path
 from armory.config import Loaded
 from armory.config.base import values_for
 from armory.config.blocks.retrieval import ToolRagConfig
-from armory.config.checks import lacks_openai_key, provider
+from armory.config.embedding import lacks_openai_key, provider
 from armory.errors import ConfigError
 from armory.retrieval.indexing.writing import QueryGenerator
 from armory.retrieval.options import CALIBRATION, NO_EMBEDDER, Limits

@@ -22,7 +22,7 @@ FLAT = 5
 """Steps for each character below which there is nothing to compare."""
 SHORT, LONG = 40, 80
 """How often a text is repeated."""
-OPERATORS = {"config/checks.py", "accounts/query_log.py", "runtime/editing/masking.py"}
+OPERATORS = {"config/checks/cross.py", "accounts/query_log.py", "runtime/editing/masking.py"}
 """Where expressions of the operator's own configuration are compiled."""
 DESCRIPTIONS = {"openapi/keywords.py"}
 """Where those of a configured description are compiled to see whether they can be; none is used."""

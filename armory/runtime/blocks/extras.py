@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from armory.config import Loaded
 from armory.config.base import values_for
-from armory.config.checks import provider
+from armory.config.embedding import provider
 from armory.errors import ConfigError
 from armory.telemetry.export import wanted
 from armory.telemetry.settings import OtelSettings

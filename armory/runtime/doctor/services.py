@@ -14,7 +14,7 @@ from sqlalchemy import select
 from sqlalchemy.engine import make_url
 
 from armory.config import Loaded
-from armory.config.checks import lacks_openai_key
+from armory.config.embedding import lacks_openai_key
 from armory.errors import ArmoryError
 from armory.runtime.doctor.findings import Finding, bad, odd, well
 from armory.runtime.retrieval import open_retriever

@@ -1,0 +1,145 @@
+"""Cross-field validation: how the values of a configuration fit each other.
+
+Owns: the table of all checks across keys, and those of names and counts. Never imports a room above
+`domain`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+from armory.config import fit
+from armory.config.checks import authorization, stores
+from armory.config.model import Config
+from armory.config.partial import concerns
+from armory.config.problems import Path, nearest
+from armory.domain.naming import is_server_key, slug
+
+Found = Iterator[tuple[Path, str]]
+
+
+def cross_check(
+    data: Mapping[Any, Any], config: Config | None, wrong: Collection[Path] = ()
+) -> list[tuple[Path, str]]:
+    """(path, message) of everything that does not fit.
+
+    Args:
+        data: the data, variables filled in.
+        config: the model of it, or of what is left of it; None when nothing is.
+        wrong: paths of values that are no good by themselves; what depends on them is not checked.
+    """
+    found = [*_names(data)]
+    if config is not None:
+        for check, needs in _CHECKS:
+            if not any(concerns(need, wrong) for need in needs):
+                found += (
+                    (path, message)
+                    for path, message in check(config)
+                    if not any(bad[: len(path)] == path for bad in wrong)
+                )
+    return found
+
+
+def _names(data: Mapping[Any, Any]) -> Found:
+    for block, what in (("upstreams", "an upstream's key"), ("sets", "a set's name")):
+        entries = data.get(block)
+        for key in entries if isinstance(entries, dict) else ():
+            if not is_server_key(str(key)):
+                yield (
+                    (block, str(key)),
+                    f"{what} is made of lower-case words joined by '-'; use {slug(str(key))!r}",
+                )
+
+
+def _sets(config: Config) -> Found:
+    for name, chosen in config.sets.items():
+        for position, server in enumerate(chosen.servers):
+            if server not in config.upstreams:
+                guess = nearest(server, config.upstreams)
+                hint = f"; did you mean {guess!r}?" if guess else ""
+                yield ("sets", name, "servers", position), f"no upstream is called {server!r}{hint}"
+        if not chosen.servers and not chosen.tools:
+            yield ("sets", name), "a set needs 'servers' or 'tools'"
+
+
+def _proxies(config: Config) -> Found:
+    for position, network in enumerate(config.server.trusted_proxies):
+        try:
+            ipaddress.ip_network(network, strict=False)
+        except ValueError:
+            yield (
+                ("server", "trusted_proxies", position),
+                f"{network!r} is no address or network; write e.g. 10.0.0.0/8",
+            )
+
+
+def _accounts(config: Config) -> Found:
+    accounts = config.accounts
+    if accounts.default_plan not in accounts.plans:
+        guess = nearest(accounts.default_plan, accounts.plans)
+        hint = f"; did you mean {guess!r}?" if guess else ""
+        yield (
+            ("accounts", "default_plan"),
+            f"no plan is called {accounts.default_plan!r}{hint}",
+        )
+    if config.security.api_keys and not accounts.enabled:
+        yield (
+            ("security", "api_keys"),
+            "keys live in the accounts database; say `accounts: {enabled: true}` too",
+        )
+
+
+def _tool_counts(config: Config) -> Found:
+    rag = config.tool_rag
+    if rag.min_tools > rag.max_tools:
+        yield (
+            ("tool_rag", "min_tools"),
+            f"{rag.min_tools} is more than max_tools, {rag.max_tools}",
+        )
+
+
+def _patterns(config: Config) -> Found:
+    for position, pattern in enumerate(config.observability.query_log.redact):
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            yield (
+                ("observability", "query_log", "redact", position),
+                f"{pattern!r} is no regular expression: {error}",
+            )
+
+
+def _metrics_port(config: Config) -> Found:
+    server = config.server
+    if server.metrics.port is not None and server.metrics.port == server.port != 0:
+        yield (
+            ("server", "metrics", "port"),
+            f"{server.port} is the main port; give another one, or null for the main one",
+        )
+
+
+_CHECKS: tuple[tuple[Callable[[Config], Found], tuple[Path, ...]], ...] = (
+    (_sets, (("upstreams",), ("sets",))),
+    (fit.upstreams, ()),
+    (fit.hosts, (("server", "allowed_hosts"),)),
+    (fit.origins, (("server", "allowed_origins"),)),
+    (fit.addresses, ()),
+    (_proxies, (("server", "trusted_proxies"),)),
+    (_accounts, (("accounts", "plans"), ("accounts", "default_plan"), ("accounts", "enabled"))),
+    (authorization.jwt, (("security", "jwt", "jwks_url"), ("security", "jwt", "secret"))),
+    (authorization.oauth, (("security", "oauth"), ("server", "allowed_hosts"), ("server", "host"))),
+    (
+        authorization.shared_key,
+        (("upstreams",), ("security", "encryption_key"), ("storage", "redis")),
+    ),
+    (_tool_counts, (("tool_rag", "min_tools"), ("tool_rag", "max_tools"))),
+    (stores.qdrant, (("tool_rag", "qdrant", "url"), ("tool_rag", "qdrant", "path"))),
+    (_patterns, (("observability", "query_log", "redact"),)),
+    (stores.database, (("storage", "url"),)),
+    (stores.redis, (("storage", "redis"),)),
+    (_metrics_port, (("server", "port"), ("server", "metrics"))),
+)
+"""Each check with the values that it goes by."""

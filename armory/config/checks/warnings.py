@@ -1,0 +1,42 @@
+"""What is valid and still worth saying.
+
+Owns: the warnings. Never imports a room.
+"""
+
+from __future__ import annotations
+
+from armory.config.checks.authorization import is_local
+from armory.config.embedding import lacks_openai_key
+from armory.config.model import Config
+
+
+def warnings_of(config: Config) -> list[str]:
+    """The warnings, one line each."""
+    said: list[str] = []
+    if config.tool_rag.enabled and lacks_openai_key(config):
+        said.append(
+            f"tool_rag.embedding_model: {config.tool_rag.embedding_model!r} needs an OpenAI key "
+            "and there is none, so tools are found by their words alone. Two ways out: set "
+            "OPENAI_API_KEY (or tool_rag.openai), or say `embedding_model: embedded`, which needs "
+            "no key"
+        )
+    if not config.upstreams:
+        said.append("upstreams: there is none yet, so there is no tool to offer")
+    elif not any(block.enabled for block in config.upstreams.values()):
+        said.append("upstreams: every one is switched off, so there is no tool to offer")
+    security = config.security
+    credentials = security.tokens or security.api_keys or security.jwt is not None
+    if credentials and security.allow_anonymous == "auto" and is_local(config.server.host):
+        said.append(
+            "security.allow_anonymous: callers without a credential are let in as well, because "
+            f"only this machine reaches {config.server.host}; say `allow_anonymous: false` to "
+            "refuse them"
+        )
+    console = config.server.console and security.oauth is not None and security.oauth.client_id
+    if console and config.storage.redis is not None and not security.encryption_key:
+        said.append(
+            "security.encryption_key: each replica has a key of its own, so a login to the console "
+            "that begins at one fails at another; take a variable that all of them have, e.g. "
+            "${ARMORY_KEY}"
+        )
+    return said
