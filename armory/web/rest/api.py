@@ -10,7 +10,8 @@ from functools import partial
 import msgspec
 from aiohttp import web
 
-from armory.web.rest import keys, logins, packs, status
+from armory.web.rest import logins, status
+from armory.web.rest.accounts import keys, packs, usage
 from armory.web.rest.indexing import IndexHandlers
 from armory.web.rest.live import (
     audit,
@@ -41,7 +42,8 @@ class Document(Answer):
 def all_routes(services: RestServices) -> list[Route]:
     """Every route but those that show the description."""
     retrieve = RetrieveHandlers(Searching(services), services.limits, services.agent)
-    found = [*retrieve.routes(), *IndexHandlers().routes(), *packs.routes(), *status.routes()]
+    found = [*retrieve.routes(), *IndexHandlers().routes(), *packs.routes()]
+    found += [*usage.routes(), *status.routes()]
     found += logins.routes()  # a reload may bring the first upstream with accounts
     if services.api_keys or services.accounts.enabled:
         found += keys.routes()

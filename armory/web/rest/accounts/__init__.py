@@ -1,0 +1,1 @@
+"""Keys, packs and usage over REST: what belongs to a user."""

@@ -1,0 +1,179 @@
+"""Usage, quota and the query log over REST.
+
+Owns: the routes. Shows nobody what policy hides, nor one user the doings of another.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from armory.errors import AccessDenied
+from armory.web.rest.problems import limit_headers
+from armory.web.rest.routes import Answer, Reply, RestCall, Route, Shape
+from armory.web.rest.shapes import Name
+
+_TAG = "status"
+
+
+class Whose(Shape):
+    """Whose figures; another user's are for administrators."""
+
+    user: Name | None = None
+
+
+class Latest(Whose):
+    """How many of the latest records."""
+
+    limit: Annotated[int, Field(ge=1, le=1_000)] = 100
+
+
+class UserToolAnswer(Answer):
+    """What one user has done with one tool."""
+
+    tool: str
+    uses: int
+    successes: int
+    last_used_at_ms: int
+
+
+class UserUsage(Answer):
+    """What one user has used."""
+
+    user: str
+    tools: list[UserToolAnswer]
+
+
+class ToolUsageAnswer(Answer):
+    """One tool over the window."""
+
+    tool: str
+    uses: int
+    successes: int
+    error_rate: float
+    uptime: float = Field(description="Share of the time that its server was up, 0 to 1.")
+    p50_ms: float
+    p99_ms: float
+    last_used_at_ms: int
+
+
+class ToolUsage(Answer):
+    """The tools that the caller may see, most used first."""
+
+    tools: list[ToolUsageAnswer]
+
+
+class QuotaAnswer(Answer):
+    """Where a user stands this month."""
+
+    plan: str
+    queries_limit: int | None = Field(description="null: without limit.")
+    current_month_usage: int
+    remaining: int | None
+    resets_at_s: int
+
+
+class QueryAnswer(Answer):
+    """One record of the query log."""
+
+    query_id: str
+    at_ms: int
+    user: str | None
+    surface: str
+    query: str
+    returned: list[str]
+    visible: int
+    top_score: float
+    took_ms: float
+    degraded: str | None
+
+
+class QueryList(Answer):
+    """The latest queries, newest first."""
+
+    queries: list[QueryAnswer]
+
+
+def routes() -> list[Route]:
+    """The routes of usage, quota and the query log."""
+    return [
+        Route("GET", "/v1/usage", usage, "What a user has used", UserUsage, access="user",
+              params=Whose, tag=_TAG),
+        Route("GET", "/v1/usage/tools", tool_usage, "Statistics of tools", ToolUsage, tag=_TAG),
+        Route("GET", "/v1/quota", quota, "Queries left this month", QuotaAnswer, access="user",
+              params=Whose, limit_headers=True, accounts=True, tag=_TAG),
+        Route("GET", "/v1/queries", queries, "The query log", QueryList, access="user",
+              params=Latest, tag=_TAG),
+    ]  # fmt: skip
+
+
+def _whose(call: RestCall) -> str:
+    asked = call.params.user
+    if asked is None or (call.principal.user is not None and asked == call.principal.user):
+        return call.user
+    if not call.admin:
+        raise AccessDenied("other users' figures are for the scope `admin`")
+    return str(asked)
+
+
+async def usage(call: RestCall) -> Reply:
+    """`GET /v1/usage`."""
+    user = _whose(call)
+    found = call.services.accounts.usage.of_user(user)
+    tools = [
+        {
+            "tool": name,
+            "uses": row.uses,
+            "successes": row.successes,
+            "last_used_at_ms": row.last_used_at_ms,
+        }
+        for name, row in sorted(found.items(), key=lambda item: (-item[1].uses, item[0]))
+    ]
+    return Reply({"user": user, "tools": tools})
+
+
+async def tool_usage(call: RestCall) -> Reply:
+    """`GET /v1/usage/tools`."""
+    visible = call.services.policy().visible_tools(call.services.catalog(), call.principal).names
+    usage = call.services.accounts.usage
+    found = usage.tools()
+    shown = sorted(
+        ((name, stats) for name, stats in found.items() if name in visible or call.admin),
+        key=lambda item: (-item[1].uses, item[0]),
+    )
+    tools = [
+        {
+            "tool": name,
+            "uses": stats.uses,
+            "successes": stats.successes,
+            "error_rate": round(stats.error_rate, 6),
+            "uptime": round(usage.uptime_behind(name), 6),
+            "p50_ms": round(stats.p50_ms, 3),
+            "p99_ms": round(stats.p99_ms, 3),
+            "last_used_at_ms": stats.last_used_at_ms,
+        }
+        for name, stats in shown
+    ]
+    return Reply({"tools": tools})
+
+
+async def quota(call: RestCall) -> Reply:
+    """`GET /v1/quota`."""
+    found = await call.services.accounts.quotas.standing(_whose(call))
+    body = {
+        "plan": found.plan,
+        "queries_limit": found.queries_limit,
+        "current_month_usage": found.current_month_usage,
+        "remaining": found.remaining,
+        "resets_at_s": found.resets_at_s,
+    }
+    return Reply(body, headers=limit_headers(found))
+
+
+async def queries(call: RestCall) -> Reply:
+    """`GET /v1/queries`."""
+    whole = call.admin and call.params.user is None
+    user = None if whole else _whose(call)
+    log = call.services.accounts.query_log
+    return Reply({"queries": await log.recent(user=user, limit=call.params.limit)})
