@@ -1,6 +1,7 @@
 """A circuit breaker: after several failures in a row, stop asking for a while.
 
-Owns: the state machine, pure; every method takes the time. Never imports anything of Armory.
+Owns: the state machine, pure, and one for each session; every method takes the time. Never imports
+anything of Armory.
 """
 
 from __future__ import annotations
@@ -8,6 +9,9 @@ from __future__ import annotations
 from typing import Literal
 
 State = Literal["closed", "open", "half_open"]
+
+SESSIONS = 10_000
+"""Breakers of one upstream that are kept; the oldest goes first."""
 
 
 class Breaker:
@@ -76,3 +80,35 @@ class Breaker:
     def abandoned(self) -> None:
         """A call ended without a verdict (its caller went away): the trial is free again."""
         self._trial = False
+
+
+class Breakers:
+    """The breakers of one upstream: each session's failures are its own.
+
+    Args:
+        failures: as of `Breaker`.
+        open_s: as of `Breaker`.
+
+    Attributes:
+        own: that of the gateway's own session; while it is open, nothing goes to the upstream.
+    """
+
+    def __init__(self, failures: int, open_s: float) -> None:
+        self._failures = failures
+        self._open_s = open_s
+        self.own = Breaker(failures, open_s)
+        self._of_sessions: dict[str, Breaker] = {}
+
+    def of(self, session: str) -> Breaker:
+        """That of the session, or process, with this key."""
+        breaker = self._of_sessions.get(session)
+        if breaker is None:
+            if len(self._of_sessions) >= SESSIONS:
+                del self._of_sessions[next(iter(self._of_sessions))]
+            breaker = self._of_sessions[session] = Breaker(self._failures, self._open_s)
+        return breaker
+
+    def state(self, now: float) -> State:
+        """The worst state of any of them at `now` (seconds)."""
+        states = {self.own.state(now), *(each.state(now) for each in self._of_sessions.values())}
+        return "open" if "open" in states else "half_open" if "half_open" in states else "closed"

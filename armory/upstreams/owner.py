@@ -22,7 +22,7 @@ from armory.protocol.versions import Era
 from armory.tasks import start, stop
 from armory.upstreams.clock import Clock
 from armory.upstreams.connecting.placing import OWN
-from armory.upstreams.own_accounts import lists_before_login
+from armory.upstreams.offered.login_tool import lists_before_login
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.lists import TOOLS, compared
 from armory.upstreams.upstream import Upstream
@@ -229,7 +229,7 @@ class UpstreamOwner:
         self._listed += 1
         mine = self._listed
         known = self.lists
-        lists = await compared(await self.upstream.lists_over(link, known), known)
+        lists = await compared(await self.upstream.lists.over(link, known), known)
         if mine < self._listed and self.lists is not None and self.status.state == "ready":
             return  # a later refresh will bring, or has brought, something newer
         before, self.lists = self.lists, lists

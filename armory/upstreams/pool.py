@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from armory.domain.catalog import ServerLists
-from armory.errors import ArmoryError, LoginNeeded, UpstreamUnavailable
+from armory.errors import ArmoryError, UpstreamUnavailable
 from armory.http1.reading import COUNTED_BYTES
 from armory.logger import Logger
 from armory.protocol.link import (
@@ -27,14 +27,14 @@ from armory.tasks import Tasks, spawn, stop
 from armory.upstreams.breaker import State
 from armory.upstreams.clock import Clock, SystemClock
 from armory.upstreams.connecting.start_turns import StartTurns
+from armory.upstreams.gateway_client import declared_by
 from armory.upstreams.link_slot import SessionCounts
 from armory.upstreams.oauth.people import Vault
 from armory.upstreams.outflow import Outflow, size_of
-from armory.upstreams.own_accounts import lists_before_login
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.inflow import Inflow
 from armory.upstreams.spec import CONCURRENT_STARTS, OUTFLOW_BYTES, UpstreamSpec
-from armory.upstreams.upstream import Upstream, declared_by
+from armory.upstreams.upstream import Upstream
 
 log = Logger(__name__)
 
@@ -155,23 +155,7 @@ class Pool:
         Raises:
             UpstreamUnavailable: they cannot be had.
         """
-        upstream = self.upstream(server)
-        upstream.serves(owner.principal)
-        try:
-            declared = declared_by(owner) if capabilities is None else capabilities
-            slot, link = await upstream.links.opened(owner, declared)
-        except LoginNeeded:
-            return lists_before_login(server, upstream.spec.auth)
-        slot.in_flight += 1
-        try:
-            if slot.watched is not link and await link.watch_lists():
-                slot.watched = link
-            return await upstream.lists_over(link)
-        except LoginNeeded:
-            return lists_before_login(server, upstream.spec.auth)
-        finally:
-            slot.in_flight -= 1
-            slot.last_used = self._clock.now()
+        return await self.upstream(server).fetch_lists(owner, capabilities)
 
     async def fetch_lists_for(
         self, server: str, capabilities: Mapping[str, Any], *, handshake: bool = False
@@ -187,7 +171,7 @@ class Pool:
         Raises:
             UpstreamUnavailable: they cannot be had.
         """
-        return await self.upstream(server).lists_for(capabilities, handshake=handshake)
+        return await self.upstream(server).lists.seen_with(capabilities, handshake=handshake)
 
     async def set_subscriptions(
         self, server: str, owner: Owner, uris: frozenset[str], again: str | None = None

@@ -6,61 +6,38 @@ Owns: the way of a single call, and the gateway's own session. Never imports the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any
 
 from armory.domain.catalog import ServerLists
-from armory.domain.groups import OwnGroup
-from armory.domain.principal import INTERNAL, Principal
+from armory.domain.principal import Principal
 from armory.errors import UpstreamOverloaded, UpstreamTimeout, UpstreamUnavailable
 from armory.logger import Logger
 from armory.protocol.link import Call, Owner, Reply
-from armory.protocol.methods import GROUPS_DECLARED, declares_groups
 from armory.protocol.session_events import SessionObserver, SessionObservers
-from armory.upstreams.breaker import Breaker, State
+from armory.upstreams.breaker import Breakers, State
 from armory.upstreams.clock import Clock
 from armory.upstreams.connecting.negotiate import Connector
 from armory.upstreams.connecting.start_turns import StartTurns
 from armory.upstreams.connecting.verdict import NoHandshake
 from armory.upstreams.error_output import ErrorOutput
+from armory.upstreams.gateway_client import OWN_CAPABILITIES, OWNER, declared_by
 from armory.upstreams.link_pool import LinkPool
 from armory.upstreams.link_slot import LinkSlot
 from armory.upstreams.oauth.code_flow import BegunLogin
 from armory.upstreams.oauth.grants import has_logins, is_personal
 from armory.upstreams.oauth.people import PersonTokens, Vault
 from armory.upstreams.oauth.subjects import CALLER
-from armory.upstreams.own_accounts import is_login, logged_in
-from armory.upstreams.own_groups import fetch_groups
+from armory.upstreams.offered.fetching import ListFetcher
+from armory.upstreams.offered.login_tool import is_login, logged_in
 from armory.upstreams.queue import CallQueue, QueueFull
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.context import Unintelligible
 from armory.upstreams.session.inflow import Inflow
-from armory.upstreams.session.lists import fetch_lists
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.http_failures import HttpFailure
 
 log = Logger(__name__)
-
-_BREAKERS = 10_000
-_LISTING = "\0listing"
-"""Key of sessions that are opened for lists alone, beside those of callers."""
-_GROUPS_S = 30.0
-OWNER = Owner(INTERNAL)
-"""The gateway itself."""
-
-OWN_CAPABILITIES: Mapping[str, Any] = {
-    "elicitation": {"form": {}, "url": {}},
-    "sampling": {},
-    "roots": {},
-}
-"""What the gateway's own session declares: some servers list only the tools that such a client can
-use. It calls none of them, and refuses whatever it is asked."""
-
-
-def declared_by(owner: Owner) -> Mapping[str, Any]:
-    """What is declared where no client says what it can do."""
-    return OWN_CAPABILITIES if owner.principal is INTERNAL else owner.capabilities
 
 
 class Upstream:
@@ -78,6 +55,7 @@ class Upstream:
     Attributes:
         observers: who is told what happens on this upstream's.
         errors: what its processes wrote to standard error.
+        lists: what it offers.
     """
 
     def __init__(
@@ -92,14 +70,14 @@ class Upstream:
     ) -> None:
         self.spec = spec
         self._personal = is_personal(spec.auth)
-        self.breaker = Breaker(spec.breaker_failures, spec.breaker_open_s)
-        self._breakers: dict[str, Breaker] = {}
+        self._breakers = Breakers(spec.breaker_failures, spec.breaker_open_s)
         self.queue = CallQueue(spec.max_concurrency, spec.max_queue)
         self.errors = ErrorOutput()
         self.connector = Connector(spec, client_info, self.errors, inflow, vault)
         self.observers = SessionObservers()
         self.observers.add(observer)
         self.links = LinkPool(spec, self.connector, self.observers, clock, turns)
+        self.lists = ListFetcher(spec, self.connector, self.links, clock)
         self._clock = clock
 
     async def request(self, owner: Owner, call: Call) -> Reply:
@@ -109,11 +87,12 @@ class Upstream:
             self.serves(owner.principal)
             if is_login(call, self.spec.auth):
                 return await self._log_in(owner)
-        breaker = self._breaker_of(owner)
+        breaker = self._breakers.of(self.links.placing.key(owner))
         now = self._clock.now()
-        away = self.breaker.state(now) == "open"
+        own = self._breakers.own
+        away = own.state(now) == "open"
         if away or not breaker.admits(now):
-            wait_s = (self.breaker if away else breaker).retry_after_s(now)
+            wait_s = (own if away else breaker).retry_after_s(now)
             raise UpstreamUnavailable(
                 f"upstream {self.spec.key!r} failed {self.spec.breaker_failures} times in a row; "
                 f"it is tried again in {wait_s:.0f} s",
@@ -184,19 +163,7 @@ class Upstream:
 
     def breaker_state(self, now: float) -> State:
         """The worst state of any breaker at `now` (seconds)."""
-        states = {self.breaker.state(now), *(b.state(now) for b in self._breakers.values())}
-        return "open" if "open" in states else "half_open" if "half_open" in states else "closed"
-
-    def _breaker_of(self, owner: Owner) -> Breaker:
-        """That of the session, or process, that serves `owner`: its failures are its own."""
-        key = self.links.placing.key(owner)
-        breaker = self._breakers.get(key)
-        if breaker is None:
-            if len(self._breakers) >= _BREAKERS:
-                del self._breakers[next(iter(self._breakers))]
-            breaker = Breaker(self.spec.breaker_failures, self.spec.breaker_open_s)
-            self._breakers[key] = breaker
-        return breaker
+        return self._breakers.state(now)
 
     async def _wait_turn(self, call: Call) -> None:
         timeout_s = self.spec.call_timeout_s if call.timeout_s is None else call.timeout_s
@@ -274,9 +241,9 @@ class Upstream:
         try:
             link = await self.links.link(slot)
         except UpstreamUnavailable:
-            self.breaker.failed(self._clock.now())
+            self._breakers.own.failed(self._clock.now())
             raise
-        self.breaker.succeeded()
+        self._breakers.own.succeeded()
         return link
 
     @property
@@ -284,58 +251,13 @@ class Upstream:
         """Whether a call is under way on the gateway's own session."""
         return self.links.slot(OWNER, OWN_CAPABILITIES).in_flight > 0
 
-    async def lists_over(self, link: BaseLink, before: ServerLists | None = None) -> ServerLists:
-        """All lists over one link.
-
-        Raises:
-            LoginNeeded: whoever it belongs to must log in first.
-            UpstreamUnavailable: they cannot be had.
-        """
-        limit = self.spec.list_entries
-        lists = await fetch_lists(link, before=before, max_entries=limit)
-        if not (self.spec.groups and declares_groups(link.capabilities)):
-            return lists
-        return replace(lists, groups=await self._groups(link, before))
-
-    async def _groups(self, link: BaseLink, before: ServerLists | None) -> Sequence[OwnGroup]:
-        """The upstream's own groups, or those of last time. Who shakes hands declares them for all
-        of a session, so there they are asked for over another one, the gateway's.
-        """
-        beside = link.era == "legacy"
-        if beside and not link.owned_by_gateway:
-            return ()
-        try:
-            async with asyncio.timeout(_GROUPS_S):
-                if not beside:
-                    return await fetch_groups(link)
-                declared = {**OWN_CAPABILITIES, **GROUPS_DECLARED}
-                asked = await self.connector.connect(
-                    OWNER, declared, SessionObservers(), key=_LISTING
-                )
-                try:
-                    return await fetch_groups(asked)
-                finally:
-                    self.links.end(asked)
-        except (UpstreamUnavailable, TimeoutError) as error:
-            said = str(error) or f"not within {_GROUPS_S:g} s"
-            log.warning("upstream_groups_not_fetched", upstream=self.spec.key, error=said)
-            return before.groups if before is not None else ()
-
-    async def lists_for(
-        self, capabilities: Mapping[str, Any], *, handshake: bool = False
+    async def fetch_lists(
+        self, owner: Owner, capabilities: Mapping[str, Any] | None
     ) -> ServerLists:
-        """As `Pool.fetch_lists_for`."""
-        connector = self.connector
-        connect = connector.connect_legacy if handshake else connector.connect
-        try:
-            link = await connect(OWNER, capabilities, SessionObservers(), key=_LISTING)
-        except NoHandshake:
-            why = f"upstream {self.spec.key!r} takes no handshake"
-            raise UpstreamUnavailable(why, upstream=self.spec.key) from None
-        try:
-            return await fetch_lists(link, max_entries=self.spec.list_entries, quiet=True)
-        finally:
-            self.links.end(link)
+        """As `Pool.fetch_lists`."""
+        self.serves(owner.principal)
+        declared = declared_by(owner) if capabilities is None else capabilities
+        return await self.lists.seen_by(owner, declared)
 
     async def retire(self, drain_s: float) -> None:
         """Let calls in flight end, then close everything."""

@@ -14,7 +14,7 @@ from armory.errors import UpstreamUnavailable
 from armory.protocol.link import Owner
 from armory.testing.clients.recording import RecordingClient
 from armory.testing.upstreams.tools import TOOLS
-from armory.upstreams.upstream import OWNER
+from armory.upstreams.gateway_client import OWNER
 from tests.contract.links import BOUND_S, Rig, open_rig
 
 pytestmark = pytest.mark.anyio

@@ -30,7 +30,7 @@ async def test_lists_are_those_for_what_is_declared(legacy: Rig) -> None:
     else:
         await legacy.reconfigure(args=("--needs", json.dumps(NEEDS)))
     pool, everything = legacy.pool, list(TOOLS)
-    own = await pool.upstream("up").lists_over(await pool.upstream("up").own_link())
+    own = await pool.upstream("up").lists.over(await pool.upstream("up").own_link())
     assert [tool["name"] for tool in own.tools] == everything
     before = pool.status()["up"].sessions
     plain = [name for name in everything if name not in NEEDS]

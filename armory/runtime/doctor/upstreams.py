@@ -187,7 +187,7 @@ async def _answers(spec: UpstreamSpec, within_s: float, early: Finding | None) -
             found = pool.upstream(spec.key)
             link = await found.own_link()
             connected_s = time.perf_counter() - began
-            lists = await found.lists_over(link)
+            lists = await found.lists.over(link)
     except TimeoutError:
         starting = pool.upstream(spec.key).connector.starting
         said = starting.said if starting is not None else "it does not answer"
