@@ -17,11 +17,11 @@ _TOLD_S = 0.0005
 
 
 class Account(Protocol):
-    """Whose share of the event loop it is."""
+    """One caller's share of the event loop."""
 
     @property
     def clock(self) -> Callable[[], float]:
-        """Measures steps, in seconds."""
+        """The clock that steps are measured by, in seconds."""
         ...
 
     @property
@@ -30,16 +30,16 @@ class Account(Protocol):
         ...
 
     def spend(self, took: float) -> None:
-        """Steps took so many seconds."""
+        """Count `took` seconds of the event loop against the caller."""
         ...
 
 
 class Accounted(Protocol):
-    """A connection."""
+    """A connection whose use of the event loop is counted."""
 
     @property
     def account(self) -> Account | None:
-        """Of who asks on it; None: nobody counts."""
+        """Of the caller on it; None: nothing is counted."""
         ...
 
 

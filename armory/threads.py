@@ -207,8 +207,8 @@ def let_go(held: list[Any]) -> None:
 
 
 class _Ending:
-    """A thread in which objects end. It takes them without a lock: what lets go of them may run
-    wherever the interpreter ends an object, within the code of a lock, too.
+    """A thread that destroys objects. It takes them without a lock: a last reference may be dropped
+    wherever the interpreter frees an object, inside the code of a lock, too.
     """
 
     def __init__(self) -> None:
@@ -216,13 +216,13 @@ class _Ending:
         self._started = False
 
     def start(self) -> None:
-        """From now on it takes them."""
+        """Start the thread; calling it again does nothing."""
         if not self._started:
             self._started = True
             threading.Thread(target=self._run, name="armory-end", daemon=True).start()
 
     def take(self, held: list[Any]) -> None:
-        """Have these end."""
+        """Have the thread destroy these objects; before `start`, the caller does."""
         if self._started:
             self._waiting.put(held)
 

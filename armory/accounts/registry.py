@@ -44,7 +44,7 @@ class ToolRegistry:
         return self._records
 
     async def load(self) -> None:
-        """Read them from the database."""
+        """Read the registered tools from the database."""
         async with self._database.read() as connection:
             statement = select(indexed_tools).order_by(indexed_tools.c.name).limit(MAX_TOOLS)
             rows = (await connection.execute(statement)).all()

@@ -46,7 +46,7 @@ class Sink(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go what is open."""
+        """Close files and connections."""
         ...
 
 

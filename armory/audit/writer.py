@@ -152,7 +152,7 @@ class AuditLog:
         await self._sink.close()
 
     def end(self) -> None:
-        """Have `run` end, soon."""
+        """Have `run` end soon."""
         self._ending = True
         self._news.set()
 

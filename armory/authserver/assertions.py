@@ -62,7 +62,7 @@ class Assertions:
 
     @property
     def taken(self) -> bool:
-        """Whether any are."""
+        """Whether any identity provider may vouch for people."""
         return bool(self._issuers)
 
     async def read(

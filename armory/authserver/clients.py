@@ -35,7 +35,7 @@ class Seal(Protocol):
     """Encryption (`security.sealing.Seal`)."""
 
     def seal(self, data: bytes, purpose: str) -> bytes:
-        """Encrypt."""
+        """`data`, encrypted; only for this purpose it can be opened again."""
         ...
 
     def open(self, sealed: bytes, purpose: str) -> bytes | None:

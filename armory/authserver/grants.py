@@ -63,7 +63,7 @@ class GrantStore(Protocol):
         ...
 
     async def load(self, id: str) -> tuple[int, bytes] | None:
-        """(step, grant)."""
+        """(step, grant) of a grant; None: it has ended, or there never was one."""
         ...
 
     async def end(self, id: str) -> None:

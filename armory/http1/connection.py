@@ -96,7 +96,7 @@ class Connection(asyncio.BufferedProtocol):
         return response
 
     def resume(self) -> None:
-        """Read on."""
+        """Read from the socket again, where reading was paused."""
         if self._paused and self._transport is not None:
             self._paused = False
             self._transport.resume_reading()
@@ -113,7 +113,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def go_on(self) -> None:
-        """Read on, in turn."""
+        """Read from the socket again: its turn has come."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 

@@ -14,12 +14,14 @@ class Expiring(Protocol):
     """Something with a deadline."""
 
     def expire(self) -> None:
-        """Its time is up."""
+        """The deadline has passed."""
         ...
 
 
 class Deadlines:
-    """What waits, by time-out, each in the order in which it began."""
+    """Deadlines by their length, each in the order in which they began: one timer for all of a
+    length.
+    """
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -41,7 +43,7 @@ class Deadlines:
         return due
 
     def stop(self, waiting: Expiring, timeout_s: float) -> None:
-        """It was in time."""
+        """Forget the deadline of `waiting`, which was in time."""
         queue = self._waiting.get(timeout_s)
         if queue is not None:
             queue.pop(waiting, None)

@@ -28,7 +28,7 @@ class Reading(Protocol):
     """What reads a large body."""
 
     def hold(self) -> None:
-        """Read nothing for now."""
+        """Stop reading until `go_on`."""
         ...
 
     def go_on(self) -> None:
@@ -50,15 +50,15 @@ class LargeReads:
 
     @property
     def shared(self) -> bool:
-        """Whether there is more than one."""
+        """Whether several read at once."""
         return len(self._reading) > 1
 
     def begin(self, one: Reading) -> None:
-        """It reads a large body from now on."""
+        """`one` begins to read a large body."""
         self._reading.add(one)
 
     def end(self, one: Reading) -> None:
-        """It does not any more."""
+        """`one` has read its body, or gave it up."""
         self._reading.discard(one)
 
     def took(self, one: Reading, size: int) -> None:
@@ -95,7 +95,7 @@ _of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, LargeReads] = WeakKeyDic
 
 
 def large_reads() -> LargeReads:
-    """Those of the running event loop."""
+    """The `LargeReads` of the running event loop."""
     loop = asyncio.get_running_loop()
     found = _of_loops.get(loop)
     if found is None:

@@ -43,7 +43,7 @@ class Meter(Protocol):
         ...
 
     def done(self, source: Any) -> None:
-        """It is whole, or will never be."""
+        """The message from `source` is whole, or was given up."""
         ...
 
 

@@ -59,7 +59,7 @@ class Tally(msgspec.Struct, gc=False):
         self.saved_tokens += saved_tokens
 
     def add(self, other: Tally) -> None:
-        """Take in what another counted."""
+        """Add the counts of another tally."""
         self.calls += other.calls
         self.errors += other.errors
         self.queries += other.queries
@@ -69,7 +69,7 @@ class Tally(msgspec.Struct, gc=False):
 
 
 class Minutes:
-    """Everything, by minute."""
+    """The tallies of the last day, one a minute."""
 
     def __init__(self) -> None:
         self._kept: deque[tuple[int, Tally]] = deque(maxlen=DAY_S // MINUTE_S)
@@ -134,7 +134,7 @@ class Parts:
         return found
 
     def callers(self) -> set[str]:
-        """Whom there is anything of."""
+        """The callers of whom anything is kept."""
         return {who for _, parts in self._kept for who, _ in parts}
 
     def _at(self, now: float, part: tuple[str, str]) -> Tally:

@@ -73,24 +73,24 @@ class WrittenApart(io.TextIOBase):
 
     @property
     def encoding(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Of the stream."""
+        """As of the stream."""
         return self._stream.encoding
 
     @property
     def errors(self) -> str | None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Of the stream."""
+        """As of the stream."""
         return self._stream.errors
 
     def fileno(self) -> int:
-        """Of the stream."""
+        """As of the stream."""
         return self._stream.fileno()
 
     def isatty(self) -> bool:
-        """Whether a person reads it."""
+        """Whether the stream is a terminal."""
         return self._stream.isatty()
 
     def writable(self) -> bool:
-        """It is."""
+        """Always."""
         return True
 
     def write(self, text: str) -> int:

@@ -20,7 +20,7 @@ LEASE_MS = 20_000
 
 
 def login_id(person: str, server: str) -> str:
-    """Under which a login is kept."""
+    """The id under which a login is kept."""
     return hashlib.sha256(f"{person}\0{server}".encode()).hexdigest()
 
 
@@ -36,7 +36,7 @@ class Seal(Protocol):
     """Encryption (`security.sealing.Seal`)."""
 
     def seal(self, data: bytes, purpose: str) -> bytes:
-        """Encrypt."""
+        """`data`, encrypted; only for this purpose it can be opened again."""
         ...
 
     def open(self, sealed: bytes, purpose: str) -> bytes | None:

@@ -40,7 +40,7 @@ class CacheWatch:
             self._task = spawn(self._run(), "shared store: watch")
 
     async def stop(self) -> None:
-        """Watch no longer."""
+        """Stop watching."""
         await stop(self._task)
 
     async def _run(self) -> None:

@@ -74,7 +74,7 @@ class Exporting:
                 _log.error("metrics_not_exported", error=repr(error), exc_info=True)
 
     def shutdown(self) -> None:
-        """Export no more."""
+        """Stop exporting."""
         self._ended.set()
         self._exporter.shutdown()
         self._thread.join()

@@ -34,7 +34,7 @@ class Told(list[float]):
         self._count = count
 
     def fold(self) -> None:
-        """Have them counted."""
+        """Count the durations that have been collected, and empty the list."""
         self._count(self)
 
 
@@ -48,7 +48,7 @@ class Durations(Protocol):
 
     @property
     def usual(self) -> dict[Hashable, Told]:
-        """See above; always the same one."""
+        """Series by the key that `record` was given; always the same object."""
         ...
 
     def record(

@@ -30,7 +30,7 @@ ENDING = _HEAD % b"503 Service Unavailable\r\nRetry-After: 1"
 
 
 class Owner(Protocol):
-    """Whom a connection tells what happens: see `Connections`."""
+    """Receives the events of its connections (`Connections`)."""
 
     loop: asyncio.AbstractEventLoop
     late_s: float
@@ -38,15 +38,15 @@ class Owner(Protocol):
     pace: Pace
 
     def made(self, connection: Connection) -> None:
-        """It is there."""
+        """The connection was accepted."""
         ...
 
     def lost(self, connection: Connection) -> None:
-        """It has ended."""
+        """The connection has ended."""
         ...
 
     def arrives(self, connection: Connection) -> None:
-        """More of the body of its request came."""
+        """More of the body of the request has arrived."""
         ...
 
     def understood(self, connection: Connection) -> None:
@@ -54,19 +54,19 @@ class Owner(Protocol):
         ...
 
     def stalls(self, connection: Connection) -> None:
-        """Its client does not read."""
+        """The client stopped reading its answer."""
         ...
 
     def holds(self, connection: Connection) -> None:
-        """More waits for it, or less."""
+        """The bytes that wait for a client which does not read are more, or fewer."""
         ...
 
     def reads(self, connection: Connection) -> None:
-        """It does again."""
+        """The client reads its answer again."""
         ...
 
     def note(self, event: str, **what: Any) -> None:
-        """One line of the log, now and then."""
+        """Write a line to the log, at most one a minute of each kind."""
         ...
 
 
@@ -138,12 +138,12 @@ class Connection(Exchanges):
             super().close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """As asyncio's."""
+        """As `asyncio.Protocol.connection_made`."""
         super().connection_made(transport)
         self._all.made(self)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """As asyncio's."""
+        """As `asyncio.Protocol.connection_lost`."""
         self._all.lost(self)
         self.seen = None  # which holds this one
         self._all.endings.add(partial(self._lost, exc))
@@ -156,7 +156,7 @@ class Connection(Exchanges):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """As asyncio's."""
+        """As `asyncio.Protocol.data_received`."""
         if self._close and data and self._current_request is None:
             self.cut(ENDING)
             return
@@ -241,7 +241,7 @@ class Connection(Exchanges):
         self._all.stalls(self)
 
     def resume_writing(self) -> None:
-        """As asyncio's."""
+        """As `asyncio.Protocol.resume_writing`."""
         self._all.reads(self)
         super().resume_writing()
 

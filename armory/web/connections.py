@@ -79,7 +79,7 @@ class Connections:
         return len(self._open)
 
     def every(self) -> list[Connection]:
-        """All of them."""
+        """All open connections."""
         return list(self._open)
 
     @property
@@ -97,13 +97,13 @@ class Connections:
         return Connection(self, self._server, **self._settings)
 
     def start(self) -> None:
-        """Begin to look after them."""
+        """Begin to watch connections for those that are slow or idle."""
         self._before = self.loop.get_exception_handler()
         self.loop.set_exception_handler(self._loop_failed)
         self._later()
 
     def stop(self) -> None:
-        """Leave them alone."""
+        """Stop watching connections."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -112,7 +112,7 @@ class Connections:
     # -- what connections tell -----------------------------------------------------------------
 
     def made(self, connection: Connection) -> None:
-        """It is there."""
+        """As `Owner.made`; where there are too many, an idle one is closed, or this one is."""
         if len(self._open) - self._reserved >= self._capacity and not self._evict():
             connection.reserve = True
             self._reserved += 1
@@ -122,7 +122,7 @@ class Connections:
         self._open[connection] = None
 
     def lost(self, connection: Connection) -> None:
-        """It has ended."""
+        """As `Owner.lost`."""
         if connection in self._open:
             del self._open[connection]
             self._reserved -= connection.reserve
@@ -131,7 +131,7 @@ class Connections:
         self.pace.forget(connection)
 
     def arrives(self, connection: Connection) -> None:
-        """More of the body of its request came."""
+        """As `Owner.arrives`: cuts the connection that holds most where all hold too much."""
         content = connection.request.content
         if content.total_bytes <= LARGE_PIECE:
             return
@@ -142,11 +142,11 @@ class Connections:
             self._end(one, "arriving")
 
     def understood(self, connection: Connection) -> None:
-        """The body of its request need not be held any more."""
+        """As `Owner.understood`."""
         self._bodies.done(connection)
 
     def stalls(self, connection: Connection) -> None:
-        """Its client does not read."""
+        """As `Owner.stalls`."""
         connection.stalled = self.loop.time()
         connection.mark = connection.unsent
         connection.held = 0
@@ -154,7 +154,7 @@ class Connections:
         self.holds(connection)
 
     def holds(self, connection: Connection) -> None:
-        """More waits for its client, who does not read, or less."""
+        """As `Owner.holds`: cuts the connection that holds most where all hold too much."""
         now = connection.unread + connection.mark
         self._unread += now - connection.held
         connection.held = now
@@ -162,7 +162,7 @@ class Connections:
             self._end(of_whom_most_is_held(self._stalled, lambda one: one.held), "unread")
 
     def reads(self, connection: Connection) -> None:
-        """It does again, or is gone."""
+        """The client reads its answer again, or is gone."""
         if connection in self._stalled:
             del self._stalled[connection]
             self._unread -= connection.held
@@ -230,7 +230,7 @@ class Connections:
         self.lost(connection)
 
     def note(self, event: str, **what: Any) -> None:
-        """One line a minute and kind."""
+        """As `Owner.note`."""
         kind = f"{event}:{what.get('reason', '')}"
         now = self.loop.time()
         if now - self._logged.get(kind, -_LOG_EVERY_S) >= _LOG_EVERY_S:

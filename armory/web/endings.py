@@ -26,7 +26,7 @@ class Endings:
         return len(self._left)
 
     def add(self, end: Callable[[], None]) -> None:
-        """Do it soon."""
+        """Call `end` in one of the next rounds of the event loop."""
         self._left.append(end)
         if not self._asked:
             self._asked = True

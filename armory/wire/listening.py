@@ -105,7 +105,7 @@ class Listening:
         return jsonrpc.response(self.id, encode({"resultType": "complete", "_meta": self._meta}))
 
     async def end(self) -> None:
-        """Hear of nothing any more."""
+        """Stop receiving changes."""
         await asyncio.shield(self._changes.remove(self.subscription))
 
 

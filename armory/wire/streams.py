@@ -68,12 +68,12 @@ class Outlet(Protocol):
 
     @property
     def closed(self) -> bool:
-        """See above."""
+        """Whether no more messages are taken."""
         ...
 
     @property
     def reading(self) -> bool:
-        """See above."""
+        """Whether the client receives the messages."""
         ...
 
     def put(self, data: bytes) -> None:

@@ -204,7 +204,7 @@ class UsageStatistics:
         return self._uptimes.get(server, 1.0)
 
     def uptime_behind(self, tool: str) -> float:
-        """That of the server of a tool."""
+        """As `uptime`, of the server that a tool belongs to."""
         server = split_name(tool)
         return self.uptime(server[0]) if server is not None else 1.0
 

@@ -48,7 +48,7 @@ class Announcements:
             self._tell(event)
 
     def close(self) -> None:
-        """Tell nothing more of what came."""
+        """Drop the announcements that wait for their turn."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()

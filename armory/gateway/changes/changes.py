@@ -91,7 +91,7 @@ class Changes:
         await self.resources.remove_all(subscription)
 
     async def close(self) -> None:
-        """Wait for no task any more."""
+        """Cancel every task, and wait until it has ended."""
         await self._waiting.stop()
         await self.resources.close()
 

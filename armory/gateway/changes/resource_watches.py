@@ -129,7 +129,7 @@ class ResourceWatches:
             self._tasks.spawn(self._catch_up(server, watching), f"watch resources of {server}")
 
     async def close(self) -> None:
-        """Tell upstreams nothing more."""
+        """Stop telling upstreams what is watched."""
         await self._tasks.stop()
 
     async def _watch(self, subscription: Subscription, server: str, uri: str) -> None:

@@ -158,7 +158,7 @@ class DeclaredLists:
         return [entry for entry in entries if entry is not None and entry.lists is not None]
 
     async def close(self) -> None:
-        """Look no more."""
+        """Stop fetching."""
         looking = [held.task for held in self._held.values()]
         self._held.clear()
         await tasks.stop(*looking)

@@ -231,7 +231,7 @@ class PrincipalViews:
         return await asyncio.shield(making)  # others may wait for it, too
 
     async def close(self) -> None:
-        """Make no more."""
+        """Stop making views."""
         await stop(*self._made.making.values() if self._made is not None else ())
 
     async def index(self) -> None:

@@ -77,7 +77,7 @@ class Upkeep:
             self._task = spawn(self._run(), "Qdrant: upkeep")
 
     async def stop(self) -> None:
-        """Go round no longer."""
+        """Stop the rounds."""
         await stop(self._task)
 
     async def round(self) -> None:

@@ -190,7 +190,7 @@ class Indexer:
         return self._reader.examples(tool)
 
     async def aclose(self) -> None:
-        """Have no more queries written."""
+        """Stop generating queries."""
         if self._writer is not None:
             await self._writer.aclose()
 

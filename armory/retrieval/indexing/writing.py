@@ -87,7 +87,7 @@ class QueryWriter:
             self._task = spawn(self._run(self._on_written), "writing queries of tools")
 
     async def aclose(self) -> None:
-        """Write no more."""
+        """Stop generating queries."""
         await stop(self._task)
 
     async def _run(self, on_written: Callable[[], None]) -> None:

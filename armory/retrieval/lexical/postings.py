@@ -61,7 +61,7 @@ class TermHits:
         return self.sums().astype(np.float32)
 
     def sums(self) -> NDArray[np.float64]:
-        """The same as they were added up."""
+        """(n,) float64, at least 0: the same scores before rounding."""
         return np.bincount(self.rows, self.weights, self.size).astype(np.float64, copy=False)
 
 

@@ -42,7 +42,7 @@ Given = Tool | Handle | Mapping[str, Any] | tuple[str, Mapping[str, Any]]
 
 
 def _examples(tool: ToolRecord) -> Sequence[str]:
-    """A tool's own."""
+    """The example queries of a tool's own definition."""
     return [str(text) for text in tool.definition.get("examples", ())]
 
 

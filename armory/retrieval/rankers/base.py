@@ -73,7 +73,7 @@ class Scores:
 
 @cache
 def no_scores() -> Scores:
-    """Of no candidates."""
+    """The scores of no candidates at all."""
     none = np.zeros(0, np.float32)
     return Scores(np.zeros(0, np.int64), none, none, none)
 
@@ -83,7 +83,7 @@ class Ranker(Protocol):
 
     @property
     def name(self) -> str:
-        """As in `tool_rag.ranker`."""
+        """The name by which `tool_rag.ranker` chooses it."""
         ...
 
     def works_without_vectors(self, tools: int) -> bool:

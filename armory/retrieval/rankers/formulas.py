@@ -64,12 +64,12 @@ class FormulaRanker(ABC):
     name: ClassVar[str]
 
     def works_without_vectors(self, tools: int) -> bool:
-        """Not unless its formula does."""
+        """As `Ranker.works_without_vectors`: no, unless its formula needs none."""
         return False
 
     @abstractmethod
     def formula(self, features: CandidateFeatures) -> FloatArray:
-        """(c,) the raw score."""
+        """(c,) raw scores, higher is better."""
 
     def rank(self, features: CandidateFeatures, settings: RankSettings) -> Scores:
         """Order by the formula, calibrate."""
@@ -105,36 +105,36 @@ def _signals(raw: FloatArray, moments: Moments) -> tuple[SignalTable, IntArray]:
 
 
 class SemanticRanker(FormulaRanker):
-    """Cosine only."""
+    """Raw score: the cosine alone."""
 
     name = "semantic"
 
     def formula(self, features: CandidateFeatures) -> FloatArray:
-        """The cosine."""
+        """(c,) cosines, in [-1, 1]."""
         return cosine(features)
 
 
 class HybridRanker(FormulaRanker):
-    """0.7 * max(cosine, 0) + 0.3 * keyword."""
+    """Raw score: 0.7 * max(cosine, 0) + 0.3 * keyword."""
 
     name = "hybrid"
 
     def formula(self, features: CandidateFeatures) -> FloatArray:
-        """The weighted sum, in [0, 1]."""
+        """(c,) weighted sums, in [0, 1]."""
         return hybrid(features)
 
 
 class LexicalRanker(FormulaRanker):
-    """The keyword score; works without an embedder."""
+    """Raw score: the keyword score; works without an embedder."""
 
     name = "lexical"
 
     def works_without_vectors(self, tools: int) -> bool:
-        """Always."""
+        """As `Ranker.works_without_vectors`: always."""
         return True
 
     def formula(self, features: CandidateFeatures) -> FloatArray:
-        """The keyword score, in [0, 1]."""
+        """(c,) keyword scores, in [0, 1]."""
         return keyword(features)
 
     def rank(self, features: CandidateFeatures, settings: RankSettings) -> Scores:

@@ -24,7 +24,7 @@ _WORDS_UP_TO = 5_000
 
 
 def evidence_of(features: CandidateFeatures, fusion: Fusion) -> Evidence:
-    """Of the best of the fusion."""
+    """The evidence about the best candidates of the fusion."""
     best = fusion.best
     if not features.dense:
         return Evidence({}, None, fusion.implied)
@@ -50,7 +50,7 @@ class RelevanceRanker:
     name = "relevance"
 
     def works_without_vectors(self, tools: int) -> bool:
-        """In small and middling catalogs."""
+        """As `Ranker.works_without_vectors`: in small and middling catalogs."""
         return tools <= _WORDS_UP_TO
 
     def rank(self, features: CandidateFeatures, settings: RankSettings) -> Scores:

@@ -52,7 +52,7 @@ class Observations:
         return len(self.relevant)
 
     def only(self, chosen: NDArray[np.bool_] | NDArray[np.int64]) -> Observations:
-        """Some of the queries."""
+        """The observations of the chosen queries, by mask or by number."""
         places = np.arange(len(self))[chosen].tolist()
         return replace(
             self,
@@ -193,5 +193,5 @@ def miss_cost_for(
 
 
 def scores_of(odds: FloatArray, miss_cost: float) -> FloatArray:
-    """Scores of log-odds."""
+    """Scores in [0, 1] of log-odds, see `cost_weighted`; same shape."""
     return cost_weighted(sigmoid(odds), miss_cost)

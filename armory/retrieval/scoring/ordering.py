@@ -65,7 +65,7 @@ class Order:
 
     @property
     def whole(self) -> IntArray:
-        """(r,) all of them."""
+        """(r,) positions of all candidates, best first."""
         if self._whole is None:
             self._whole = self._every()
         return self._whole
@@ -83,7 +83,7 @@ class Order:
         return self.whole[may[self.whole]]
 
     def tolist(self) -> list[int]:
-        """All of them."""
+        """Positions of all candidates, best first."""
         return self.whole.tolist()
 
     def __len__(self) -> int:

@@ -37,7 +37,7 @@ class Recovery:
             self._task = spawn(self._run(), "vector store: recovery")
 
     async def stop(self) -> None:
-        """Try no longer."""
+        """Stop trying."""
         await stop(self._task)
 
     async def _run(self) -> None:

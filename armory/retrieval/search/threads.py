@@ -21,14 +21,14 @@ _RESTS, _RESTS_MOST_S = 4, 2.0
 
 
 class SearchThreads:
-    """Which threads search for what."""
+    """Threads for usual queries, and one of low priority for long ones."""
 
     def __init__(self) -> None:
         self.usual: Executor = ThreadPoolExecutor(2, "armory-search", step_back)
         self._long = ThreadPoolExecutor(1, "armory-search-long", step_back, (LONG_NICE,))
 
     def of(self, query: Query) -> Executor:
-        """Those that search for this."""
+        """The threads that search for this query."""
         return self.usual if is_short(query) else self._long
 
     def shutdown(self) -> None:
@@ -38,7 +38,7 @@ class SearchThreads:
 
 
 def is_short(query: Query) -> bool:
-    """Whether a query is a usual one."""
+    """Whether a query is of the usual length."""
     return sum(map(len, query.texts)) <= SHORT_CHARS
 
 

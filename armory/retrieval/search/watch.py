@@ -72,7 +72,7 @@ class StoreWatch:
             self._task = spawn(self._run(), "vector store: watch")
 
     async def stop(self) -> None:
-        """Watch no longer."""
+        """Stop watching."""
         await stop(self._task)
 
     async def _run(self) -> None:

@@ -29,15 +29,15 @@ class Finding:
 
 
 def well(check: str, detail: str) -> Finding:
-    """Nothing is wrong."""
+    """A finding that all is well."""
     return Finding(check, "ok", detail)
 
 
 def odd(check: str, detail: str, fix: str) -> Finding:
-    """It works, and may not for long, or not as it is meant."""
+    """A finding of what works, and may not for long, or not as it is meant."""
     return Finding(check, "warning", detail, fix)
 
 
 def bad(check: str, detail: str, fix: str) -> Finding:
-    """It does not work."""
+    """A finding of what does not work."""
     return Finding(check, "failed", detail, fix)

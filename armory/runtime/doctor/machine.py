@@ -92,7 +92,7 @@ def _group_mb() -> int | None:
 
 
 def clock(now: float) -> Finding:
-    """Whether the time can be right."""
+    """Whether the machine's clock can be right."""
     shown = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now))
     if now < _OLDEST:
         return bad(

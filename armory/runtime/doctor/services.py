@@ -65,7 +65,7 @@ def _not_made_yet(url: str) -> str | None:
 
 
 async def redis(url: str) -> Finding:
-    """Whether it answers."""
+    """Whether Redis answers."""
     from armory.storage.opening import make_cache
 
     fix = "start it, or correct storage.redis: host, port, password, `rediss://` for TLS"

@@ -62,7 +62,7 @@ class Known:
         self.verdict = self.identity = None
 
     def found(self, *, handshake: bool) -> None:
-        """Whether it takes a handshake."""
+        """Note whether it takes a handshake."""
         if self.verdict is not None:
             self.verdict = replace(self.verdict, handshake=handshake)
 

@@ -41,18 +41,18 @@ class Watched:
         self._tasks = Tasks()
 
     def __contains__(self, owner: str) -> bool:
-        """Whether an owner has any."""
+        """Whether an owner watches any resources."""
         return owner in self._wanted
 
     def want(self, owner: str, uris: frozenset[str]) -> None:
-        """Exactly these from now on."""
+        """Let an owner watch exactly these resources from now on."""
         if uris:
             self._wanted[owner] = uris
         else:
             self._wanted.pop(owner, None)
 
     def keep(self, owner: str, uris: frozenset[str]) -> None:
-        """None but these from now on, of those that there are."""
+        """Let an owner watch none but these, of those that it watches."""
         if owner in self._wanted:
             self.want(owner, self._wanted[owner] & uris)
 

@@ -209,7 +209,7 @@ class Passthrough:
     audience: str = ""
 
     def check(self, where: str) -> None:
-        """Nothing can be wrong."""
+        """As of the other grants: there is nothing that could be wrong."""
 
 
 Grant = ClientCredentials | AuthorizationCode | TokenExchange | JwtBearer | Passthrough

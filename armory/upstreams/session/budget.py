@@ -46,7 +46,7 @@ class Budget:
         self._lines: dict[str, tuple[float, int]] = {}
 
     def notification(self, size: int, cost: float = 1.0) -> None:
-        """One of `size` bytes came."""
+        """A notification of `size` bytes came."""
         self._spend(cost + size / 1024)
 
     def nuisance(self, size: int = 0) -> None:
@@ -56,7 +56,7 @@ class Budget:
         self._spend(cost)
 
     def garbage(self, error: object, size: int) -> None:
-        """What came cannot be read."""
+        """A message of `size` bytes came that cannot be read."""
         self.nuisance(size)
         self.say(log.warning, "upstream_garbage", error=str(error))
 

@@ -72,7 +72,7 @@ class Inflow:
                 self._give_one_up()
 
     def done(self, source: Any) -> None:
-        """It is whole, or will never be."""
+        """The message from `source` is whole, or was given up."""
         if source in self._messages:
             self.held -= self._messages.pop(source)[1]
 
@@ -120,5 +120,5 @@ class Meter:
             give_up(source)
 
     def done(self, source: Any) -> None:
-        """It is whole, or will never be."""
+        """The message from `source` is whole, or was given up."""
         self._inflow.done(source)

@@ -127,7 +127,7 @@ class Questions:
             self._unfinished.add(pending.id, pending.call.caller)
 
     def ended(self) -> None:
-        """A call is in flight no more."""
+        """A call has ended."""
         self._turns.ended()
 
     def answered_late(self, request_id: object) -> bool:

@@ -157,7 +157,7 @@ class Turns:
             return
 
     def ended(self) -> None:
-        """A call ended."""
+        """A call has ended: one that waits for that goes on."""
         self._ended.set()
 
 

@@ -74,7 +74,7 @@ class ServerStream:
             self._task.cancel()
 
     async def close(self, timeout_s: float) -> None:
-        """Listen no more."""
+        """End the stream, and open no other."""
         await stop(self._task, timeout_s=timeout_s)
 
     async def _listen(self) -> None:

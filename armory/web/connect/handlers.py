@@ -42,15 +42,15 @@ class SignIn(Protocol):
 
     @property
     def issuer(self) -> str:
-        """What it is called."""
+        """Issuer identifier of the provider."""
         ...
 
     async def begin_here(self, redirect_uri: str) -> BegunLogin:
-        """Begin to log somebody in."""
+        """Begin a login; the browser comes back to `redirect_uri`."""
         ...
 
     async def who(self, begun: BegunLogin, back: Mapping[str, str]) -> Principal:
-        """Who came back."""
+        """The principal whose login ended with the parameters `back`."""
         ...
 
 

@@ -37,11 +37,11 @@ class SignIn(CodeFlow):
         self._signed_in = signed_in
 
     async def begin_here(self, redirect_uri: str) -> BegunLogin:
-        """Begin to log somebody in."""
+        """Begin a login; the browser comes back to `redirect_uri`."""
         return await self.begin(URL(self.issuer), Challenge(), redirect_uri)
 
     async def who(self, begun: BegunLogin, back: Mapping[str, str]) -> Principal:
-        """Who came back."""
+        """The principal whose login ended with the parameters `back`."""
         login, id_token = await self.finish(begun, back)
         return await self._signed_in(id_token, login.client_id)
 

@@ -58,7 +58,7 @@ class _Visit(msgspec.Struct, frozen=True):
 
 
 class Pages:
-    """See the module."""
+    """The pages of the authorization server."""
 
     def __init__(self, services: OAuthServices) -> None:
         self._s = services

@@ -39,7 +39,7 @@ _Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 
 class Endpoints:
-    """See the module."""
+    """The endpoints of the authorization server."""
 
     def __init__(self, services: OAuthServices) -> None:
         self._s = services

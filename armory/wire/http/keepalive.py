@@ -38,7 +38,7 @@ class KeepaliveTimer:
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, waiting: Waiting) -> None:
-        """Keep it alive from now on."""
+        """Write keep-alives to it from now on."""
         loop = self._loop
         if loop is None:
             loop = self._loop = asyncio.get_running_loop()
@@ -47,7 +47,7 @@ class KeepaliveTimer:
             self._timer = loop.call_later(self._silence_s / 3, self._call)
 
     def drop(self, waiting: Waiting) -> None:
-        """Not any more."""
+        """Write no more keep-alives to it."""
         self._waiting.pop(waiting, None)
 
     def _call(self) -> None:

@@ -79,7 +79,7 @@ class LazyAnswer:
         await response.write(frame(data))
 
     async def finish(self, id: bytes, reply: Reply) -> web.StreamResponse:
-        """The result."""
+        """Write the result, and end the answer."""
         self.stop()
         if self._opening is not None or not self._admitted.takes_json:
             response = await self._open()
@@ -90,7 +90,7 @@ class LazyAnswer:
         return json_answer(self._admitted, answer_parts(id, reply), status)
 
     def stop(self) -> None:
-        """No more keep-alives."""
+        """Write no more keep-alives."""
         self._keepalive.drop(self)
         if self._pinging is not None:
             self._pinging.cancel()

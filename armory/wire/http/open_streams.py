@@ -51,7 +51,7 @@ class OpenStreams:
         return ""
 
     def give_back(self, key: str) -> None:
-        """Count one less."""
+        """Free one place of `key`."""
         self._count -= 1
         self._of[key] -= 1
         if not self._of[key]:
@@ -62,7 +62,7 @@ class OpenStreams:
         self.listening.add(listening)
 
     def drop_listening(self, listening: Listening) -> None:
-        """It has ended."""
+        """A `subscriptions/listen` has ended."""
         self.listening.discard(listening)
 
     def add_pipe(self, pipe: EventStream, principal: Principal) -> None:
@@ -70,7 +70,7 @@ class OpenStreams:
         self._pipes[pipe] = principal
 
     def drop_pipe(self, pipe: EventStream) -> None:
-        """It has ended."""
+        """An HTTP+SSE connection has ended."""
         self._pipes.pop(pipe, None)
 
     def end_those(self, whose: Callable[[Principal], bool]) -> None:

@@ -54,7 +54,7 @@ class Replicas(Directory):
         hosts.hop = self.secret
 
     async def close(self) -> None:
-        """Be gone."""
+        """Withdraw this replica from the directory, and close its connections."""
         await super().close()
         http, self._http = self._http, None
         if http is not None:

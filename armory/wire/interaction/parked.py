@@ -127,7 +127,7 @@ class ParkedCall:
                 future.set_result(Answer(result=raw))
 
     def timer_off(self) -> None:
-        """Not parked any more."""
+        """Cancel the timer that ends the call when the client stays away."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None

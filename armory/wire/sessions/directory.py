@@ -85,14 +85,14 @@ class Directory:
         self._claiming: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Show signs of life from now on."""
+        """Announce this replica from now on."""
         if self._beating is None:
             await self._beat()
             self._beating = spawn(self._beat_on(), "signs of life")
             self._claiming = spawn(self._claim_on(), "claims of sessions")
 
     async def close(self) -> None:
-        """Be gone."""
+        """Withdraw this replica: others no longer hand requests to it."""
         beating, self._beating = self._beating, None
         if beating is not None:
             await stop(beating, self._claiming)
@@ -188,7 +188,7 @@ class Directory:
                 await self._claim(session_id)
 
     async def release(self, session_id: str) -> None:
-        """The session ended."""
+        """A session ended: it belongs to no replica any more."""
         self._claimed.discard(session_id)
         try:
             await self.store.delete(f"session:{session_id}")

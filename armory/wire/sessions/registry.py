@@ -253,6 +253,6 @@ class Sessions:
             session.general.close()
 
     async def close(self) -> None:
-        """End all of them."""
+        """End all sessions."""
         await self._wholly(self._end_those(lambda _: True))
         await self._ending.ended()

@@ -42,7 +42,7 @@ class Running:
             self._ended.set_result(None)
 
     def ended(self) -> asyncio.Future[None]:
-        """Is done when it has ended."""
+        """A future that is done when it has ended."""
         if self._ended is None:
             self._ended = asyncio.get_running_loop().create_future()
             if self._task is None:

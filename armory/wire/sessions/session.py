@@ -99,7 +99,7 @@ class Session:
         self._salt = secrets.token_hex(4)
 
     def touch(self) -> None:
-        """The client is alive."""
+        """Note that the client was heard from, for the idle time-out."""
         self.used = time.monotonic()
 
     def seen_as(self, principal: Principal, endpoint: Endpoint) -> None:
@@ -142,7 +142,7 @@ class Session:
         self._carriers.add(outlet)
 
     def carry_no_more(self, outlet: Outlet) -> None:
-        """It is over."""
+        """Undo `carry`."""
         self._carriers.discard(outlet)
 
     def _read_now(self, wanted: Outlet) -> Outlet:

@@ -186,7 +186,7 @@ class Shares:
             await asyncio.sleep(min(max(left, 0.0), LONGEST_S))
 
     def leave(self, caller: str) -> None:
-        """It has ended."""
+        """A request of the caller has ended."""
         left = self._under_way[caller] - 1
         if left:
             self._under_way[caller] = left
