@@ -15,7 +15,7 @@ import hashlib
 import hmac
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -24,23 +24,14 @@ from armory.authserver.errors import OAuthError, UnusableClient
 from armory.authserver.settings import KnownClient
 from armory.oauth.metadata import text, texts
 
+if TYPE_CHECKING:
+    from armory.security.sealing import Seal
+
 AuthMethod = Literal["none", "client_secret_basic", "client_secret_post", "private_key_jwt"]
 METHODS: tuple[AuthMethod, ...] = ("none", "client_secret_basic", "client_secret_post")
 _PREFIX, _PURPOSE, _SECRET = "armory_client_", "oauth client", "oauth client secret"
 _MAX_NAME, _MAX_REDIRECTS, _MAX_SEALED = 100, 10, 1_500
 _DEFAULT_NAME = "a client without a name"
-
-
-class Seal(Protocol):
-    """Encryption (`security.sealing.Seal`)."""
-
-    def seal(self, data: bytes, purpose: str) -> bytes:
-        """`data`, encrypted; only for this purpose it can be opened again."""
-        ...
-
-    def open(self, sealed: bytes, purpose: str) -> bytes | None:
-        """Decrypt; None where it was not sealed so."""
-        ...
 
 
 class Client(msgspec.Struct, frozen=True):

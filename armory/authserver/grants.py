@@ -17,12 +17,12 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from armory.authserver.assertions import Vouched
-from armory.authserver.clients import Client, Seal, decoded, encoded
+from armory.authserver.clients import Client, decoded, encoded
 from armory.authserver.errors import OAuthError
 from armory.authserver.provider import Identity, Provider
 from armory.authserver.requests import Request
@@ -31,6 +31,9 @@ from armory.logger import Logger
 from armory.tasks import spawn, start
 from armory.upstreams.oauth.client import NoToken, TokenRefused
 from armory.upstreams.oauth.logins import Login
+
+if TYPE_CHECKING:
+    from armory.security.sealing import Seal
 
 _log = Logger(__name__)
 ACCESS_PREFIX = "armory_at_"

@@ -5,16 +5,21 @@ Owns: putting the parts of this room together. Never talks HTTP to clients.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from armory.authserver import documents
 from armory.authserver.assertions import Assertions
 from armory.authserver.client_keys import METHOD, ClientKeys
-from armory.authserver.clients import Client, Registrations, Seal
+from armory.authserver.clients import Client, Registrations
 from armory.authserver.documents import Documents, is_document
 from armory.authserver.errors import UnusableClient
 from armory.authserver.grants import Grants, GrantStore
 from armory.authserver.provider import Provider
 from armory.authserver.scheme import GrantScheme
 from armory.authserver.settings import ProxySettings
+
+if TYPE_CHECKING:
+    from armory.security.sealing import Seal
 
 _MAX_ID = 4_096
 
