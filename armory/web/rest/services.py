@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from aiohttp import web
 
 from armory.accounts.service import Accounts
-from armory.agent.findings import AgentResult, Event
+from armory.agent.findings import Event
 from armory.domain.catalog import Catalog, Dropped
 from armory.domain.principal import Principal
 from armory.domain.query import REST_QUERY_CHARS, REST_TOP_K, Query, VisibleSet
 from armory.domain.tool import ToolRecord
 from armory.errors import BackendError
+from armory.gateway.ports import Finder
 from armory.retrieval.ports import FloatArray
 from armory.retrieval.ranking.answer import Ranking
 from armory.security.authentication import Authenticator
@@ -69,20 +70,8 @@ class RetrievalOff:
         raise BackendError("retrieval is off here; see tool_rag.enabled")
 
 
-class Agent(Protocol):
+class Agent(Finder, Protocol):
     """The retrieval agent (`agent.loop.RetrievalAgent`)."""
-
-    async def run(
-        self,
-        question: str,
-        *,
-        visible: VisibleSet | None = None,
-        user: str | None = None,
-        rejected: Collection[str] = (),
-        top_k: int = 10,
-    ) -> AgentResult:
-        """The whole run at once."""
-        ...
 
     def stream(
         self,
