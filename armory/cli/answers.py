@@ -28,6 +28,7 @@ from armory.protocol.codes import TIMED_OUT, UNAVAILABLE
 from armory.protocol.jsonrpc import ErrorObject, error_of
 from armory.protocol.link import Answer, ClientGone, Params, Reply
 from armory.protocol.meta import SELECTION
+from armory.protocol.methods import LOGGED
 
 OPERATOR = Principal("operator", method="internal")
 _MAX_PAGES = 1_000
@@ -77,7 +78,7 @@ class CommandLine:
 
     async def notify(self, method: str, params: Params) -> None:
         """Log lines go to standard error."""
-        if method == "notifications/message":
+        if method == LOGGED:
             err().print(bytes(params.get("data", Raw(b"null"))).decode("utf-8", "replace"))
 
     async def ask(self, method: str, params: Params) -> Answer:

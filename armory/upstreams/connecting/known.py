@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from armory.logger import Logger
+from armory.protocol.methods import INITIALIZED
 from armory.protocol.versions import LEGACY_VERSIONS, MODERN_VERSIONS, Era
 from armory.upstreams.connecting.verdict import Transport, Verdict
 from armory.upstreams.session.base import BaseLink
@@ -103,7 +104,7 @@ async def adopted(link: DuplexLink | HttpLink, identity: Identity) -> None:
     link.adopt(identity)
     if identity.era == "legacy":
         try:
-            await link.notify("notifications/initialized", {})
+            await link.notify(INITIALIZED, {})
         except BaseException:
             await link.close()
             raise

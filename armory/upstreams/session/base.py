@@ -38,7 +38,7 @@ from armory.tasks import Tasks
 from armory.upstreams.session.budget import Budget
 from armory.upstreams.session.context import UNKNOWN, Identity, LinkContext, Unintelligible
 from armory.upstreams.session.inflow import GIVEN_UP, Meter
-from armory.upstreams.session.listening import Listening
+from armory.upstreams.session.listening import ListenStream
 
 log = Logger(__name__)
 
@@ -80,7 +80,7 @@ class BaseLink(ABC):
         self._log_level: str | None = None
         self._subscribed: frozenset[str] = frozenset()
         self._subscribing = asyncio.Lock()
-        self._listening: Listening | None = None
+        self._listening: ListenStream | None = None
         self._tasks = Tasks()
 
     @property
@@ -345,10 +345,10 @@ class BaseLink(ABC):
         if reply.error is not None:
             raise Refused(method, reply.error)
 
-    def _modern_listening(self) -> Listening:
+    def _modern_listening(self) -> ListenStream:
         if self._listening is None:
             groups = self.spec.groups and declares_groups(self.capabilities)
-            self._listening = Listening(self.server, self.request, self.notified, groups=groups)
+            self._listening = ListenStream(self.server, self.request, self.notified, groups=groups)
         return self._listening
 
 

@@ -15,6 +15,7 @@ from armory.errors import UpstreamTimeout, UpstreamUnavailable
 from armory.logger import Logger
 from armory.protocol import jsonrpc
 from armory.protocol.link import Call, Params, Reply
+from armory.protocol.methods import CANCELLED
 from armory.protocol.outline import PIECE_BYTES
 from armory.protocol.upstream_messages import (
     UnreadableMessage,
@@ -164,7 +165,7 @@ class DuplexLink(StatefulLink):
             self.requests.close(pending, answered=answered)
             if not answered and not self.closed and call.method not in _UNCANCELLABLE:
                 params = cancelled_params(pending.id)
-                self.spawn(self._notify_quietly("notifications/cancelled", params), "cancellation")
+                self.spawn(self._notify_quietly(CANCELLED, params), "cancellation")
 
     async def _notify_quietly(self, method: str, params: Params) -> None:
         try:

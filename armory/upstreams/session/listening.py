@@ -18,20 +18,20 @@ from armory.protocol.codes import METHOD_NOT_FOUND
 from armory.protocol.jsonrpc import error_of
 from armory.protocol.link import Answer, Call, ClientGone, Params, Reply
 from armory.protocol.meta import SUBSCRIPTION_ID
-from armory.protocol.methods import GROUPS_CHANGED, GROUPS_DECLARED
+from armory.protocol.methods import (
+    ACKNOWLEDGED,
+    GROUPS_DECLARED,
+    LISTENED,
+    LISTS_CHANGED,
+    RESOURCE_UPDATED,
+)
 from armory.protocol.rawjson import encode, object_of
 from armory.tasks import spawn, start, stop
 from armory.upstreams.oauth.subjects import CALLER
 
 log = Logger(__name__)
 
-ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
-LISTS = (
-    ("toolsListChanged", "notifications/tools/list_changed"),
-    ("promptsListChanged", "notifications/prompts/list_changed"),
-    ("resourcesListChanged", "notifications/resources/list_changed"),
-)
-GROUPS = (("groupsListChanged", GROUPS_CHANGED),)
+_LISTS = tuple((name, method) for name, method in LISTENED.items() if method in LISTS_CHANGED)
 _FOREVER_S = 10 * 365 * 86_400.0
 _ACK_S = 15.0
 _END_S = 5.0
@@ -70,7 +70,7 @@ class _Stream:
         raise ClientGone
 
 
-class Listening:
+class ListenStream:
     """Keeps one stream open that covers everything wanted.
 
     Args:
@@ -89,7 +89,7 @@ class Listening:
         groups: bool = False,
     ) -> None:
         self._declared: Mapping[str, Any] = GROUPS_DECLARED if groups else {}
-        self._kinds = (*LISTS, *GROUPS) if groups else LISTS
+        self._kinds = tuple(LISTENED.items()) if groups else _LISTS
         self._server = server
         self._request = request
         self._hear = hear
@@ -196,7 +196,7 @@ class Listening:
             for _, method in self._kinds:
                 self._hear(method, {})
         for uri in sorted(self._uris):
-            self._hear("notifications/resources/updated", {"uri": Raw(encode(uri))})
+            self._hear(RESOURCE_UPDATED, {"uri": Raw(encode(uri))})
 
 
 async def _end(stream: _Stream | None) -> None:

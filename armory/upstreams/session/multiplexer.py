@@ -20,7 +20,7 @@ from armory.protocol.codes import INTERNAL_ERROR
 from armory.protocol.link import Call, CancelReason, Params, Reply
 from armory.protocol.loglevels import loud_enough
 from armory.protocol.meta import PROGRESS_TOKEN, SUBSCRIPTION_ID
-from armory.protocol.methods import LISTS_CHANGED
+from armory.protocol.methods import CANCELLED, LISTS_CHANGED, LOGGED, PROGRESS
 from armory.protocol.rawjson import encode, object_of, text_of, value
 from armory.protocol.upstream_messages import (
     ABSENT,
@@ -107,14 +107,14 @@ class RequestMultiplexer:
             return None
         cost = TOLD_TO_ALL if message.method in LISTS_CHANGED else 1.0
         self._link.budget.notification(len(memoryview(message.params)), cost)
-        if message.method == "notifications/cancelled":
+        if message.method == CANCELLED:
             self.questions.withdraw(params)
             return None
         target = self._target(message.method, params, via)
         if target is not None:
             pending, note = target
             return (pending, note) if note is not None else None
-        if message.method != "notifications/progress":
+        if message.method != PROGRESS:
             self._link.notified(message.method, params)
         return None
 
@@ -148,9 +148,9 @@ class RequestMultiplexer:
     def _target(
         self, method: str, params: Params, via: Pending | None
     ) -> tuple[Pending, Note | None] | None:
-        if method == "notifications/progress":
+        if method == PROGRESS:
             return self._progress(params)
-        if method == "notifications/message":
+        if method == LOGGED:
             target = via if via is not None else self._only_call()
             if target is None or target.client is None:
                 return None
@@ -174,7 +174,7 @@ class RequestMultiplexer:
         own = pending.client.progress_token
         if own is None:
             return pending, None
-        return pending, Note("notifications/progress", {**params, PROGRESS_TOKEN: own})
+        return pending, Note(PROGRESS, {**params, PROGRESS_TOKEN: own})
 
     def _listener(self, params: Params) -> Pending | None:
         if self._link.era != "modern" or "_meta" not in params:

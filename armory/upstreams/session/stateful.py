@@ -11,6 +11,7 @@ from abc import abstractmethod
 from armory.errors import UpstreamOverloaded, UpstreamTimeout
 from armory.http1.deadlines import Deadlines
 from armory.protocol.link import Call, ClientChannel, Reply
+from armory.protocol.methods import ROOTS_CHANGED
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.context import LinkContext
 from armory.upstreams.session.deadline import CallDeadline
@@ -71,4 +72,4 @@ class StatefulLink(BaseLink):
     async def roots_changed(self, client: ClientChannel) -> None:
         """As `BaseLink.roots_changed`."""
         self.requests.questions.roots_changed(client)
-        await self.notify("notifications/roots/list_changed", {})
+        await self.notify(ROOTS_CHANGED, {})

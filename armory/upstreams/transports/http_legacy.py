@@ -19,6 +19,7 @@ from armory.logger import Logger
 from armory.protocol import jsonrpc
 from armory.protocol.headers import SESSION_HEADER, VERSION_HEADER
 from armory.protocol.link import Call, Params, Reply
+from armory.protocol.methods import CANCELLED, INITIALIZED
 from armory.protocol.upstream_messages import UnreadableMessage, UpstreamMessage
 from armory.protocol.versions import VERSION_HEADER_SINCE
 from armory.tasks import being_cancelled
@@ -97,7 +98,7 @@ class LegacyHttpLink(StatefulLink):
         self._generation += 1
         identity = await initialize(self, self._offer, self._declared)
         self.adopt(identity)
-        await self.notify("notifications/initialized", {})
+        await self.notify(INITIALIZED, {})
         self._stream.start()
 
     async def close(self) -> None:
@@ -165,7 +166,7 @@ class LegacyHttpLink(StatefulLink):
             if not answered and not self._closing and call.method != "initialize":
                 params = cancelled_params(pending.id)
                 self.spawn(
-                    self._post_quietly(jsonrpc.notification("notifications/cancelled", params)),
+                    self._post_quietly(jsonrpc.notification(CANCELLED, params)),
                     "cancellation",
                 )
 
