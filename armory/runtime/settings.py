@@ -19,6 +19,7 @@ from armory.config.base import values_for
 from armory.config.blocks.server import ServerConfig
 from armory.config.blocks.upstream import UpstreamConfig
 from armory.domain.catalog import ToolRules
+from armory.domain.hosts import is_loopback
 from armory.errors import ConfigError
 from armory.gateway.settings import GROUPS, GatewaySettings, Personal, SetSpec
 from armory.observability.settings import ActivitySettings, LogSettings
@@ -36,7 +37,6 @@ from armory.telemetry.settings import OtelSettings
 from armory.upstreams.oauth.grants import has_logins, is_personal
 from armory.upstreams.spec import UpstreamSpec
 from armory.web.settings import ListenSettings
-from armory.wire.http.host_checks import is_loopback
 from armory.wire.http.settings import HttpSettings
 from armory.wire.settings import StdioSettings
 

@@ -1,30 +1,22 @@
 """Whether callers and people can be known by what `security` says.
 
 Owns: the checks of tokens, of the provider behind them, of clients and of the key that replicas
-share. Never imports a room but `oauth`.
+share. Never imports a room above `domain` but `oauth`.
 """
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterator
 
 from armory.config.blocks.security import ProxyConfig
 from armory.config.model import Config
 from armory.config.problems import Path
+from armory.domain.hosts import is_loopback
 
 Found = Iterator[tuple[Path, str]]
 
 _REGISTERED = "armory_client_"
 """How the ids begin that the gateway gives to clients which register themselves."""
-
-
-def is_local(host: str) -> bool:
-    """Whether only this machine reaches an address that is listened at."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def jwt(config: Config) -> Found:
@@ -52,8 +44,8 @@ def oauth(config: Config) -> Found:
         yield ("security", "oauth"), "give exactly one of 'issuer' and 'proxy'"
     named = server.allowed_hosts and "*" not in server.allowed_hosts
     if block.proxy is not None:
-        yield from _proxy(block.proxy, known=bool(named) or is_local(server.host))
-    elif not (named or block.audience or is_local(server.host)):
+        yield from _proxy(block.proxy, known=bool(named) or is_loopback(server.host))
+    elif not (named or block.audience or is_loopback(server.host)):
         yield (
             ("security", "oauth"),
             "a token must be for this gateway, and it does not know its own name: give the names "

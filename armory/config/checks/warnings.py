@@ -1,13 +1,13 @@
 """What is valid and still worth saying.
 
-Owns: the warnings. Never imports a room.
+Owns: the warnings. Never imports a room above `domain`.
 """
 
 from __future__ import annotations
 
-from armory.config.checks.authorization import is_local
 from armory.config.embedding import lacks_openai_key
 from armory.config.model import Config
+from armory.domain.hosts import is_loopback
 
 
 def warnings_of(config: Config) -> list[str]:
@@ -26,7 +26,7 @@ def warnings_of(config: Config) -> list[str]:
         said.append("upstreams: every one is switched off, so there is no tool to offer")
     security = config.security
     credentials = security.tokens or security.api_keys or security.jwt is not None
-    if credentials and security.allow_anonymous == "auto" and is_local(config.server.host):
+    if credentials and security.allow_anonymous == "auto" and is_loopback(config.server.host):
         said.append(
             "security.allow_anonymous: callers without a credential are let in as well, because "
             f"only this machine reaches {config.server.host}; say `allow_anonymous: false` to "

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from urllib.parse import urlsplit
 
+from armory.domain.hosts import is_loopback
 from armory.errors import ConfigError
 from armory.protocol.headers import (
     LAST_EVENT_ID,
@@ -171,16 +172,6 @@ class HostChecks:
         is the gateway's own, and no name that its sender chose.
         """
         return "*" not in self._hosts and (self.loopback or bool(self._hosts))
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a bind address is reachable from this machine only."""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _name_of(host: str) -> str:

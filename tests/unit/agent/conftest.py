@@ -56,10 +56,6 @@ def tool_hit(name: str, score: float, search: Search = "vector_search", text: st
     return Hit(Chunk(f"{name}#0", text or f"text of {name}", name), search, score, match)
 
 
-def page_hit(chunk_id: str, score: float, text: str, search: Search = "keyword_search") -> Hit:
-    return Hit(Chunk(chunk_id, text), search, score)
-
-
 @pytest.fixture
 def shelf() -> Shelf:
     """Two searches know something about deploying and notifying."""

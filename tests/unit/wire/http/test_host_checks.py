@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from multidict import CIMultiDict
 
+from armory.domain.hosts import is_loopback
 from armory.errors import ConfigError
 from armory.wire.http.host_checks import (
     PASSED,
     HostChecks,
     cors_headers,
-    is_loopback,
     preflight_headers,
 )
 
