@@ -217,7 +217,7 @@ class LinkPool:
         await self._watched.close()
         await self._tasks.ended()
 
-    def watch_no_more(self) -> None:
+    def stop_watching(self) -> None:
         """Calls in flight end here; what is watched is watched elsewhere from now on."""
         self._watched.forget()
 
@@ -227,14 +227,16 @@ class LinkPool:
 
     def announces(self, owner: Owner) -> bool:
         """Whether `owner` is served by an open session that says by itself when lists change."""
-        return bool(self.telling(owner))
+        return bool(self.own_legacy_links(owner))
 
-    def telling(self, owner: Owner) -> list[BaseLink]:
+    def own_legacy_links(self, owner: Owner) -> list[BaseLink]:
         """The open legacy links that serve `owner`, unless everybody's does."""
         key = self.placing.key(owner)
         return [] if key == OWN else [link for link in self._live(key) if link.era == "legacy"]
 
-    def rooted(self, owner: Owner, capabilities: Mapping[str, Any]) -> list[BaseLink]:
+    def legacy_links_with_roots(
+        self, owner: Owner, capabilities: Mapping[str, Any]
+    ) -> list[BaseLink]:
         """The open legacy links that serve a client of `owner` which declared that it has roots."""
         if "roots" not in capabilities:
             return []

@@ -209,7 +209,7 @@ class Pool:
         such news: they ask in the middle of a call, each time anew.
         """
         for upstream in tuple(self._upstreams.values()):
-            for link in upstream.links.rooted(owner, client.capabilities):
+            for link in upstream.links.legacy_links_with_roots(owner, client.capabilities):
                 upstream.serves(owner.principal)
                 try:
                     await link.roots_changed(client)
@@ -221,7 +221,7 @@ class Pool:
         so much, at once and beside everything else; later ones are told with its next call.
         """
         for upstream in tuple(self._upstreams.values()):
-            for link in upstream.links.telling(owner):
+            for link in upstream.links.own_legacy_links(owner):
                 if "logging" in link.capabilities:
                     upstream.serves(owner.principal)
                     link.spawn(_logging_from(level, link), "log level")
@@ -326,7 +326,7 @@ class Pool:
 
     def _retire(self, upstream: Upstream) -> None:
         """Let an upstream go that another one stands in for already, or none."""
-        upstream.links.watch_no_more()
+        upstream.links.stop_watching()
         self._retiring.spawn(upstream.retire(_DRAIN_S), f"retire {upstream.spec.key}")
         self.observers.on_session_event(Replaced(upstream.spec.key))
 

@@ -124,7 +124,7 @@ class Upstream:
         """What this task sends from now on goes with the token that this principal came with."""
         CALLER.set(principal)
         if self._personal:
-            self.connector.came(principal)
+            self.connector.note_caller(principal)
 
     async def _log_in(self, owner: Owner) -> Reply:
         """The answer to whoever calls the tool that asks for a login.

@@ -52,7 +52,7 @@ class Known:
         verdict = self.verdict
         return verdict is None or verdict.era == "legacy" or verdict.handshake is not False
 
-    def tries(self, era: Era) -> bool:
+    def may_speak(self, era: Era) -> bool:
         """Whether it may speak this era."""
         if self._spec.protocol != "auto":
             return (self._spec.protocol in MODERN_VERSIONS) == (era == "modern")
@@ -77,10 +77,10 @@ class Known:
             self.verdict = Verdict(identity.era, transport)
         if link.stateless and not self._spec.templated:
             self.identity = identity
-        self.tell(link)
+        self.log_connected(link)
         return link
 
-    def tell(self, link: BaseLink) -> None:
+    def log_connected(self, link: BaseLink) -> None:
         """Log what is spoken over a new link."""
         log.debug(
             "upstream_connected",

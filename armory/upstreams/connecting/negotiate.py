@@ -100,10 +100,10 @@ class Connector:
             self._client = HttpClient(self._description.client_spec, self._vault)
         return self._client
 
-    def came(self, principal: Principal) -> None:
-        """As `PeopleTokens.came`, of an upstream where each principal has its own token."""
+    def note_caller(self, principal: Principal) -> None:
+        """As `PeopleTokens.note_caller`, of an upstream where each principal has its own token."""
         if self._client is not None and self._client.people is not None:
-            self._client.people.came(principal)
+            self._client.people.note_caller(principal)
 
     async def close(self) -> None:
         """Close the pooled connections; every link is to be closed before."""
@@ -181,7 +181,7 @@ class Connector:
             self._known.found(handshake=False)
             raise NoHandshake from None
         self._known.found(handshake=True)
-        self._known.tell(link)
+        self._known.log_connected(link)
         return link
 
     async def _negotiated(
@@ -224,5 +224,5 @@ class Connector:
             api = await self._description.read(fresh=fresh)
             link = OpenApiLink(context, self.client.as_principal(principal), api)
             self._known.verdict = Verdict("modern", "openapi", handshake=False)
-        self._known.tell(link)
+        self._known.log_connected(link)
         return link

@@ -49,7 +49,7 @@ class OverHttp:
         verdict = self._known.verdict
         if self._spec.transport == "sse" or (verdict and verdict.transport == "sse"):
             return await self._connect_sse(context, client, capabilities)
-        if self._known.tries("modern"):
+        if self._known.may_speak("modern"):
             link = await self._try_modern(context, client)
             if link is not None:
                 return link
@@ -68,7 +68,7 @@ class OverHttp:
                 log.debug("upstream_sse_failed", upstream=self._spec.key, error=str(error))
             raise
         self._known.verdict = Verdict("legacy", "streamable-http")
-        self._known.tell(legacy)
+        self._known.log_connected(legacy)
         return legacy
 
     async def connect_legacy(
@@ -94,13 +94,13 @@ class OverHttp:
             identity = await discover(link, self._spec.connect_timeout_s)
             return await self._known.settled(link, identity, "streamable-http")
         except NotModern as sign:
-            if not self._known.tries("legacy"):
+            if not self._known.may_speak("legacy"):
                 raise self._known.only_legacy(sign) from None
         except HttpFailure as failure:
-            if failure.status in NO_VERDICT or not self._known.tries("legacy"):
+            if failure.status in NO_VERDICT or not self._known.may_speak("legacy"):
                 raise
         except (Unintelligible, UpstreamTimeout):
-            if not self._known.tries("legacy"):
+            if not self._known.may_speak("legacy"):
                 raise
         return None
 

@@ -39,7 +39,7 @@ class OverStdio:
         self._spec = spec
         self._known = known
         self._awaited = awaited
-        self._dies = False
+        self._skips_probe = False
 
     async def connect(self, context: LinkContext, capabilities: Mapping[str, Any]) -> BaseLink:
         """A link of the newest era that it speaks.
@@ -47,7 +47,7 @@ class OverStdio:
         Raises:
             UpstreamUnavailable: it cannot be started, or speaks nothing known here.
         """
-        if self._known.tries("modern") and not self._dies:
+        if self._known.may_speak("modern") and not self._skips_probe:
             link = StdioLink(context)
             identity = await self._started(
                 link, lambda within_s: self._met(link, capabilities, within_s)
@@ -62,11 +62,13 @@ class OverStdio:
         try:
             identity = await self._initialized(link, capabilities)
         except UpstreamUnavailable:
-            died, self._dies = self._dies, link.death is not None and self._known.tries("modern")
-            if not died or self._dies:
+            skipped = self._skips_probe
+            # Where it died, it is not probed first the next time.
+            self._skips_probe = link.death is not None and self._known.may_speak("modern")
+            if not skipped or self._skips_probe:
                 raise
             return await self.connect(context, capabilities)
-        self._dies = False
+        self._skips_probe = False
         return await self._known.settled(link, identity, "stdio")
 
     async def connect_legacy(
@@ -104,7 +106,7 @@ class OverStdio:
         try:
             return await meet(
                 link,
-                self._known.offer if self._known.tries("legacy") else None,
+                self._known.offer if self._known.may_speak("legacy") else None,
                 capabilities,
                 within_s,
             )

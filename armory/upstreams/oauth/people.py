@@ -61,7 +61,7 @@ class PeopleTokens:
         self._own: Tokens | None = None
         self._came: LRUCache[str, Principal] = LRUCache(_KEPT)
 
-    def came(self, principal: Principal) -> None:
+    def note_caller(self, principal: Principal) -> None:
         """A principal asks for something: what is sent for it outside requests goes with the same
         token, unless it is known to have come with one that lasts longer.
         """

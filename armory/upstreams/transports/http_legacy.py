@@ -295,8 +295,8 @@ class LegacyHttpLink(StatefulLink):
         The handshake belongs to no call, and goes on when the one that began it ends.
         """
         if self._renewing is None and self._generation == generation:
-            self._renewing = self._tasks.start(self._begin_anew(), f"renewal of {self.server}")
-            self._renewing.add_done_callback(self._begun_anew)
+            self._renewing = self._tasks.start(self._reopen(), f"renewal of {self.server}")
+            self._renewing.add_done_callback(self._reopened)
         if self._renewing is not None:
             await self._until_renewed(self._renewing)
 
@@ -308,14 +308,14 @@ class LegacyHttpLink(StatefulLink):
                 raise self.unavailable("the session is closed") from None
             raise
 
-    async def _begin_anew(self) -> None:
+    async def _reopen(self) -> None:
         log.info("upstream_session_expired", upstream=self.server)
         self._stream.cancel()
         await self.open()
         self.spawn(self._restore(), "subscriptions")
         self.renewed()
 
-    def _begun_anew(self, renewing: asyncio.Task[None]) -> None:
+    def _reopened(self, renewing: asyncio.Task[None]) -> None:
         self._renewing = None
         if renewing.cancelled() or renewing.exception() is None or self._closing:
             return

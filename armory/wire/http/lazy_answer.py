@@ -205,7 +205,7 @@ class InPlace:
             self.closed = True
             if takes_events:
                 self._keepalive.drop(self)
-                session.carry_no_more(self)
+                session.stop_carrying(self)
             if self._stream is not None:
                 self._end(self._stream, answer)
         if not self.reading:

@@ -138,10 +138,10 @@ class Session:
         return stream
 
     def carry(self, outlet: Outlet) -> None:
-        """What is said to the client may come here, until `carry_no_more`."""
+        """What is said to the client may come here, until `stop_carrying`."""
         self._carriers.add(outlet)
 
-    def carry_no_more(self, outlet: Outlet) -> None:
+    def stop_carrying(self, outlet: Outlet) -> None:
         """Undo `carry`."""
         self._carriers.discard(outlet)
 
