@@ -16,9 +16,6 @@ from armory.accounts.scopes import PackScopes
 from armory.config import Loaded
 from armory.domain.principal import Principal
 from armory.feedback.attribution import QueryAttribution
-from armory.feedback.learning import Learning
-from armory.feedback.store import StoredUses
-from armory.feedback.vectors import FeedbackLimits, FeedbackVectors
 from armory.gateway.events import EventFanOut
 from armory.gateway.gateway import Gateway, Services
 from armory.gateway.settings import GatewaySettings
@@ -29,6 +26,7 @@ from armory.retrieval.search.candidates import Experience
 from armory.runtime.blocks.accounts import accounts_needed, make_accounts, schemes
 from armory.runtime.blocks.chat import chat_of
 from armory.runtime.blocks.encryption import logs_people_in
+from armory.runtime.blocks.learning import learning_of
 from armory.runtime.blocks.people import follow_logins, vault_of
 from armory.runtime.blocks.pins import pinning_of
 from armory.runtime.blocks.replicas import Shared
@@ -59,8 +57,6 @@ from armory.wire.observed import Observers
 if TYPE_CHECKING:
     from armory.agent.loop import RetrievalAgent
 
-USES_NEEDED = 2.5
-"""Uses that a tool needs before they count: more than one user is worth to others."""
 FIRST_SNAPSHOT_S = 10.0
 """So long the first snapshot waits for upstreams that have neither answered nor failed."""
 
@@ -129,7 +125,7 @@ class Runtime:
         )
         accounts = self.accounts
         self._chat, generator = chat_of(loaded)
-        self.learning = self._learning(loaded)
+        self.learning = learning_of(loaded, accounts, lambda: self.retriever)
         self.retriever: Retriever | None = open_retriever(
             loaded,
             shared=joined.store,
@@ -207,18 +203,6 @@ class Runtime:
             self.pool, self.retriever, self.observers, lambda: self.gateway.view.catalog.version
         )
         return Gateway(pool, retriever, policy, settings, services)
-
-    def _learning(self, loaded: Loaded) -> Learning | None:
-        rag, accounts = loaded.config.tool_rag, self.accounts
-        if accounts is None or not (rag.enabled and rag.learn_from_use):
-            return None
-        return Learning(
-            FeedbackVectors(FeedbackLimits(floor=USES_NEEDED)),
-            lambda: self.retriever,
-            StoredUses(accounts.database, accounts.feed),
-            accounts.feed,
-            accounts.query_log.redacted,
-        )
 
     def _unread(self) -> int:
         return self.listening.connections.unread if self.listening is not None else 0
