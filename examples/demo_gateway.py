@@ -60,7 +60,6 @@ upstreams:
 """
             loaded = load_text(text, environ={"ARMORY_HOME": home, "HOME": home})
             async with open_runtime(loaded, address=("127.0.0.1", 0)) as runtime:
-                await runtime.ready()
-                await runtime.supervisor.wait_first(None)  # both, on a slow machine as well
+                await runtime.searchable()
                 assert runtime.listening is not None
                 yield Armory(runtime.listening.url, session)

@@ -23,6 +23,7 @@ async def asker(
     load: Callable[[], Loaded],
     *,
     mode: str | None = None,
+    searched: bool = False,
 ) -> AsyncGenerator[Asker]:
     """Whoever answers: the gateway at `url`, else the configured upstreams, opened here.
 
@@ -31,6 +32,7 @@ async def asker(
         token: bearer token for it.
         load: gives the configuration, asked for only without `url`.
         mode: as the URL parameter `mode`.
+        searched: as `opened`.
     """
     if url is not None:
         from armory.cli.remote import connected
@@ -40,5 +42,5 @@ async def asker(
         return
     from armory.cli.local import Here, opened
 
-    async with opened(load()) as runtime:
+    async with opened(load(), searched=searched) as runtime:
         yield Here(runtime, mode)

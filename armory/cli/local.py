@@ -64,12 +64,15 @@ def unreached(runtime: Runtime, among: Collection[str] | None = None) -> dict[st
 
 
 @asynccontextmanager
-async def opened(loaded: Loaded, *, only: str | None = None) -> AsyncGenerator[Runtime]:
+async def opened(
+    loaded: Loaded, *, only: str | None = None, searched: bool = False
+) -> AsyncGenerator[Runtime]:
     """A gateway that serves nobody but this command, ready to be asked.
 
     Args:
         loaded: the configuration.
         only: connect to this one upstream alone.
+        searched: every tool has to be found: however long embedding them takes.
     """
     if only is not None and only in loaded.config.upstreams:
         loaded = _only(loaded, only)
@@ -78,7 +81,7 @@ async def opened(loaded: Loaded, *, only: str | None = None) -> AsyncGenerator[R
             loaded, trusted=True, on_progress=shown.counting(EMBEDDING)
         ) as runtime:
             await runtime.supervisor.wait_first(None, shown.counting(CONNECTING))
-            await runtime.ready()
+            await (runtime.searchable() if searched else runtime.ready())
             shown.say("asking")
             yield runtime
 

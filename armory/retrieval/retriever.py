@@ -216,10 +216,11 @@ class Retriever:
         if snapshot is None:
             return Ranking.empty(ranker, "nothing is indexed yet")
         scope = await self._scope(query, snapshot, await self._visible.rows(snapshot, visible))
+        awaited = self._awaited(scope, visible)
         if not scope.size:
-            return Ranking.empty(ranker, self.degraded)
+            return Ranking.empty(ranker, self.degraded or awaited)
         findings = await self._candidates.find(scope)
-        lost = findings.problem or self.degraded
+        lost = findings.problem or self.degraded or awaited
         if findings.hits is None:
             if findings.vectors is not None and self._dense.lost:
                 self._recovery.begin()  # perhaps the store is back and empty
@@ -235,6 +236,16 @@ class Retriever:
         )
         order = await self._reorder.order(scope, features, scores, self.settings.diversity)
         return Ranking(features, scores, order, ranker, self._tokens, lost)
+
+    def _awaited(self, scope: Scope, visible: VisibleSet | None) -> str | None:
+        """That some of the tools cannot be found yet, or None."""
+        if not self._lock.locked():
+            return None
+        every = len(self._tools if visible is None else visible)
+        if every <= scope.size:
+            return None
+        awaited = every - scope.size
+        return f"incomplete: {awaited:,} of {every:,} tools are still being indexed"
 
     async def _scope(self, query: Query, snapshot: Snapshot, rows: IntArray | None) -> Scope:
         """What the query looks for; long texts are taken apart off the event loop."""

@@ -121,6 +121,11 @@ class CatalogKeeper:
         waiting = self._retriever is not None and not self._indexed.is_set()
         return len(self._to_index or ()) if waiting else 0
 
+    async def searchable(self) -> None:
+        """Returns when the tools of the newest snapshot are searchable, or will not be."""
+        if self._retriever is not None and self._to_index is not None:
+            await self._indexed.wait()
+
     @property
     def pinning(self) -> Pinning | None:
         """Withholds tools whose definition changed."""

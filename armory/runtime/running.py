@@ -257,6 +257,13 @@ class Runtime:
         if not self.first_snapshot.is_set():
             await self.first_snapshot.wait()
 
+    async def searchable(self) -> None:
+        """Wait until what every upstream has, that answers at all, is served and can be found."""
+        await self.ready()
+        await self.supervisor.wait_first(None)
+        await self.keeper.settle()
+        await self.keeper.searchable()
+
     async def stop_upstreams(self) -> None:
         """End every task, process and connection toward upstreams."""
         await stop(self._starting)

@@ -96,6 +96,19 @@ class Served:
         self.wait_for(r"armory: ready")
         return self
 
+    def searchable(self) -> Served:
+        """Wait until it is ready and every tool that has come is found by searches."""
+        self.ready()
+        end = time.monotonic() + START_S
+        while awaited := [
+            missing
+            for missing in self.readiness()[1]["not_ready"]
+            if "being indexed" in missing or "not served yet" in missing
+        ]:
+            assert time.monotonic() < end, awaited
+            time.sleep(0.05)
+        return self
+
     def readiness(self) -> tuple[int, dict[str, Any]]:
         """(status, body) of `/readyz` as the user of this machine may read it."""
         note = json.loads(next(self.home.glob(f"running/{self.process.pid}-*")).read_text())

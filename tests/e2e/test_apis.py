@@ -136,7 +136,7 @@ async def rig(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Rig]:
         http = await stack.enter_async_context(
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60))
         )
-        await runtime.ready()
+        await runtime.searchable()
         assert runtime.listening is not None
         rig = Rig(runtime, f"{runtime.listening.url}/mcp", http, echo)
         yield rig

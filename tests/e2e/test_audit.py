@@ -50,7 +50,7 @@ async def gateway(folder: Path, url: str, **audit: str) -> AsyncGenerator[str]:
         environ={"ARMORY_HOME": str(folder / "home")},
     )
     async with open_runtime(loaded, address=("127.0.0.1", 0)) as runtime:
-        await runtime.ready()
+        await runtime.searchable()
         assert runtime.listening is not None
         yield runtime.listening.url
 
@@ -198,7 +198,7 @@ async def test_a_running_gateways_audit_is_read_by_its_administrators(
         return found.exit_code, found.stdout if found.exit_code == 0 else repr(found.exception)
 
     async with open_runtime(loaded, address=("127.0.0.1", 0)) as runtime:
-        await runtime.ready()
+        await runtime.searchable()
         assert runtime.listening is not None
         url = runtime.listening.url
         async with aiohttp.ClientSession() as http:

@@ -117,7 +117,7 @@ def served(serve: Any, demo_upstreams: dict[str, Any], tmp_path: Path) -> Any:
                 ],
             },
         }
-    ).ready()
+    ).searchable()
 
 
 @pytest.mark.node

@@ -108,7 +108,7 @@ def test_what_calls_teach_is_found_forgotten_and_kept(
         with urllib.request.urlopen(request, timeout=20) as answer:
             return [tool["name"] for tool in json.load(answer)["tools"]]
 
-    served = serve(config)
+    served = serve(config).searchable()
     url = served.url
     assert TOOL not in listed(url, eve, ODD)
     before = found(url, eve, ODD).get(TOOL, 0.0)
@@ -138,7 +138,7 @@ def test_what_calls_teach_is_found_forgotten_and_kept(
     within(20, lambda: kept() == 12)
 
     assert served.stop() == 0
-    url = serve(config).url
+    url = serve(config).searchable().url
     within(20, lambda: TOOL in listed(url, eve, ODD))
     assert armory("usage", "forget").returncode == 2
     gone = armory("usage", "forget", "--user", "token:ann", "--json")

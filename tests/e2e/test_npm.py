@@ -42,7 +42,7 @@ async def test_npm_servers_are_listed_called_and_read(
     tmp_path: Path,
 ) -> None:
     upstreams = {**npm_upstreams, "time": demo_upstreams["time"]}
-    served = serve({"upstreams": upstreams, "tool_rag": {"without_query": "all"}}).ready()
+    served = serve({"upstreams": upstreams, "tool_rag": {"without_query": "all"}}).searchable()
     for mode in ("legacy", "auto"):
         async with Client(served.url, mode=mode) as client:
             listed = {tool.name for tool in (await client.list_tools()).tools}
@@ -92,7 +92,7 @@ async def test_results_come_through_as_they_are(
 def test_the_inspector_s_command_line_lists_and_calls(
     serve: Callable[..., Any], demo_upstreams: dict[str, Any], node_dir: Path, node: str
 ) -> None:
-    served = serve({"upstreams": demo_upstreams}).ready()
+    served = serve({"upstreams": demo_upstreams}).searchable()
     inspector = node_dir / "@modelcontextprotocol" / "inspector"
     entry = json.loads((inspector / "package.json").read_text())["bin"]["mcp-inspector"]
 

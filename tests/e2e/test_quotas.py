@@ -85,7 +85,7 @@ async def gateway(
         open_runtime(loaded, address=("127.0.0.1", 0)) as runtime,
         aiohttp.ClientSession() as http,
     ):
-        await runtime.ready()
+        await runtime.searchable()
         yield runtime, http
 
 

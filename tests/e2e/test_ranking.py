@@ -40,7 +40,7 @@ def test_multi_factor_on_every_surface(
     assert done.returncode == 0, done.stderr
     assert WANTED in done.stdout
 
-    served = serve(config)
+    served = serve(config).searchable()
     assert WANTED in anyio.run(listed, served.url, "multi_factor")
     request = urllib.request.Request(f"{served.base}/v1/retrieve_tools")
     request.data = json.dumps({"query": QUERY, "ranker": "multi_factor"}).encode()
@@ -73,3 +73,18 @@ def test_it_is_tuned_to_tools_that_are_not_indexed_yet(
     path = tmp_path / "armory.yaml"
     path.write_text(yaml.safe_dump({"upstreams": demo_upstreams}))
     assert len(asyncio.run(tools_of(str(path)))) == 14
+
+
+def test_a_command_searches_what_takes_long_to_index(
+    armory: Callable[..., Any],
+    demo_upstreams: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for wait in ("FIRST_INDEX_S", "INDEX_S"):
+        monkeypatch.setattr(f"armory.runtime.catalog.{wait}", 0.0)
+    (tmp_path / "armory.yaml").write_text(yaml.safe_dump({"upstreams": demo_upstreams}))
+    found = json.loads(armory("search", QUERY, "--json").stdout)
+    assert (found["degraded"], WANTED in [tool["name"] for tool in found["tools"]]) == (None, True)
+    answer = json.loads(armory("tools", "--query", QUERY, "--json").stdout)
+    assert WANTED in [tool["name"] for tool in answer["tools"]]

@@ -45,7 +45,7 @@ def fetch(url: str, **headers: str) -> tuple[int, Any]:
 async def test_a_query_about_time_lists_time_tools_and_calls_arrive(
     serve: Callable[..., Any], demo_upstreams: dict[str, Any], mode: str
 ) -> None:
-    served = serve({"upstreams": demo_upstreams}).ready()
+    served = serve({"upstreams": demo_upstreams}).searchable()
     async with Client(served.url, mode=mode) as client:
         everything = names(await client.list_tools())
         assert len([name for name in everything if name.startswith("notes__")]) == 12
@@ -171,7 +171,7 @@ async def test_two_tokens_see_search_and_call_exactly_what_they_may(
                 ],
             },
         }
-    ).ready()
+    ).searchable()
 
     async def seen(token: str, tool: str) -> tuple[set[str], set[str], str]:
         headers = {"Authorization": f"Bearer {token}"}

@@ -95,8 +95,8 @@ async def test_replicas_agree_within_a_second_also_without_redis(
     redis: RedisServer,
 ) -> None:
     storage = {"url": postgres.create_database(), "redis": redis.url}
-    one = serve(settings(demo_upstreams, storage)).ready()
-    two = serve(settings(demo_upstreams, storage)).ready()
+    one = serve(settings(demo_upstreams, storage)).searchable()
+    two = serve(settings(demo_upstreams, storage)).searchable()
     keys = f"{one.base}/v1/keys"
     made = ask("POST", f"{one.base}/v1/users", ROOT, {"id": "ann"})
     assert made[0] == 201, made
@@ -205,7 +205,7 @@ async def test_a_plan_that_is_used_up_refuses_queries_over_mcp_and_lets_calls_th
 ) -> None:
     config = settings(demo_upstreams, {"url": f"sqlite:///{tmp_path / 'armory.db'}"})
     config["accounts"]["plans"] = {"free": {"queries_limit": 2}}
-    served = serve(config).ready()
+    served = serve(config).searchable()
     ask("POST", f"{served.base}/v1/users", ROOT, {"id": "ann"})
     _, key = ask("POST", f"{served.base}/v1/keys", ROOT, {"name": "a", "user": "ann"})
     install = f"{served.base}/v2/track_installation"

@@ -82,7 +82,7 @@ def config(**blocks: Any) -> str:
 async def gateway(text: str, home: Path) -> AsyncGenerator[str]:
     loaded = load_text(text, environ={"ARMORY_HOME": str(home)})
     async with open_runtime(loaded, address=("127.0.0.1", 0)) as runtime:
-        await runtime.ready()
+        await runtime.searchable()
         assert runtime.listening is not None
         yield runtime.listening.url + "/mcp"
 

@@ -164,7 +164,7 @@ async def _opened(folder: Path, experimental: list[str]) -> AsyncGenerator[Rig]:
         )
         timeout = aiohttp.ClientTimeout(total=30)
         http = await stack.enter_async_context(aiohttp.ClientSession(timeout=timeout))
-        await runtime.ready()
+        await runtime.searchable()
         assert runtime.listening is not None
         yield Rig(runtime.listening.url.removesuffix("/mcp"), http)
 

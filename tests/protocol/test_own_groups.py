@@ -132,7 +132,7 @@ async def opened(folder: Path, era: str, *, groups: bool = True) -> AsyncGenerat
         )
         timeout = aiohttp.ClientTimeout(total=30)
         http = await stack.enter_async_context(aiohttp.ClientSession(timeout=timeout))
-        await runtime.ready()
+        await runtime.searchable()
         assert runtime.listening is not None
         url = runtime.listening.url.removesuffix("/mcp") + "/mcp"
         yield World(runtime, url, http, script, upstream)

@@ -49,7 +49,7 @@ async def test_each_call_is_answered_the_first_time(
     file.write_text(yaml.safe_dump(config(isolation)))
     loaded = load_file(file)
     async with asyncio.timeout(30), open_runtime(loaded, address=("127.0.0.1", 0)) as runtime:
-        await runtime.ready()
+        await runtime.searchable()
         assert runtime.listening is not None
         url = runtime.listening.url + "/mcp"
         async with Client(url, mode="2026-07-28", sampling_callback=sample) as client:

@@ -142,7 +142,7 @@ async def rig(
         open_runtime(load_file(file), address=("127.0.0.1", 0)) as runtime,
         aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as http,
     ):
-        await runtime.ready()
+        await runtime.searchable()
         assert runtime.listening is not None
         yield Rig(server, runtime, runtime.listening.url.removesuffix("/mcp"), http)
     await runner.cleanup()

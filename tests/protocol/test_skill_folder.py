@@ -77,7 +77,7 @@ async def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
         http = await stack.enter_async_context(
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30))
         )
-        await runtime.ready()
+        await runtime.searchable()
         assert runtime.listening is not None
         url = runtime.listening.url.removesuffix("/mcp")
         yield FolderRig(url, http, git, folder, runtime)

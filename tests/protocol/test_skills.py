@@ -172,7 +172,7 @@ async def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
         http = await stack.enter_async_context(
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30))
         )
-        await runtime.ready()
+        await runtime.searchable()
         assert runtime.listening is not None
         yield Rig(runtime.listening.url.removesuffix("/mcp"), http, git)
 

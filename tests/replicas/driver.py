@@ -64,7 +64,9 @@ class Driver:
         self._idle: asyncio.Queue[str] = asyncio.Queue()
         self._began = time.monotonic()
 
-    async def run(self, rate: float, sessions: int, share: float, stop: Path) -> dict[str, Any]:
+    async def run(
+        self, rate: float, sessions: int, share: float, stop: Path, begun: Path | None = None
+    ) -> dict[str, Any]:
         """Call until `stop` is there.
 
         Each call is sent when it is due, however many are under way: a client does not know of
@@ -75,6 +77,7 @@ class Driver:
             sessions: legacy sessions; their calls take turns in them.
             share: of the calls that are made in legacy sessions, 0 to 1.
             stop: a file.
+            begun: a file that is made when the sessions have begun and calls come; None: none is.
         """
         running: set[asyncio.Task[None]] = set()
         connector = aiohttp.TCPConnector(limit=0, limit_per_host=0, keepalive_timeout=KEPT_S)
@@ -86,6 +89,8 @@ class Driver:
             for _ in range(sessions):  # before the load: however long they take
                 self._idle.put_nowait(await self._begin())
             self._timeout = timeout
+            if begun is not None:
+                await asyncio.to_thread(begun.touch)
             self._began = due = time.monotonic()
             owed = 0.0
             while not await asyncio.to_thread(stop.exists):
@@ -271,13 +276,14 @@ def main() -> None:
     parser.add_argument("--url", required=True)
     parser.add_argument("--tool", required=True)
     parser.add_argument("--stop", type=Path, required=True)
+    parser.add_argument("--begun", type=Path)
     parser.add_argument("--rate", type=float, default=200.0)
     parser.add_argument("--sessions", type=int, default=20)
     parser.add_argument("--share", type=float, default=0.3)
     parser.add_argument("--timeout", type=float, default=30.0)
     given = parser.parse_args()
     driver = Driver(given.url, os.environ.get("ARMORY_TOKEN", ""), given.tool, given.timeout)
-    told = asyncio.run(driver.run(given.rate, given.sessions, given.share, given.stop))
+    told = asyncio.run(driver.run(given.rate, given.sessions, given.share, given.stop, given.begun))
     sys.stdout.write(json.dumps(told) + "\n")
 
 

@@ -54,6 +54,7 @@ class Load:
     def __init__(self, folder: Path) -> None:
         self.told: dict[str, Any] = {}
         self.stop = folder / "stop"
+        self.begun = folder / "begun"
 
 
 @asynccontextmanager
@@ -62,11 +63,14 @@ async def load(balancer: Balancer, folder: Path, *more: str) -> AsyncGenerator[L
     made = Load(folder)
     command = [sys.executable, str(DRIVER), "--url", f"http://127.0.0.1:{balancer.port}/mcp"]
     command += ["--tool", "plain__echo", "--stop", str(made.stop), "--rate", str(RATE)]
-    command += ["--sessions", str(SESSIONS), *more]
+    command += ["--sessions", str(SESSIONS), "--begun", str(made.begun), *more]
     process = await asyncio.create_subprocess_exec(
         *command, stdout=-1, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     )
     try:
+        async with asyncio.timeout(90):
+            while process.returncode is None and not made.begun.exists():  # noqa: ASYNC110 - a file
+                await asyncio.sleep(0.02)
         yield made
     finally:
         made.stop.touch()

@@ -94,7 +94,7 @@ async def _here(
 ) -> tuple[dict[str, Any], dict[str, str]]:
     from armory.cli.local import opened, unreached
 
-    async with opened(loaded_config(config)) as runtime:
+    async with opened(loaded_config(config), searched=True) as runtime:
         if runtime.agent is None:
             raise ConfigError(
                 "is off; set it to true, and `agent.base_url` and `agent.model` to your chat API",

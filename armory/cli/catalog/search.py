@@ -137,7 +137,7 @@ async def _here(
     """The answer, and the upstreams that are searched and could not be reached."""
     from armory.cli.local import opened, unreached
 
-    async with opened(loaded_config(config)) as runtime:
+    async with opened(loaded_config(config), searched=True) as runtime:
         if runtime.retriever is None:
             raise ConfigError("it is off, so nothing can be searched", path="tool_rag.enabled")
         tools = VisibleSet(frozenset(runtime.gateway.view.catalog.tools))

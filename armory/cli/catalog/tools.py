@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import click
@@ -74,7 +75,8 @@ async def _tools(
     query: tuple[str, ...], config: str | None, url: str | None, token: str | None
 ) -> tuple[list[dict[str, Any]], dict[str, Any], Mapping[str, str]]:
     mode = None if query else "all"
-    async with asker(url, token, lambda: loaded_config(config), mode=mode) as asked:
+    load = partial(loaded_config, config)
+    async with asker(url, token, load, mode=mode, searched=bool(query)) as asked:
         found, selection = await all_tools(asked, {QUERY: list(query)} if query else None)
         return found, selection, asked.unreached()
 

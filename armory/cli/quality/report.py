@@ -229,7 +229,7 @@ async def _report(
 async def _asked(loaded: Loaded, data: str | None) -> AsyncGenerator[_Asked]:
     """The catalog of the upstreams, or of a data set."""
     if data is None:
-        async with opened(loaded) as runtime:
+        async with opened(loaded, searched=True) as runtime:
             if runtime.retriever is None:
                 raise ConfigError("is off; a report needs it", path="tool_rag.enabled")
             catalog = runtime.gateway.view.catalog

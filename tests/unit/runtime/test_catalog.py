@@ -115,7 +115,11 @@ async def test_what_is_written_too_late_for_a_snapshot_is_in_the_next(
         house.lists = {"a": lists("x")}
         assert await house.settle() == ["a__x"]
         assert house.published[-1].tools["a__x"].examples == ()
+        found = asyncio.ensure_future(house.keeper.searchable())
+        await house.settle()
+        assert not found.done()
         go.set()
+        await asyncio.wait_for(found, 30)
         await until(lambda: house.published[-1].tools["a__x"].examples == ("do x",))
         assert len(house.published) == 2
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from armory.domain.query import Query
+from armory.domain.query import Query, VisibleSet
 from armory.domain.tool import ToolRecord
 from armory.retrieval.indexes.exact import ExactIndex
 from armory.retrieval.options import Limits
@@ -56,6 +56,30 @@ async def test_searches_are_served_while_tools_are_indexed(
         assert found.matches[0].tool.name == "mail__send_email", "the last snapshot is served"
         assert found.degraded is None
         gate.opened.set()
+
+
+async def test_a_search_says_that_some_tools_cannot_be_found_yet(
+    rankers: dict[str, Ranker], tools: list[ToolRecord], make_tool: MakeTool
+) -> None:
+    gate = Gate()
+    gate.opened.set()
+    berlin = make_tool("world__berlin", "What people in Berlin do")
+    seen = VisibleSet(frozenset(tool.name for tool in [*tools, berlin]))
+    async with Retriever(gate, ExactIndex(), rankers, LOW) as one, asyncio.TaskGroup() as group:
+        await one.index(tools)
+        gate.entered.clear()
+        gate.opened.clear()
+        indexing = group.create_task(one.index([*tools, berlin]))
+        await asyncio.wait_for(gate.entered.wait(), 30)
+        for visible, of in ((seen, 6), (None, 6), (VisibleSet(frozenset({berlin.name})), 1)):
+            found = await one.search(Query(("people in Berlin",)), visible)
+            assert found.degraded == f"incomplete: 1 of {of} tools are still being indexed"
+        known = VisibleSet(frozenset({"mail__send_email"}))
+        assert (await one.search(Query(("send an email",)), known)).degraded is None
+        gate.opened.set()
+        await indexing
+        found = await one.search(Query(("people in Berlin",)), seen)
+        assert (found.matches[0].tool.name, found.degraded) == (berlin.name, None)
 
 
 @pytest.mark.parametrize(("known", "degraded"), [(10, "lexical only"), (1_500, "incomplete")])
