@@ -122,11 +122,25 @@ class ApiKeys:
             raise InvalidRequest(message, parameter="user") from None
         return made, text
 
-    async def list(self, user: str | None = None, *, limit: int = 1_000) -> list[ApiKey]:
-        """Keys, newest first: of one user, or all."""
-        listing = keys_listed(user, limit=limit)
+    async def list(
+        self, user: str | None = None, *, after: str = "", limit: int = 1_000
+    ) -> list[ApiKey]:
+        """Keys, newest first, those after the key `after`: of one user, or all.
+
+        Raises:
+            InvalidRequest: there is no key `after` that these could come after.
+        """
+        listing = keys_listed(user, after=after, limit=limit)
         rows = await self._database.rows(listing.sql, listing.values)
+        if after and not rows and not await self._is_of(after, user):
+            raise InvalidRequest("there is no such key", parameter="after")
         return [listing.row(*row) for row in rows]
+
+    async def _is_of(self, key_id: str, user: str | None) -> bool:
+        async with self._database.read() as connection:
+            found = select(api_keys.c.user_id).where(api_keys.c.id == key_id)
+            row = (await connection.execute(found)).first()
+        return row is not None and user in (None, row.user_id)
 
     async def revoke(self, key_id: str, *, user: str | None = None) -> bool:
         """End a key everywhere; whether there was such a key (of `user`, when given)."""

@@ -13,6 +13,9 @@ from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
+_MADE = "(SELECT created_at_ms FROM api_keys WHERE id = :after)"
+_OLDER_KEYS = f"(created_at_ms < {_MADE} OR created_at_ms = {_MADE} AND id > :after)"
+
 
 @dataclass(frozen=True, slots=True)
 class User:
@@ -79,14 +82,22 @@ def users_listed(*, after: str = "", limit: int = 1_000) -> Listing[User]:
     )
 
 
-def keys_listed(user: str | None = None, *, limit: int = 1_000) -> Listing[ApiKey]:
-    """Keys, newest first: of one user, or all."""
-    chosen = "" if user is None else " WHERE user_id = :user"
+def keys_listed(user: str | None = None, *, after: str = "", limit: int = 1_000) -> Listing[ApiKey]:
+    """Keys, newest first, those after the key `after`: of one user, or all."""
+    values: dict[str, Any] = {"limit": limit}
+    chosen: list[str] = []
+    if user is not None:
+        chosen.append("user_id = :user")
+        values["user"] = user
+    if after:
+        chosen.append(_OLDER_KEYS)
+        values["after"] = after
+    where = f" WHERE {' AND '.join(chosen)}" if chosen else ""
     return Listing(
         "SELECT id, name, user_id, prefix, CAST(scopes AS TEXT),"
         " created_at_ms, expires_at_ms, revoked_at_ms"
-        f" FROM api_keys{chosen} ORDER BY created_at_ms DESC, id LIMIT :limit",
-        {"limit": limit} if user is None else {"user": user, "limit": limit},
+        f" FROM api_keys{where} ORDER BY created_at_ms DESC, id LIMIT :limit",
+        values,
         _key,
     )
 

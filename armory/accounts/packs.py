@@ -129,9 +129,9 @@ class Packs:
         found = await self._select([packs.c.id == pack_id, *_seen(user)], 1)
         return found[0] if found else None
 
-    async def list(self, *, user: str | None, limit: int = 1_000) -> list[Pack]:
-        """The packs that `user` may see, by id."""
-        return await self._select(_seen(user), limit)
+    async def list(self, *, user: str | None, after: str = "", limit: int = 1_000) -> list[Pack]:
+        """The packs that `user` may see, by id, those after `after`."""
+        return await self._select([packs.c.id > after, *_seen(user)], limit)
 
     async def install(
         self, user: str, items: Sequence[tuple[Kind, str]], *, sees_all: bool = False

@@ -68,7 +68,7 @@ def create(
 @json_option
 def list_keys(user: str | None, config: str | None, as_json: bool) -> None:
     """List keys, newest first."""
-    found = listed(config, keys_listed(user))
+    found = listed(config, keys_listed(user, limit=100_000))
     if as_json:
         print_json([asdict(key) for key in found])
         return

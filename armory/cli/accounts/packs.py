@@ -102,7 +102,9 @@ def list_packs(user: str | None, config: str | None, as_json: bool) -> None:
     """List packs."""
 
     async def work(accounts: Accounts) -> tuple[list[Pack], list[Installation]]:
-        found = await accounts.packs.list(user=user)
+        found: list[Pack] = []
+        while part := await accounts.packs.list(user=user, after=found[-1].id if found else ""):
+            found += part
         return found, await accounts.packs.installed(user) if user is not None else []
 
     found, installed = with_accounts(config, work)

@@ -5,7 +5,7 @@ Owns: names, ranges and descriptions of members. Never imports a handler.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 from pydantic import Field
 
@@ -15,6 +15,46 @@ Name = Annotated[Text, Field(min_length=1, max_length=200)]
 Hour = Annotated[int, Field(ge=0, le=23)]
 Score = Annotated[float, Field(ge=-100, le=100, allow_inf_nan=False)]
 TOOLS_AT_ONCE = 1_000
+
+
+class Listed(Protocol):
+    """What a list that comes in parts has."""
+
+    @property
+    def id(self) -> str:
+        """By which the next part is asked for."""
+        ...
+
+
+L = TypeVar("L", bound=Listed)
+
+
+class Page(Shape):
+    """Which part of a list."""
+
+    after: Annotated[Text, Field(max_length=200)] = Field(
+        default="", description="Id to go on after."
+    )
+    limit: Annotated[int, Field(ge=1, le=1_000)] = 100
+
+    def part(self, found: list[L]) -> tuple[list[L], str | None]:
+        """This part of what was found, where one more was looked for, and `Paged.next`."""
+        part = found[: self.limit]
+        return part, part[-1].id if len(found) > len(part) else None
+
+
+class LongPage(Page):
+    """Which part of a list that is mostly short."""
+
+    limit: Annotated[int, Field(ge=1, le=1_000)] = 1_000
+
+
+class Paged(Answer):
+    """A part of a list."""
+
+    next: str | None = Field(
+        default=None, description="What `after` gets what comes next; null: that was all."
+    )
 
 
 AGENT_TOLD = (

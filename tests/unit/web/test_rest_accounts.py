@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from sqlalchemy import insert
+
+from armory.storage.tables import packs
 
 pytestmark = pytest.mark.anyio
 ADMIN, ANN, BOB = "an-administrators-token", "the-token-of-ann", "the-token-of-bob"
@@ -51,6 +54,51 @@ async def test_packs_of_others_do_not_exist(client: Any) -> None:
     assert await client.names("/v2/retrieve_tools", query="x") == ["aws__logs"]
     assert (await client("DELETE", path)).status == 204
     assert await client.names("/v2/retrieve_tools", query="x") == []
+
+
+async def test_users_keys_and_packs_are_listed_part_by_part(client: Any) -> None:
+    accounts = client.service.accounts
+    made = [(await accounts.keys.create(str(number)))[0].id for number in range(5)]
+    for name in "abcde":
+        await accounts.users.create(name)
+        shared = {"title": name, "id": name, "shared": True}
+        assert (await client("POST", "/v1/packs", token=ADMIN, json=shared)).status == 201
+    for of, everything in (
+        ("keys", [key.id for key in await accounts.keys.list()]),
+        ("users", [user.id for user in await accounts.users.list()]),
+        ("packs", list("abcde")),
+    ):
+        listed: list[str] = []
+        after = ""
+        while after is not None:
+            path = f"/v1/{of}?limit=2&after={after}"
+            part = (await client("GET", path, token=ADMIN)).body
+            assert 0 < len(part[of]) <= 2, path
+            listed += [entry["id"] for entry in part[of]]
+            after = part["next"]
+        assert listed == everything
+    assert set(made) <= {key.id for key in await accounts.keys.list()}
+    for token, of_others in ((ADMIN, "no-such"), (ANN, made[0])):
+        gone = await client("GET", f"/v1/keys?after={of_others}", token=token)
+        assert (gone.status, gone.body["parameter"]) == (422, "after")
+
+
+async def test_no_key_and_no_pack_is_left_out_in_silence(client: Any) -> None:
+    accounts = client.service.accounts
+    async with accounts.feed.transaction() as change:
+        row = {
+            "title": "t",
+            "description": "",
+            "owner": None,
+            "created_at_ms": 0,
+            "updated_at_ms": 0,
+        }
+        rows = [{"id": f"p{number:04}", **row} for number in range(1_001)]
+        await change.connection.execute(insert(packs), rows)
+    first = (await client("GET", "/v1/packs")).body
+    assert (len(first["packs"]), first["next"]) == (1_000, "p0999")
+    rest = (await client("GET", f"/v1/packs?after={first['next']}")).body
+    assert ([pack["id"] for pack in rest["packs"]], rest["next"]) == (["p1000"], None)
 
 
 async def test_shared_packs_are_the_administrators(client: Any) -> None:

@@ -14,7 +14,7 @@ from armory.accounts.listings import ApiKey
 from armory.errors import AccessDenied
 from armory.web.rest.problems import not_found
 from armory.web.rest.routes import Answer, Reply, RestCall, Route, Shape
-from armory.web.rest.shapes import Name
+from armory.web.rest.shapes import LongPage, Name, Page, Paged
 
 _FAR_MS = 253_402_300_799_999  # the year 9999
 
@@ -52,7 +52,7 @@ class MadeKey(KeyAnswer):
     key: str
 
 
-class KeyList(Answer):
+class KeyList(Paged):
     """Several keys."""
 
     keys: list[KeyAnswer]
@@ -81,19 +81,10 @@ class UserAnswer(Answer):
     created_at_ms: int
 
 
-class UserList(Answer):
+class UserList(Paged):
     """Several users, by id."""
 
     users: list[UserAnswer]
-
-
-class Page(Shape):
-    """Which part of a list."""
-
-    after: Annotated[str, Field(max_length=200)] = Field(
-        default="", description="Id to go on after."
-    )
-    limit: Annotated[int, Field(ge=1, le=1_000)] = 100
 
 
 def routes() -> list[Route]:
@@ -107,7 +98,8 @@ def routes() -> list[Route]:
         return Route(method, path, *rest, tag="users", access="admin", **more)  # pyright: ignore
 
     return [
-        keys("GET", "/v1/keys", list_keys, "Own keys; all for administrators", KeyList),
+        keys("GET", "/v1/keys", list_keys, "Own keys; all for administrators", KeyList,
+             params=LongPage),
         keys("POST", "/v1/keys", create_key, "Make a key", MadeKey, body=NewKey, status=201),
         keys("DELETE", "/v1/keys/{key_id}", revoke_key, "Revoke a key", None, status=204,
              path_params=key),
@@ -125,8 +117,11 @@ def routes() -> list[Route]:
 
 async def list_keys(call: RestCall) -> Reply:
     """`GET /v1/keys`."""
-    found = await call.services.accounts.keys.list(None if call.admin else call.user)
-    return Reply({"keys": [_shown(key) for key in found]})
+    given: Page = call.params
+    store, user = call.services.accounts.keys, None if call.admin else call.user
+    keys = await store.list(user, after=given.after, limit=given.limit + 1)
+    part, after = given.part(keys)
+    return Reply({"keys": [_shown(key) for key in part], "next": after})
 
 
 async def create_key(call: RestCall) -> Reply:
@@ -158,8 +153,10 @@ async def revoke_key(call: RestCall) -> Reply:
 async def list_users(call: RestCall) -> Reply:
     """`GET /v1/users`."""
     given: Page = call.params
-    found = await call.services.accounts.users.list(after=given.after, limit=given.limit)
-    return Reply({"users": found})
+    store = call.services.accounts.users
+    found = await store.list(after=given.after, limit=given.limit + 1)
+    part, after = given.part(found)
+    return Reply({"users": part, "next": after})
 
 
 async def create_user(call: RestCall) -> Reply:

@@ -16,7 +16,7 @@ from armory.errors import AccessDenied
 from armory.web.rest.known import check_known
 from armory.web.rest.problems import Problem, not_found
 from armory.web.rest.routes import Answer, Reply, RestCall, Route, Shape, Text
-from armory.web.rest.shapes import Installations, Name
+from armory.web.rest.shapes import Installations, LongPage, Name, Page, Paged
 
 _ENTRIES = 1_000
 _WORDS = re.compile(r"[a-z0-9]+")
@@ -56,7 +56,7 @@ class PackAnswer(Answer):
     tools: list[str]
 
 
-class PackList(Answer):
+class PackList(Paged):
     """Several packs."""
 
     packs: list[PackAnswer]
@@ -78,7 +78,8 @@ def routes() -> list[Route]:
 
     item = "/v1/installations/{kind}/{value}"
     return [
-        route("GET", "/v1/packs", list_packs, "Own and shared packs", PackList),
+        route("GET", "/v1/packs", list_packs, "Own and shared packs", PackList,
+              params=LongPage),
         route("POST", "/v1/packs", create_pack, "Make a pack", PackAnswer, body=NewPack,
               status=201, problems=(409,)),
         route("GET", "/v1/packs/{pack_id}", get_pack, "One pack", PackAnswer, path_params=one),
@@ -105,7 +106,10 @@ def _whose(call: RestCall) -> str | None:
 
 async def list_packs(call: RestCall) -> Reply:
     """`GET /v1/packs`."""
-    return Reply({"packs": await _packs(call).list(user=_whose(call))})
+    given: Page = call.params
+    found = await _packs(call).list(user=_whose(call), after=given.after, limit=given.limit + 1)
+    part, after = given.part(found)
+    return Reply({"packs": part, "next": after})
 
 
 async def create_pack(call: RestCall) -> Reply:
