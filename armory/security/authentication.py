@@ -193,9 +193,17 @@ class Authenticator:
             raise AuthenticationFailed(
                 "the token is for another resource; ask for one for this endpoint"
             )
+        await self.admit(principal)
+        return principal
+
+    async def admit(self, principal: Principal) -> None:
+        """Let in who proved to be `principal` in another way.
+
+        Raises:
+            AuthenticationFailed: the account is switched off.
+        """
         if self._admission is not None and principal.user is not None:
             await self._admission.admit(principal)
-        return principal
 
     async def _identify(self, credential: str) -> Principal:
         digest = hashlib.sha256(credential.encode("utf-8", "surrogatepass")).digest()

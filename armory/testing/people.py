@@ -40,6 +40,7 @@ class World:
         auth: Mapping[str, Any] | None = None,
         *,
         server: Mapping[str, Any] | None = None,
+        accounts: Mapping[str, Any] | None = None,
         **security: Any,
     ) -> AsyncGenerator[tuple[str, Runtime]]:
         """A gateway that runs; gives its URL and it."""
@@ -54,6 +55,7 @@ class World:
                 **security,
             },
             "server": dict(server or {}),
+            "accounts": dict(accounts or {}),
             "tool_rag": {"enabled": False},
             "observability": {"log_level": "error"},
         }

@@ -13,6 +13,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass
+from math import inf
 from typing import Protocol
 
 import msgspec
@@ -33,6 +34,7 @@ from armory.web.pages import said
 _log = Logger(__name__)
 _SESSION, _LOGIN = "armory_person", "armory_login"
 _SESSION_S, _LOGIN_S = 900, 600
+_REVOCABLE: tuple[Method, ...] = ("token", "api_key")
 _SEEN = 10_000
 _FORM_BYTES = 32_768
 
@@ -60,12 +62,14 @@ class Person(msgspec.Struct, frozen=True):
     Attributes:
         subject, user, method: of the principal.
         until: seconds since 1970.
+        credential: that proved it, where it may be revoked before then; "": there is no such one.
     """
 
     subject: str
     user: str | None
     method: Method
     until: float
+    credential: str
 
     @property
     def principal(self) -> Principal:
@@ -79,13 +83,14 @@ class Visit(msgspec.Struct, frozen=True):
     Attributes:
         server: the upstream whose account is to be connected.
         begun: the login; of the person at the upstream, or at the gateway's own issuer.
-        person: whose it is; None: that is to be found out, at the gateway's own issuer.
+        whose: key of the principal whose it is; None: that is to be found out, at the gateway's
+            own issuer.
         until: seconds since 1970.
     """
 
     server: str
     begun: BegunLogin
-    person: Person | None
+    whose: str | None
     until: float
 
 
@@ -150,7 +155,7 @@ class Connect:
         upstream = self._s.upstream(server)
         if upstream is None:
             return said("Not found", "Nobody connects an account there.", 404)
-        person = self._person(request)
+        person = await self._person(request)
         if person is None:
             return self._who(server)
         tokens = upstream.login_of(person.principal)
@@ -169,7 +174,7 @@ class Connect:
         if not await _small_form(request):
             return said("Too large", "That is no form, or it is too large.", 413)
         form = await request.post()
-        action, person = form.get("action"), self._person(request)
+        action, person = form.get("action"), await self._person(request)
         if action == "identify":
             return await self._identify(request, server, str(form.get("credential", "")).strip())
         if action == "sign-in" and self._s.sign_in is not None:
@@ -188,16 +193,15 @@ class Connect:
         if action != "connect":
             return said("Not known", "There is no such button.", 400)
         begun = await upstream.begin_login(principal, self._callback(request))
-        return self._sent(request, Visit(server, begun, person, time.time() + _LOGIN_S))
+        return self._sent(request, Visit(server, begun, principal.key, time.time() + _LOGIN_S))
 
     async def _identify(self, request: web.Request, server: str, credential: str) -> web.Response:
         remote, _ = self._s.hosts.seen_as(request.remote, request.headers)
-        headers = {"Authorization": f"Bearer {credential}"}
         try:
-            principal = await self._s.authenticator.authenticate(headers, remote)
+            principal = await self._proved(credential, remote)
         except AuthenticationFailed:
             return self._who(server, "That is no credential of this gateway.")
-        return self._known(request, server, principal)
+        return self._known(request, server, principal, credential)
 
     # -- coming back -------------------------------------------------------------------------
 
@@ -217,10 +221,10 @@ class Connect:
             return said("That did not work", "This login was used already.", 400)
         self._used[state] = None
         back = {name: request.query[name] for name in request.query}
-        person = self._person(request)
-        if visit.person is None:
+        person = await self._person(request)
+        if visit.whose is None:
             response = await self._signed_in(request, visit, back)
-        elif person is None or person.principal.key != visit.person.principal.key:
+        elif person is None or person.principal.key != visit.whose:
             response = said("That did not work", "Somebody else is in this browser now.", 403)
         else:
             response = await self._connected(visit, person.principal, back)
@@ -232,7 +236,9 @@ class Connect:
     ) -> web.Response:
         sign_in = self._s.sign_in
         assert sign_in is not None
-        return self._known(request, visit.server, await sign_in.who(visit.begun, back))
+        principal = await sign_in.who(visit.begun, back)
+        await self._s.authenticator.admit(principal)
+        return self._known(request, visit.server, principal)
 
     async def _connected(
         self, visit: Visit, principal: Principal, back: dict[str, str]
@@ -263,17 +269,43 @@ class Connect:
         """Whether a form was sent from these pages: browsers say so in every POST."""
         return request.headers.get("Origin", "").lower() == self._origin(request)
 
-    def _person(self, request: web.Request) -> Person | None:
+    async def _person(self, request: web.Request) -> Person | None:
         person = self._cookies.read(request, _SESSION, Person)
-        if person is not None and person.until > time.time():
+        if person is not None and await self._holds(person, request):
             return person
         if self._s.authenticator.everybody:
-            return Person(ANONYMOUS.subject, None, ANONYMOUS.method, float("inf"))
+            return Person(ANONYMOUS.subject, None, ANONYMOUS.method, inf, "")
         return None
 
-    def _known(self, request: web.Request, server: str, principal: Principal) -> web.Response:
-        until = time.time() + _SESSION_S
-        person = Person(principal.subject, principal.user, principal.method, until)
+    async def _holds(self, person: Person, request: web.Request) -> bool:
+        """Whether it is still who it proved to be: credentials are revoked, accounts switched off.
+
+        Raises:
+            BackendError: that cannot be looked up.
+        """
+        if person.until <= time.time():
+            return False
+        remote, _ = self._s.hosts.seen_as(request.remote, request.headers)
+        try:
+            if person.credential:
+                now = await self._proved(person.credential, remote)
+                return now.key == person.principal.key
+            await self._s.authenticator.admit(person.principal)
+        except AuthenticationFailed:
+            return False
+        return True
+
+    async def _proved(self, credential: str, remote: str | None) -> Principal:
+        headers = {"Authorization": f"Bearer {credential}"}
+        return await self._s.authenticator.authenticate(headers, remote)
+
+    def _known(
+        self, request: web.Request, server: str, principal: Principal, credential: str = ""
+    ) -> web.Response:
+        expires = inf if principal.expires_at is None else principal.expires_at
+        until = min(time.time() + _SESSION_S, expires)
+        kept = credential if principal.method in _REVOCABLE else ""
+        person = Person(principal.subject, principal.user, principal.method, until, kept)
         response = self._back(server)
         return self._cookies.write(request, response, _SESSION, person, _SESSION_S)
 

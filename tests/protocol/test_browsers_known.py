@@ -1,0 +1,60 @@
+"""How long a browser is known at `/connect`: as long as what it proved itself by holds."""
+
+from __future__ import annotations
+
+import pytest
+
+from armory.testing.people import TOKENS, Browser, World
+
+pytestmark = pytest.mark.anyio
+ACCOUNTS = {"enabled": True}
+ASKED = "who are you here?"
+
+
+async def test_a_browser_is_known_no_longer_than_its_key_holds(world: World) -> None:
+    async with world.gateway(accounts=ACCOUNTS, api_keys=True) as (url, runtime):
+        assert runtime.accounts is not None
+        await runtime.accounts.users.create("ann")
+        made, key = await runtime.accounts.keys.create("laptop", user="ann")
+        async with Browser(world, url) as browser, Browser(world, url) as away:
+            world.provider.user = "ann"
+            for one in (browser, away):
+                assert "You are <b>ann</b>" in (await one.click("identify", credential=key))[1]
+            assert "Connected" in (await browser.click("connect"))[1]
+            _, login = await away.click("connect", follow=False)
+            async with world.http.get(login, allow_redirects=False) as sent:
+                back = sent.headers["Location"]
+            await runtime.accounts.keys.revoke(made.id)
+            assert ASKED in (await browser.get(f"{url}/connect/docs"))[1]
+            for action in ("connect", "disconnect"):
+                answer = await browser.click(action, follow=False)
+                assert answer == (303, "/connect/docs"), action
+            status, _ = await away.get(back)
+            assert status == 403
+            assert len(world.provider.refresh_tokens) == 1  # neither given back nor a second one
+
+
+async def test_a_browser_is_known_no_longer_than_its_user_is_active(world: World) -> None:
+    oauth = {"issuer": world.provider.issuer, "client_id": "armory"}
+    oauth["client_secret"] = "armory-secret"
+    async with world.gateway(accounts=ACCOUNTS, oauth=oauth) as (url, runtime):
+        assert runtime.accounts is not None
+        users = runtime.accounts.users
+        await users.create("ann")
+        async with Browser(world, url) as by_token, Browser(world, url) as signed_in:
+            world.provider.user = "ann"
+            assert "<b>ann</b>" in (await by_token.click("identify", credential=TOKENS["ann"]))[1]
+            assert "<b>ann</b>" in (await signed_in.click("sign-in"))[1]
+            await users.change("ann", is_active=False)
+            for browser in (by_token, signed_in):
+                assert ASKED in (await browser.get(f"{url}/connect/docs"))[1]
+            status, text = await signed_in.click("sign-in")
+            assert (status, "switched off" in text) == (403, True)
+            await users.change("ann", is_active=True)
+            assert "<b>ann</b>" in (await by_token.get(f"{url}/connect/docs"))[1]
+
+
+async def test_nobody_in_particular_connects_an_account(world: World) -> None:
+    async with world.gateway(allow_anonymous=True) as (url, _), Browser(world, url) as browser:
+        world.provider.user = "ann"
+        assert "Connected" in (await browser.click("connect"))[1]
