@@ -78,7 +78,8 @@ class BaseLink(ABC):
         self.meter = Meter(context.inflow, context.spec.key, self._give_up)
         self._stamp = MetaStamp(MODERN_VERSIONS[-1], context.client_info)
         self._log_level: str | None = None
-        self._subscribed: frozenset[str] = frozenset()
+        self._wanted: frozenset[str] = frozenset()
+        self._reported: set[str] = set()  # legacy: another object for each session
         self._subscribing = asyncio.Lock()
         self._listening: ListenStream | None = None
         self._tasks = Tasks()
@@ -305,17 +306,19 @@ class BaseLink(ABC):
         """
         async with self._subscribing:
             if self.era == "modern":
-                if uris != self._subscribed:
+                if uris != self._wanted:
                     if not await self._modern_listening().want(uris=uris) and uris:
                         raise self.unavailable("it does not serve subscriptions/listen")
-                    self._subscribed = uris
+                    self._wanted = uris
                 return
-            for uri in sorted(self._subscribed - uris):
-                self._subscribed -= {uri}
-                await self._subscription("resources/unsubscribe", uri)
-            for uri in sorted(uris - self._subscribed):
-                await self._subscription("resources/subscribe", uri)
-                self._subscribed |= {uri}
+            for uri in sorted(self._wanted - uris):
+                self._wanted -= {uri}
+                if uri in self._reported:
+                    self._reported.discard(uri)
+                    await self._subscription("resources/unsubscribe", uri)
+            for uri in sorted(uris - self._reported):
+                await self._subscribe(uri)
+                self._wanted |= {uri}
 
     async def subscribe_again(self, uri: str) -> None:
         """Legacy: tell the upstream that one more client subscribed to a resource that is
@@ -325,20 +328,30 @@ class BaseLink(ABC):
             Refused: the upstream said no; the subscription stays.
             UpstreamUnavailable: as for `request`.
         """
-        if self.era == "legacy" and uri in self._subscribed:
+        if self.era == "legacy" and uri in self._wanted:
             await self._subscription("resources/subscribe", uri)
 
     async def renew_subscriptions(self) -> None:
-        """Legacy: subscribe and set the log level again after the session began anew."""
-        uris, self._subscribed = self._subscribed, frozenset()
-        level, self._log_level = self._log_level, None
-        if level is not None:
-            await self.request(Call("logging/setLevel", {"level": Raw(encode(level))}))
-            self._log_level = level
-        try:
-            await self.set_subscriptions(uris)
-        except Refused as refused:
-            log.info("upstream_resubscribe_refused", upstream=self.server, error=str(refused))
+        """Legacy: subscribe and set the log level again after the session began anew.
+
+        It may begin anew once more meanwhile: whatever is wanted then is asked for again.
+        """
+        self._reported = set()
+        async with self._subscribing:
+            level, self._log_level = self._log_level, None
+            await self.ensure_log_level(level)
+            for uri in sorted(self._wanted - self._reported):
+                try:
+                    await self._subscribe(uri)
+                except Refused as refused:
+                    self._wanted -= {uri}
+                    error = str(refused)
+                    log.info("upstream_resubscribe_refused", upstream=self.server, error=error)
+
+    async def _subscribe(self, uri: str) -> None:
+        session = self._reported
+        await self._subscription("resources/subscribe", uri)
+        session.add(uri)
 
     async def _subscription(self, method: str, uri: str) -> None:
         reply = await self.request(Call(method, {"uri": Raw(encode(uri))}))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -157,6 +158,48 @@ async def test_a_resumed_answer_is_closed_with_its_call(
     await until(lambda: bool(server.gets))  # resumed, and silent
     calling.cancel()
     await until(lambda: not server.gets, 5)
+
+
+class Forgetful(Script):
+    """Notes what each session subscribes to, and ends all of them after one of the next."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.by_session: dict[str, set[str]] = {}
+        self.subscriptions_left: int | None = None
+        self.forget: Callable[[], None] = lambda: None
+
+    async def answer(self, message: Json, wire: Wire) -> Json | None:
+        if message["method"] in ("resources/subscribe", "resources/unsubscribe"):
+            watched = self.by_session.setdefault(wire.session, set())
+            if message["method"] == "resources/subscribe":
+                watched.add(message["params"]["uri"])
+            else:
+                watched.discard(message["params"]["uri"])
+            if self.subscriptions_left is not None:
+                self.subscriptions_left -= 1
+                if self.subscriptions_left == 0:
+                    self.forget()
+        return await super().answer(message, wire)
+
+
+async def test_a_session_that_is_forgotten_while_it_is_renewed_loses_no_watch() -> None:
+    script, uris = Forgetful(), {f"mem://{number}" for number in range(4)}
+    async with ScriptedUpstream(script, eras="legacy") as server:
+        script.forget = server.sessions.clear
+        pool = Pool([UpstreamSpec("up", url=server.url)])
+        await pool.set_subscriptions("up", ANN, frozenset(uris))
+        for left in (1, 2, 3):
+            script.by_session.clear()
+            script.subscriptions_left = left
+            server.sessions.clear()
+            with suppress(UpstreamUnavailable):  # where it is met by the second end as well
+                await call(pool)
+            await until(lambda: len(script.by_session) == 2)
+            await until(
+                lambda: uris in [script.by_session.get(session) for session in server.sessions]
+            )
+        await pool.close()
 
 
 async def test_what_is_watched_is_watched_again_though_nobody_calls(
