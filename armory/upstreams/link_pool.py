@@ -15,7 +15,8 @@ from typing import Any
 from armory.errors import UpstreamOverloaded, UpstreamUnavailable
 from armory.logger import Logger
 from armory.protocol.link import Owner
-from armory.protocol.session_events import Ended, Lost, SessionEvent, SessionObserver
+from armory.protocol.session_events import Ended, Lost, Replaced, SessionEvent, SessionObserver
+from armory.protocol.versions import Era
 from armory.tasks import Tasks, being_cancelled
 from armory.upstreams.clock import Clock
 from armory.upstreams.connecting.negotiate import Connector
@@ -71,6 +72,7 @@ class LinkPool:
         self._watched = Watched(spec.key, self._link_of, clock)
         self._tasks = Tasks()
         self._closing = False
+        self._era: Era | None = None
 
     def counts(self) -> SessionCounts:
         """How many sessions there are, and whose."""
@@ -257,8 +259,19 @@ class LinkPool:
         slot.link = link
         slot.last_used = self._clock.now()
         self._rekey(slot)
+        verdict = self._connector.verdict
+        before, self._era = self._era, None if verdict is None else verdict.era
+        if before is not None and before != self._era:
+            self._replaced()
         await self._watched.tell(slot.owner, link)
         return link
+
+    def _replaced(self) -> None:
+        """Another release of the upstream serves from now on: whoever watches there may be served
+        by another session, and has to ask anew.
+        """
+        self._watched.forget()
+        self._observer.on_session_event(Replaced(self.spec.key))
 
     async def _linked(self, slot: LinkSlot) -> BaseLink:
         if slot.owner != OWN or not self.spec.is_stdio:
@@ -277,6 +290,8 @@ class LinkPool:
         except NoHandshake:
             for place in [place for place, other in self._slots.items() if other is slot]:
                 del self._slots[place]
+            if slot.owner in self._watched:
+                self._replaced()
             raise
 
     def _rekey(self, slot: LinkSlot) -> None:

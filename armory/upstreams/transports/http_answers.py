@@ -12,6 +12,9 @@ from armory.errors import ArmoryError
 from armory.http1.eventstream import Event, EventTooLarge
 from armory.http1.failing import broken
 from armory.http1.reading import BodyTooLarge
+from armory.protocol.codes import INVALID_PARAMS, MODERN_ERRORS
+from armory.protocol.jsonrpc import error_of
+from armory.protocol.meta import PROTOCOL_VERSION
 from armory.protocol.outline import PIECE_BYTES
 from armory.protocol.rawjson import excerpt
 from armory.protocol.upstream_messages import (
@@ -101,12 +104,24 @@ async def messages_of(body: bytes | bytearray, server: str, status: int) -> list
 
 
 def session_over(status: int, body: bytes | bytearray, request_id: int) -> bool:
-    """Whether an HTTP error means that the session is unknown there, not that the call is wrong."""
+    """Whether an HTTP error means that the session is unknown there, not that the call is wrong:
+    also where the server speaks modern revisions alone by now.
+    """
     if status not in (400, 404):
         return False
     try:
-        if any(message.id == request_id for message in decode(body)):
-            return False
+        for message in decode(body):
+            if message.id == request_id:
+                return status == 400 and _misses_modern(message)
     except UnreadableMessage:
         return status == 404
     return status == 404 or b"session" in body.lower()
+
+
+def _misses_modern(message: UpstreamMessage) -> bool:
+    """Whether it asks for what modern requests carry."""
+    if message.error is ABSENT:
+        return False
+    error = error_of(message.error)
+    missing = error.code == INVALID_PARAMS and PROTOCOL_VERSION in error.message
+    return missing or error.code in MODERN_ERRORS

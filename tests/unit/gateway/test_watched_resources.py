@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -17,6 +17,7 @@ from armory.gateway.endpoint import ALL
 from armory.gateway.gateway import Gateway
 from armory.gateway.subscription import Subscription
 from armory.protocol.link import Params
+from armory.testing.clients.recording import RecordingClient
 from armory.testing.upstreams.http import ScriptedUpstream
 from armory.testing.waiting import until
 from armory.upstreams.pool import Pool
@@ -38,11 +39,17 @@ class Bench:
         self.pool.observers.add(self.gateway)
         self.watches = self.gateway.changes.resources
 
-    def client(self, principal: Principal = ANONYMOUS, session: str | None = None) -> Subscription:
+    def client(
+        self,
+        principal: Principal = ANONYMOUS,
+        session: str | None = None,
+        capabilities: Mapping[str, Any] | None = None,
+    ) -> Subscription:
         def heard(_method: str, _params: Params) -> None:
             pass
 
-        subscription = Subscription(principal, ALL, heard, session)
+        client = None if capabilities is None else RecordingClient(capabilities)
+        subscription = Subscription(principal, ALL, heard, session, client=client)
         self.gateway.changes.add(subscription)
         return subscription
 
@@ -61,7 +68,8 @@ class Bench:
         received = self.server.script.received
         listens = [m["params"] for m in received if m.get("method") == "subscriptions/listen"]
         if listens:  # each stands in for the one before
-            return sorted(listens[-1]["notifications"].get("resourceSubscriptions", ()))
+            wanted = [listen["notifications"].get("resourceSubscriptions") for listen in listens]
+            return sorted(next((uris for uris in reversed(wanted) if uris), ()))
         return sorted(self.told("resources/subscribe"))
 
 
@@ -85,6 +93,26 @@ async def test_it_is_watched_again_after_a_reload(eras: str, isolation: str) -> 
         await until(lambda: bench.reports() == [ONE, TWO])
         await bench.gateway.changes.remove(client)
         assert len(bench.watches) == 0
+
+
+@pytest.mark.parametrize("capabilities", [{}, {"sampling": {}}])
+async def test_it_is_watched_again_where_the_upstream_speaks_another_era_by_now(
+    capabilities: dict[str, Any],
+) -> None:
+    async with serving(isolation="principal") as bench:
+        supervisor = Supervisor(bench.pool, lambda _server, _lists: None)
+        await supervisor.start()
+        await supervisor.wait_first(10)
+        client = bench.client(Principal("ann"), "one", capabilities)
+        await bench.watches.add(client, "up", ONE)
+        await bench.server.stop()
+        bench.server.eras = "modern"
+        bench.server.sessions.clear()
+        bench.server.script.received.clear()
+        await bench.server.start()
+        await until(lambda: bench.reports() == [ONE], 60)
+        await until(lambda: supervisor.status()["up"].state == "ready", 60)
+        await supervisor.stop()
 
 
 async def test_a_restart_opens_no_session_for_it_where_one_is_shared() -> None:

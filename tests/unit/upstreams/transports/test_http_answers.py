@@ -13,7 +13,7 @@ from armory.protocol.outline import PIECE_BYTES
 from armory.protocol.upstream_messages import UpstreamMessage
 from armory.tasks import start
 from armory.upstreams.session.budget import Budget
-from armory.upstreams.transports.http_answers import messages_in, messages_of
+from armory.upstreams.transports.http_answers import messages_in, messages_of, session_over
 
 pytestmark = pytest.mark.anyio
 PIECES = 20
@@ -40,3 +40,23 @@ async def test_others_have_their_turn_between_pieces_of_a_large_answer(
         turns += 1
     assert turns >= PIECES
     assert [message.id for message in reading.result()] == [1]
+
+
+def refusal(code: int, message: str) -> bytes:
+    error = {"code": code, "message": message}
+    return json.dumps({"jsonrpc": "2.0", "id": 1, "error": error}).encode()
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "message", "over"),
+    [
+        (400, -32022, "Unsupported protocol version", True),
+        (400, -32602, "params._meta lacks 'io.modelcontextprotocol/protocolVersion'", True),
+        (400, -32602, "Unknown tool: x", False),
+        (404, -32601, "Method not found", False),
+    ],
+)
+def test_a_server_that_speaks_modern_revisions_alone_by_now_has_no_session(
+    status: int, code: int, message: str, over: bool
+) -> None:
+    assert session_over(status, refusal(code, message), 1) is over
