@@ -6,6 +6,7 @@ link itself is `upstreams.session.base.BaseLink`. Never imports a transport.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -15,7 +16,9 @@ import msgspec
 from msgspec import Raw
 
 from armory.domain.principal import Principal
+from armory.protocol.meta import HOP_KEYS
 from armory.protocol.outline import outlined
+from armory.protocol.rawjson import members_or_none, pack, text_of
 from armory.protocol.versions import Era
 
 Params = dict[str, Raw]
@@ -122,7 +125,41 @@ class ClientChannel(Protocol):
 
 
 class CancelReason(str):
-    """Why a client cancels its call, in its own words: the message of the cancellation."""
+    """Why a request is cancelled, in the words of who does so: the message of the cancellation.
+
+    Attributes:
+        meta: what is said besides; None: nothing.
+    """
+
+    meta: Raw | None = None
+
+    @classmethod
+    def said(cls, params: Params) -> CancelReason | None:
+        """That of a `notifications/cancelled`, as far as it passes on; None: it gives none."""
+        given = members_or_none(params.get("_meta")) or {}
+        passed = {key: raw for key, raw in given.items() if key not in HOP_KEYS}
+        text = text_of(params, "reason")
+        if text is None and not passed:
+            return None
+        reason = cls(text or "")
+        reason.meta = pack(passed) if passed else None
+        return reason
+
+
+def cancelled_params(id: Raw, otherwise: str) -> Params:
+    """Parameters of `notifications/cancelled` while what ends the request passes: that may be who
+    asked for it, with a reason.
+
+    Args:
+        id: of the request.
+        otherwise: the reason where nobody gave one.
+    """
+    said = (getattr(sys.exception(), "args", None) or (None,))[0]
+    reason = said if isinstance(said, CancelReason) else CancelReason()
+    params = {"requestId": id, "reason": pack(str(reason) or otherwise)}
+    if reason.meta is not None:
+        params["_meta"] = reason.meta
+    return params
 
 
 HEARS_PROGRESS: ContextVar[Callable[[Params], None] | None] = ContextVar("progress", default=None)

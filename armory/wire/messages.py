@@ -14,7 +14,7 @@ from armory.protocol import codes, jsonrpc
 from armory.protocol.errors import Malformed
 from armory.protocol.jsonrpc import Message
 from armory.protocol.link import CancelReason, Reply
-from armory.protocol.rawjson import members_or_none, text_of
+from armory.protocol.rawjson import members_or_none
 
 Part = bytes | memoryview
 PIECE_BYTES = 1 << 20
@@ -91,11 +91,8 @@ def notified(message: Message) -> dict[str, Raw]:
 def cancelled(message: Message) -> tuple[bytes, CancelReason | None]:
     """The request that a `notifications/cancelled` names, and why; empty where it names none."""
     params = notified(message)
-    id, reason = params.get("requestId"), text_of(params, "reason")
-    return (
-        b"" if id is None else bytes(memoryview(id)),
-        None if reason is None else CancelReason(reason),
-    )
+    id = params.get("requestId")
+    return b"" if id is None else bytes(memoryview(id)), CancelReason.said(params)
 
 
 def answer_parts(id: bytes, reply: Reply) -> tuple[Part, ...]:

@@ -26,7 +26,7 @@ from armory.protocol.upstream_messages import (
 from armory.upstreams.session.base import TOO_NOISY
 from armory.upstreams.session.context import LinkContext
 from armory.upstreams.session.deadline import CallDeadline
-from armory.upstreams.session.multiplexer import cancelled_params
+from armory.upstreams.session.multiplexer import call_cancelled
 from armory.upstreams.session.pending import Note
 from armory.upstreams.session.stateful import StatefulLink
 
@@ -164,7 +164,7 @@ class DuplexLink(StatefulLink):
             item = None  # an error that passes holds this frame by its trace
             self.requests.close(pending, answered=answered)
             if not answered and not self.closed and call.method not in _UNCANCELLABLE:
-                params = cancelled_params(pending.id)
+                params = call_cancelled(pending.id)
                 self.spawn(self._notify_quietly(CANCELLED, params), "cancellation")
 
     async def _notify_quietly(self, method: str, params: Params) -> None:

@@ -6,7 +6,6 @@ What the upstream asks is `questions`' affair. Never imports a transport.
 
 from __future__ import annotations
 
-import sys
 import weakref
 from collections.abc import Awaitable, Callable
 from typing import cast
@@ -17,7 +16,7 @@ from armory.errors import UpstreamUnavailable
 from armory.logger import Logger
 from armory.protocol import jsonrpc
 from armory.protocol.codes import INTERNAL_ERROR
-from armory.protocol.link import Call, CancelReason, Params, Reply
+from armory.protocol.link import Call, Params, Reply, cancelled_params
 from armory.protocol.loglevels import loud_enough
 from armory.protocol.meta import PROGRESS_TOKEN, SUBSCRIPTION_ID
 from armory.protocol.methods import CANCELLED, LISTS_CHANGED, LOGGED, PROGRESS
@@ -189,11 +188,6 @@ class RequestMultiplexer:
         return owned[0] if len(owned) == 1 else None
 
 
-def cancelled_params(request_id: int) -> Params:
-    """Parameters of `notifications/cancelled` for a call of ours, while what ends it passes: that
-    may be its client, with a reason.
-    """
-    said = getattr(sys.exception(), "args", None) or ("",)
-    quoted = isinstance(said[0], CancelReason)
-    reason = str(said[0]) if quoted else "the caller went away or its time ran out"
-    return {"requestId": Raw(b"%d" % request_id), "reason": Raw(encode(reason))}
+def call_cancelled(request_id: int) -> Params:
+    """Parameters of `notifications/cancelled` for a call of ours, while what ends it passes."""
+    return cancelled_params(Raw(b"%d" % request_id), "the caller went away or its time ran out")

@@ -26,7 +26,14 @@ from armory.errors import UpstreamUnavailable
 from armory.logger import Logger
 from armory.protocol import jsonrpc
 from armory.protocol.codes import INTERNAL_ERROR, METHOD_NOT_FOUND
-from armory.protocol.link import HEARS_PROGRESS, Call, ClientChannel, ClientGone, Params
+from armory.protocol.link import (
+    HEARS_PROGRESS,
+    Call,
+    CancelReason,
+    ClientChannel,
+    ClientGone,
+    Params,
+)
 from armory.protocol.meta import PROGRESS_TOKEN
 from armory.protocol.methods import CAPABILITY, PROGRESS
 from armory.protocol.rawjson import EMPTY_OBJECT, NULL, encode, members_or_none, value
@@ -201,7 +208,7 @@ class Questions:
         """
         task = self._open.get(_key_in(params.get("requestId")))
         if task is not None:
-            task.cancel()
+            task.cancel(CancelReason.said(params))
 
     def cancel_unbound(self) -> None:
         """Stop asking what belongs to no call."""

@@ -26,7 +26,7 @@ from armory.tasks import being_cancelled
 from armory.upstreams.session.context import Identity, LinkContext
 from armory.upstreams.session.deadline import CallDeadline
 from armory.upstreams.session.handshake import initialize
-from armory.upstreams.session.multiplexer import cancelled_params
+from armory.upstreams.session.multiplexer import call_cancelled
 from armory.upstreams.session.pending import Note, Pending
 from armory.upstreams.session.stateful import StatefulLink
 from armory.upstreams.transports.http_answers import messages_in, messages_of, session_over
@@ -164,7 +164,7 @@ class LegacyHttpLink(StatefulLink):
             if response is not None:
                 response.close()
             if not answered and not self._closing and call.method != "initialize":
-                params = cancelled_params(pending.id)
+                params = call_cancelled(pending.id)
                 self.spawn(
                     self._post_quietly(jsonrpc.notification(CANCELLED, params)),
                     "cancellation",

@@ -27,6 +27,7 @@ from armory.protocol.link import (
     ClientGone,
     Owner,
     Params,
+    cancelled_params,
 )
 from armory.protocol.loglevels import loud_enough
 from armory.protocol.meta import PROGRESS_TOKEN
@@ -204,14 +205,12 @@ class Session:
             async with asyncio.timeout(ASK_TIMEOUT_S):
                 return await future
         except TimeoutError:
+            late = f"there was no answer within {ASK_TIMEOUT_S:g} s"
+            stream.put(jsonrpc.notification(CANCELLED, cancelled_params(Raw(key), late)))
             raise ClientGone("the client did not answer") from None
         except asyncio.CancelledError:
-            stream.put(
-                jsonrpc.notification(
-                    CANCELLED,
-                    {"requestId": Raw(key), "reason": pack("the call ended")},
-                )
-            )
+            ended = cancelled_params(Raw(key), "the call ended")
+            stream.put(jsonrpc.notification(CANCELLED, ended))
             raise
         finally:
             self._questions.pop(key, None)
