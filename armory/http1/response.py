@@ -18,6 +18,10 @@ from multidict import CIMultiDict
 from armory.http1.deadlines import Deadlines
 
 _HIGH_WATER = 1024 * 1024
+_GZIP, _DEFLATE = 47, 15
+"""Window bits: the former takes either header."""
+_MEMBER = b"\x1f"
+"""How a member of a gzip body begins."""
 _STRAIGHT_BYTES = 64 * 1024
 """From this many missing bytes on, reading straight into place is worth its arrangements."""
 
@@ -81,6 +85,7 @@ class Response:
         "_first",
         "_headers",
         "_inflate",
+        "_members",
         "_size",
         "_timeout_s",
         "_waiter",
@@ -103,6 +108,7 @@ class Response:
         self._error: Exception | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._inflate: Any = None
+        self._members = False
         self._deadlines = deadlines
         self._timeout_s = timeout_s
         if timeout_s is not None:
@@ -273,21 +279,39 @@ class Response:
         if b"content-encoding" in first:
             coding = first[b"content-encoding"].strip().lower()
             if coding in (b"gzip", b"x-gzip", b"deflate"):
-                self._inflate = zlib.decompressobj(wbits=47 if coding != b"deflate" else 15)
+                self._inflate = zlib.decompressobj(_GZIP if coding != b"deflate" else _DEFLATE)
+                self._members = coding != b"deflate"
         self.wake()
 
     def feed(self, chunk: bytes) -> bool:
         """More of the body. True when the reader has enough for now."""
         if self._inflate is not None:
-            # Bounded, so that a small body cannot unfold into all memory before anyone reads it.
-            chunk = self._inflate.decompress(chunk, 16 * _HIGH_WATER)
-            if self._inflate.unconsumed_tail:
-                raise BadAnswer("a compressed body unfolds too far")
+            chunk = self._unfolded(self._inflate, chunk)
         if chunk:
             self._chunks.append(chunk)
             self._size += len(chunk)
             self.wake()
         return self._size > _HIGH_WATER
+
+    def _unfolded(self, inflate: Any, chunk: bytes) -> bytes:
+        """What a chunk of a compressed body says; gzip may begin anew where a member ends."""
+        # Bounded, so that a small body cannot unfold into all memory before anyone reads it.
+        parts: list[bytes] = []
+        left = 16 * _HIGH_WATER
+        while True:
+            if inflate.eof:
+                if not self._members or not chunk.startswith(_MEMBER):
+                    break  # padding, or whatever it is
+                inflate = self._inflate = zlib.decompressobj(_GZIP)
+            part = inflate.decompress(chunk, left)
+            parts.append(part)
+            left -= len(part)
+            if inflate.unconsumed_tail or left <= 0:
+                raise BadAnswer("a compressed body unfolds too far")
+            chunk = inflate.unused_data
+            if not chunk:
+                break
+        return b"".join(parts)
 
     def finish(self) -> None:
         """The body is complete; the connection is free."""
