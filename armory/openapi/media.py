@@ -15,6 +15,7 @@ from armory.openapi.references import BadDescription
 FORM = "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data"
 FORMS = (FORM, MULTIPART)
+_TOGETHER = ("allOf", "anyOf", "oneOf")
 _ONE = re.compile(r"[\w.+-]+/[\w.+-]+")
 """A single media type; a list of those that are allowed, or a pattern, says not which one it is."""
 
@@ -85,20 +86,48 @@ def members_of(encoding: Any) -> dict[str, Member]:
 
 def files_of(schema: Mapping[str, Any]) -> frozenset[str]:
     """The members of a form that are files, or lists of them; their schemas are made to ask for
-    base64.
+    base64. A form may be put together of several parts, and so may a member.
     """
-    properties = schema.get("properties")
-    if not isinstance(properties, dict):
-        return frozenset()
     found: set[str] = set()
-    for name, part in cast("dict[str, dict[str, Any]]", properties).items():
-        items = part.get("items")
-        one = cast("dict[str, Any]", items) if isinstance(items, dict) else part
-        if one.get("format") == "binary" or "contentMediaType" in one:
-            found.add(name)
-            one.pop("format", None)
-            one["contentEncoding"] = "base64"
+    properties = schema.get("properties")
+    if isinstance(properties, dict):
+        for name, member in cast("dict[str, dict[str, Any]]", properties).items():
+            if _is_file(member):
+                found.add(name)
+                _ask_for_base64(member)
+    for key in _TOGETHER:
+        found.update(*map(files_of, schema.get(key, ())))
     return frozenset(found)
+
+
+def _is_file(member: Mapping[str, Any]) -> bool:
+    """Whether all that the member may be is a file, a list of them, or nothing."""
+    if _says_so(member) or any(map(_is_file, member.get("allOf", ()))):
+        return True
+    items = member.get("items")
+    if isinstance(items, dict):
+        return _is_file(cast("dict[str, Any]", items))
+    for key in ("anyOf", "oneOf"):
+        choice = [part for part in member.get(key, ()) if part.get("type") != "null"]
+        if choice:
+            return all(map(_is_file, choice))
+    return False
+
+
+def _says_so(schema: Mapping[str, Any]) -> bool:
+    return schema.get("format") == "binary" or "contentMediaType" in schema
+
+
+def _ask_for_base64(member: dict[str, Any]) -> None:
+    if _says_so(member):
+        member.pop("format", None)
+        member["contentEncoding"] = "base64"
+    items = member.get("items")
+    if isinstance(items, dict):
+        _ask_for_base64(cast("dict[str, Any]", items))
+    for key in _TOGETHER:
+        for part in member.get(key, ()):
+            _ask_for_base64(part)
 
 
 def plain_body(media_type: str, described: Mapping[str, Any]) -> dict[str, Any]:

@@ -66,6 +66,31 @@ def test_lists_of_files_are_files() -> None:
         assert part in body
 
 
+BINARY = {"type": "string", "format": "binary"}
+LINK = {"type": "string", "format": "uri"}
+
+
+@pytest.mark.parametrize(
+    ("member", "is_file"),
+    [
+        ({"allOf": [BINARY], "description": "A photo."}, True),
+        ({"anyOf": [BINARY, {"type": "null"}]}, True),
+        ({"type": "array", "items": {"allOf": [BINARY]}}, True),
+        ({"oneOf": [BINARY, LINK]}, False),
+    ],
+)
+def test_files_are_found_in_what_is_put_together(member: dict[str, Any], is_file: bool) -> None:
+    base = {"type": "object", "properties": {"m": member}}
+    schema = {"allOf": [base, {"type": "object", "properties": {"note": {"type": "string"}}}]}
+    body = {"content": {MULTIPART: {"schema": schema}}}
+    made = only(described(paths={"/x": {"post": {"operationId": "make", "requestBody": body}}}))
+    asked = str(made.tool["inputSchema"])
+    assert ("'contentEncoding': 'base64'" in asked, "binary" not in asked) == (is_file, is_file)
+    sent = body_of(made, {"m": "aGk=", "note": "n"})
+    assert ('filename="m"' in sent, "\r\n\r\nhi\r\n" in sent) == (is_file, is_file)
+    assert 'name="note"\r\n\r\nn\r\n' in sent
+
+
 def test_parts_have_the_media_type_that_is_said() -> None:
     file = {"type": "string", "format": "binary"}
     encoding = {
