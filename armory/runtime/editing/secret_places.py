@@ -12,6 +12,7 @@ import typing
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
+from urllib.parse import unquote
 
 import yaml
 from pydantic import BaseModel, SecretStr
@@ -19,7 +20,7 @@ from pydantic import BaseModel, SecretStr
 from armory.config import Config
 from armory.config.blocks.upstream import UpstreamConfig
 from armory.config.source import composed
-from armory.observability.redaction import names_secret, secret_spans
+from armory.observability.redaction import names_secret, secret_spans, seems_drawn
 
 Span = tuple[int, int]
 _CLIENT_MAPS = ("mcpServers", "servers")
@@ -27,6 +28,8 @@ _PROPERTIES = re.compile(r"(?:[&!][^\s]*\s+)+")
 _REFERENCE = re.compile(r"\$\{(?:env:|input:)?[A-Za-z_][A-Za-z0-9_-]*(?::-)?\}")
 _SCHEME = re.compile(r"(?:bearer|basic|token|apikey|api-key)\s+", re.IGNORECASE)
 _PARAMETER = re.compile(r"[?&]([\w.-]+)=([^&#\s\"']+)")
+_PATH = re.compile(r"https?://[^\s/?#\"']++(/[^\s?#\"']*+)")
+_PART = re.compile(r"[^/]+")
 _COMMENT = re.compile(r"#[^\n]*")
 _ASSIGNED = re.compile(r"(?<![\w-])([\w-]++)[\"']?\s*+[:=]\s*+([^\s,{}\[\]]++)(?=\s*+(?:[,}\]]|$))")
 _PLAIN_TAGS = frozenset(("tag:yaml.org,2002:null", "tag:yaml.org,2002:bool"))
@@ -83,9 +86,6 @@ class _Finder:
             self._hide(span)
         raw = self.text[slice(*span)]
         self._hide_parts(raw, span[0])
-        for match in _PARAMETER.finditer(raw):
-            if names_secret(match[1]):
-                self._hide(match.span(2), span[0])
 
     def _arguments(self, node: yaml.SequenceNode) -> None:
         """`--token VALUE` and `--token=VALUE`."""
@@ -118,6 +118,13 @@ class _Finder:
         for start, end in secret_spans(raw):
             colon = raw.find(":", start, end) if raw[max(0, start - 3) : start] == "://" else -1
             self._hide((colon + 1 if colon >= 0 else start, end), at)
+        for match in _PARAMETER.finditer(raw):
+            if names_secret(match[1]) or seems_drawn(unquote(match[2])):
+                self._hide(match.span(2), at)
+        for path in _PATH.finditer(raw):  # hosted servers have a key there
+            for part in _PART.finditer(raw, *path.span(1)):
+                if seems_drawn(part[0]):
+                    self._hide(part.span(), at)
 
     def _hide(self, span: Span, at: int = 0) -> None:
         start, end = span[0] + at, span[1] + at

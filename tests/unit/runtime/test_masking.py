@@ -54,6 +54,22 @@ KEPT = (
 )
 
 
+def test_keys_in_urls_are_hidden_whatever_they_are_called() -> None:
+    key, other = "b6907d289e10d714a6e88b30761fae22", "1a2b3c4d5e6f7g8h9i0j"
+    text = f"""\
+upstreams:
+  weather: {{openapi: "https://api.example/data/2.5/spec.json?appid={key}&units=metric"}}
+  # hosted: {{url: https://mcp.example/s/{other}/mcp}}
+  args: {{command: npx, args: [mcp-remote, https://mcp.example/v1/{other}/sse]}}
+"""
+    masked = Masked(text)
+    assert key not in masked.shown
+    assert other not in masked.shown
+    for kept in ("https://api.example/data/2.5/spec.json?appid=<", ">&units=metric", "/mcp"):
+        assert kept in masked.shown
+    assert masked.restored(masked.shown).text == text
+
+
 def test_secrets_are_hidden_and_nothing_else() -> None:
     shown = Masked(FILE).shown
     for secret in SECRETS:
