@@ -25,6 +25,8 @@ ALIVE_S = 15.0
 REMEMBERED_S = 86_400.0
 """So long a claim is kept that is not made again, and a quarter of that before it is."""
 ATTEMPTS = 3
+CLAIM_S = 1.0
+"""So long at most a client waits for its new session to be told to the store."""
 _BEATS = 15
 """Signs of life while one lasts."""
 _LOST = "replicas-lost"
@@ -165,10 +167,11 @@ class Directory:
             self._untold = True
             return
         try:
-            await self._tried(lambda: self._claim(session_id))
-        except ArmoryError as error:
+            async with asyncio.timeout(CLAIM_S):
+                await self._tried(lambda: self._claim(session_id))
+        except (ArmoryError, TimeoutError) as error:
             self._untold = True
-            _log.warning("session_not_claimed", error=error.message)
+            _log.warning("session_not_claimed", error=str(error) or "no answer in time")
 
     async def _claim(self, session_id: str) -> None:
         await self.store.set(f"session:{session_id}", self.own_url.encode(), REMEMBERED_S)

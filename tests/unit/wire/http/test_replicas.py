@@ -138,6 +138,19 @@ class Failing(MemoryCache):
         return await super().add(key, value, ttl_s)
 
 
+class Hanging(MemoryCache):
+    """A store that neither takes nor answers anything while it is told to hang."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.there = asyncio.Event()
+        self.there.set()
+
+    async def set(self, key: str, value: bytes, ttl_s: float) -> None:
+        await self.there.wait()
+        await super().set(key, value, ttl_s)
+
+
 ONE, TWO = "http://one", "http://two"
 
 
@@ -190,6 +203,16 @@ async def test_what_a_store_did_not_take_it_is_told_later() -> None:
         store.failing = True
         await one.claim("opened meanwhile")
         store.failing = False
+        await found(two, "opened meanwhile", ONE)
+
+
+async def test_no_client_waits_long_for_a_store_that_does_not_answer() -> None:
+    store = Hanging()
+    async with two_of_them(store) as (one, two):
+        store.there.clear()
+        async with asyncio.timeout(30):
+            await one.claim("opened meanwhile")
+        store.there.set()
         await found(two, "opened meanwhile", ONE)
 
 
