@@ -26,6 +26,7 @@ from armory.observability.deferred import log_later
 from armory.observability.settings import LogSettings
 
 FAILED, USAGE, UNREACHABLE, INTERRUPTED = 1, 2, 3, 130
+_STDERR = 2
 _YOUNG = 50_000
 
 COMMANDS: dict[str, tuple[str, str, str]] = {
@@ -156,6 +157,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # the end of the process, takes a fifth of the CPU of a short command.
     gc.set_threshold(_YOUNG, *gc.get_threshold()[1:])
     atexit.register(gc.freeze)
+    _fill_standard_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     as_json = "--json" in given[: given.index("--") if "--" in given else None]
     try:
@@ -192,6 +194,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         say_failure(defect, as_json=as_json)
         code = FAILED
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fill_standard_streams() -> None:
+    """Have nothing else take the place of a standard stream that is closed (`<&-`): libuv ends a
+    process that closes one. Python's `sys.stdin` and `sys.stdout` still say that they were.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
+        pass
+    os.close(descriptor)
+    if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison] - where it was closed
+        sys.stderr = open(_STDERR, "w", closefd=False)
 
 
 if __name__ == "__main__":

@@ -126,3 +126,43 @@ def test_a_user_that_nothing_is_narrowed_to_is_told_once(
     told = [line for line in done.stderr.splitlines() if "AGENT_COREX_USER_ID" in line]
     assert len(told) == (0 if enabled else 1)
     assert all("accounts.enabled" in line for line in told)
+
+
+CLOSING = ("sh", "-c", 'eval "shift; exec \\"\\$@\\" $1"', "sh")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="closes descriptors as shells do")
+@pytest.mark.parametrize(("closed", "named"), [("<&-", "input"), (">&-", "output")])
+def test_without_a_client_it_says_so(
+    closed: str, named: str, environ: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "armory.yaml").write_text("tool_rag: {enabled: false}")
+    ended = subprocess.run(
+        [*CLOSING, closed, *ARMORY, "serve", "--stdio"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environ,
+        cwd=tmp_path,
+        timeout=120,
+        check=False,
+    )
+    assert ended.returncode == 2, ended.stderr
+    assert f"standard {named} is closed" in ended.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="closes descriptors as shells do")
+def test_over_http_it_needs_no_standard_input(environ: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "armory.yaml").write_text("tool_rag: {enabled: false}")
+    with subprocess.Popen(
+        [*CLOSING, "<&-", *ARMORY, "serve", "--port", "0"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environ,
+        cwd=tmp_path,
+    ) as process:
+        assert process.stderr is not None
+        log = iter(process.stderr)
+        assert any('"ready"' in line for line in log)
+        process.terminate()
+        rest = list(log)
+        assert process.wait(60) == 0, rest

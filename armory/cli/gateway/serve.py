@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -64,11 +65,28 @@ def serve(
     SIGTERM and Ctrl-C end it after the calls in flight; SIGHUP, or a change of the file, puts a new
     configuration in force.
     """
+    if stdio:
+        _check_streams()
     loaded = _with_address(checked(find_config(config)), host, port)
     if not stdio:
         authenticator(loaded.config)  # the file holds at the address that it names itself
     with standard_error.apart():
         _run(loaded, (host, port), stdio=stdio, as_json=as_json)
+
+
+def _check_streams() -> None:
+    """See that there is a client to be served.
+
+    Raises:
+        ConfigError: standard input or output was closed when the process began.
+    """
+    for name in ("stdin", "stdout"):
+        if getattr(sys, name) is None:
+            which = "input" if name == "stdin" else "output"
+            raise ConfigError(
+                f"standard {which} is closed; with --stdio the client is at both ends of it: "
+                "start it from the client, or without --stdio"
+            )
 
 
 def _run(
