@@ -204,7 +204,7 @@ def _fill_standard_streams() -> None:
         pass
     os.close(descriptor)
     if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison] - where it was closed
-        sys.stderr = open(_STDERR, "w", closefd=False)
+        sys.stderr = open(_STDERR, "w", closefd=False)  # noqa: SIM115 - until the end
 
 
 if __name__ == "__main__":
