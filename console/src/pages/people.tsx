@@ -58,7 +58,7 @@ export function People({ me }: { me: Me }) {
 }
 
 function Users() {
-  const found = useAnswer<{ users: User[] }>("/v1/users?limit=1000");
+  const found = useAnswer<{ users: User[]; next: string | null }>("/v1/users?limit=1000");
   const { problem, busy, run } = useChange(found.reload);
   const [id, setId] = useState("");
   const [plan, setPlan] = useState("");
@@ -94,8 +94,14 @@ function Users() {
           </tbody>
         </table></div>
       )}
+      <More of="users" next={found.data?.next} />
     </section>
   );
+}
+
+/** That a list goes on. */
+function More(props: { of: string; next: string | null | undefined }) {
+  return props.next ? <p class="muted">There are more: <code>armory {props.of} list</code> shows all.</p> : null;
 }
 
 /** A button that asks once more. */
@@ -110,7 +116,7 @@ function Sure(props: { what: string; word: string; asked: boolean; ask: () => vo
 }
 
 function Keys({ me }: { me: Me }) {
-  const found = useAnswer<{ keys: Key[] }>("/v1/keys");
+  const found = useAnswer<{ keys: Key[]; next: string | null }>("/v1/keys");
   const { problem, busy, run } = useChange(found.reload);
   const [name, setName] = useState("");
   const [user, setUser] = useState("");
@@ -159,6 +165,7 @@ function Keys({ me }: { me: Me }) {
           </tbody>
         </table></div>
       )}
+      <More of="keys" next={found.data?.next} />
     </section>
   );
 }
@@ -167,7 +174,7 @@ const listed = (text: string): string[] => text.split(/[\s,]+/).filter(Boolean);
 
 function Packs({ me }: { me: Me }) {
   const whose = me.user !== null;
-  const packs = useAnswer<{ packs: Pack[] }>("/v1/packs");
+  const packs = useAnswer<{ packs: Pack[]; next: string | null }>("/v1/packs");
   const mine = useAnswer<{ installations: Installation[] }>(whose ? "/v1/installations" : null);
   const { problem, busy, run } = useChange(() => { packs.reload(); mine.reload(); });
   const [title, setTitle] = useState("");
@@ -209,6 +216,7 @@ function Packs({ me }: { me: Me }) {
           </tbody>
         </table></div>
       )}
+      <More of="packs" next={packs.data?.next} />
       {whose && (
         <>
           <h3>What you have installed</h3>
