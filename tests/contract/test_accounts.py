@@ -79,7 +79,7 @@ async def test_a_key_is_shown_once_kept_as_a_hash_and_names_its_principal(replic
     principal = await accounts.keys.identify(text)
     assert principal == Principal(made.id, "ann", frozenset(("read",)), "api_key")
     listed = await accounts.keys.list("ann")
-    assert listed == [made]
+    assert (listed, await accounts.keys.list("ann", after=made.id)) == ([made], [])
     assert text not in repr(listed)
     assert made.prefix == text[:12]
     assert await accounts.keys.identify("not-a-key") is None
