@@ -79,6 +79,8 @@ def calibrated(
             odds = _boosted(odds, features, settings)
             order = order[descending(odds[order])]
     probability = sigmoid(odds)
+    if refused:  # what was said holds for queries that need a tool
+        probability *= np.float32(need)
     cost = settings.miss_cost if settings.miss_cost is not None else calibration.miss_cost
     return Scores(
         order=order,

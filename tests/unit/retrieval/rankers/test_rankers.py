@@ -181,6 +181,16 @@ def test_small_talk_is_refused_and_a_plain_request_is_not() -> None:
     assert RelevanceRanker().rank(chat, RankSettings()).signals["need"][0] < 0.2
 
 
+def test_what_is_shown_of_a_refused_query_is_as_unlikely_as_that_it_needs_a_tool() -> None:
+    found = features(["Thanks a lot, have a nice day!"], {"mail__send": 0.5})
+    scores = RelevanceRanker().rank(found, RankSettings())
+    assert scores.refused
+    need = scores.signals_at(int(scores.order[0]))["need"]
+    assert float(scores.probability.max()) <= need < 0.13
+    odds = scores.raw[scores.order[0]]
+    assert float(scores.probability.max()) == pytest.approx(need / (1 + np.exp(-odds)), rel=1e-5)
+
+
 def test_past_uses_lift_a_tool() -> None:
     found = features(["ship it"], {"git__log": 0.3})
     count = len(found.records)
