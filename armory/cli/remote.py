@@ -12,12 +12,19 @@ from typing import Any, cast
 from urllib.parse import urlsplit, urlunsplit
 
 from armory.cli.answers import OPERATOR, CommandLine, kind_of, packed, packed_value, result_of
-from armory.errors import ArmoryError, AuthenticationFailed, ConfigError, UpstreamUnavailable
+from armory.errors import (
+    AccessDenied,
+    ArmoryError,
+    AuthenticationFailed,
+    ConfigError,
+    UpstreamUnavailable,
+)
 from armory.protocol.link import Call, Owner
 from armory.runtime.version import armory_version
 from armory.upstreams.pool import Pool
 from armory.upstreams.session.handshake import Incompatible
 from armory.upstreams.spec import UpstreamSpec
+from armory.upstreams.transports.error_bodies import is_message, said_in
 from armory.upstreams.transports.http_failures import HttpFailure
 
 _GATEWAY = "gateway"
@@ -100,6 +107,8 @@ def _not_reached(url: str, error: UpstreamUnavailable) -> ArmoryError:
         return AuthenticationFailed(
             f"the gateway at {url} refuses: {answer}\nGive a token with --token or $ARMORY_TOKEN"
         )
+    if isinstance(error, HttpFailure) and error.status == 403 and is_message(error.body):
+        return AccessDenied(f"the gateway at {url} refuses: {said_in(error.body)}")
     if answer:
         return UpstreamUnavailable(
             f"{url} is no MCP endpoint of a gateway: {answer}\nThe path is /mcp, /mcp/set/NAME or "

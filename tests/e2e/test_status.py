@@ -99,3 +99,30 @@ def test_a_gateway_that_is_not_there_is_told_in_one_sentence(armory: Command) ->
         assert "no gateway answers at http://127.0.0.1:9" in told.stderr
         assert len(told.stderr.strip().splitlines()) == 1
     assert armory("status", "--url", "ftp://x").returncode == 2
+
+
+def test_a_gateway_known_by_another_name_is_asked_from_its_own_machine(
+    serve: Callable[..., Any], armory: Command, demo_upstreams: dict[str, Any]
+) -> None:
+    weak = "a-token-without-scopes-0123456789"
+    served = serve(
+        {
+            "server": {"host": "0.0.0.0", "allowed_hosts": ["tools.example.org"]},
+            "upstreams": {"notes": demo_upstreams["notes"]},
+            "security": {"tokens": {"weak": {"token": weak, "scopes": ["reader"]}}},
+        }
+    ).ready()
+    # as in a container whose environment has the token of its clients
+    env = {"ARMORY_TOKEN": weak}
+    for asked in (("logs", "notes"), ("reload", "--dry-run"), ("status",)):
+        done = armory(*asked, env=env)
+        assert (done.returncode, done.stderr) == (0, ""), asked
+    assert weak not in armory("console", env=env).stdout
+    base = served.base.replace("127.0.0.1", "localhost")
+    for asked in (("tools", "--url", f"{base}/mcp"), ("logs", "notes", "--url", base)):
+        done = armory(*asked, env=env)
+        assert done.returncode == 1, asked
+        assert "refuses" in done.stderr
+        assert "server.allowed_hosts" in done.stderr
+        assert "no MCP endpoint" not in done.stderr
+        assert "scope" not in done.stderr

@@ -34,11 +34,13 @@ class Gateway:
         url: with `server.base_path`, without an endpoint.
         token: bearer token; None: none.
         pid: its process, where it runs on this machine; 0 otherwise.
+        host: Host header that it takes; empty: that of `url`.
     """
 
     url: str
     token: str | None
     pid: int = 0
+    host: str = ""
 
     def get(self, path: str, *, also: tuple[int, ...] = (), method: str = "GET") -> dict[str, Any]:
         """One answer in JSON.
@@ -54,6 +56,8 @@ class Gateway:
             UnknownTool: there is nothing of that name.
         """
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        if self.host:
+            headers["Host"] = self.host
         asked = urllib.request.Request(self.url + path, headers=headers, method=method)
         try:
             with urllib.request.urlopen(asked, timeout=_WITHIN_S) as answer:
@@ -90,7 +94,7 @@ class Gateway:
         said = f"the gateway at {self.url} refuses: {detail}"
         if status == 401:
             return AuthenticationFailed(f"{said}. Give a token with --token or $ARMORY_TOKEN")
-        if status == 403:
+        if status == 403 and "allowed_hosts" not in detail:
             return AccessDenied(f"{said}. Give a token with the scope `admin`")
         return NotFound(detail) if status == 404 else ArmoryError(said)
 
@@ -109,12 +113,13 @@ def gateways(url: str | None, token: str | None) -> list[Gateway]:
                 f"no gateway runs here (none has left a note in {armory_home()}); start one with "
                 "`armory serve`, or give the --url of another"
             )
-        return [Gateway(found.url, token or found.token, found.pid) for found in local]
+        # $ARMORY_TOKEN is for other gateways, and here may be one that is no administrator's
+        return [Gateway(found.url, found.token, found.pid, found.host) for found in local]
     parts = urlsplit(url if "://" in url else f"http://{url}")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError(f"{url!r} is no URL of a gateway; write e.g. http://127.0.0.1:8080")
     base = f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/").removesuffix("/mcp")
     known = [found for found in local if found.url == base]
-    if known and token is None:
-        return [Gateway(base, known[0].token, known[0].pid)]
+    if known:
+        return [Gateway(base, token or known[0].token, known[0].pid, known[0].host)]
     return [Gateway(base, token)]

@@ -78,7 +78,9 @@ async def open_doors(loaded: Loaded, address: tuple[str, int], stack: AsyncExitS
     doors = Doors(listening, apart, operator_token(), note)
     stack.push_async_callback(doors.close)
     await listening.begin()
-    note.enter_context(announced(loaded.home, listening.url, doors.operator.token))
+    named = () if "*" in server.allowed_hosts else server.allowed_hosts
+    host = next(iter(named), "")
+    note.enter_context(announced(loaded.home, listening.url, doors.operator.token, host))
     return doors
 
 

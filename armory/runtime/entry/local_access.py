@@ -32,11 +32,13 @@ class LocalAccess:
         url: where it listens, `server.base_path` included.
         token: bearer token with the scope `admin`, good as long as the process lives.
         pid: the process.
+        host: Host header that it takes; empty: that of `url`.
     """
 
     url: str
     token: str
     pid: int
+    host: str = ""
 
 
 def operator_token() -> StaticToken:
@@ -45,15 +47,19 @@ def operator_token() -> StaticToken:
 
 
 @contextlib.contextmanager
-def announced(home: Path, url: str, token: str) -> Generator[None]:
-    """Leave a note of this process as long as the context lasts; a read-only home has none."""
+def announced(home: Path, url: str, token: str, host: str = "") -> Generator[None]:
+    """Leave a note of this process as long as the context lasts; a read-only home has none.
+
+    Two containers that share a home may have the same process id: the later note takes the place
+    of the earlier one, and outlives it.
+    """
     pid = os.getpid()
     path = home / FOLDER / f"{pid}-{urlsplit(url).port}.json"
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as note:
-            json.dump(asdict(LocalAccess(url, token, pid)), note)
+            json.dump(asdict(LocalAccess(url, token, pid, host)), note)
     except OSError as error:
         _log.debug("no_local_access", error=str(error))
         yield
@@ -61,17 +67,18 @@ def announced(home: Path, url: str, token: str) -> Generator[None]:
     try:
         yield
     finally:
-        with contextlib.suppress(OSError):
-            path.unlink()
+        left = _read(path)
+        if left is not None and left.token == token:
+            with contextlib.suppress(OSError):
+                path.unlink()
 
 
 def running(home: Path) -> list[LocalAccess]:
     """The gateways of this `ARMORY_HOME` that run here; notes of dead ones are removed."""
     found: list[LocalAccess] = []
     for path in sorted((home / FOLDER).glob("*.json")):
-        try:
-            access = LocalAccess(**json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError):
+        access = _read(path)
+        if access is None:
             continue
         if _lives(access.pid):
             found.append(access)
@@ -79,6 +86,13 @@ def running(home: Path) -> list[LocalAccess]:
             with contextlib.suppress(OSError):
                 path.unlink()
     return found
+
+
+def _read(path: Path) -> LocalAccess | None:
+    try:
+        return LocalAccess(**json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
 
 
 def _lives(pid: int) -> bool:

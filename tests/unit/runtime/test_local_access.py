@@ -21,6 +21,17 @@ def test_a_note_lives_as_long_as_its_gateway_and_is_for_its_user_alone(tmp_path:
     assert not note.exists()
 
 
+def test_the_note_of_a_later_gateway_with_the_same_process_id_stays(tmp_path: Path) -> None:
+    # two containers on one volume: the old one ends after the new one has come
+    old = announced(tmp_path, "http://127.0.0.1:8080", "of-the-old", "tools.example.org")
+    old.__enter__()
+    with announced(tmp_path, "http://127.0.0.1:8080", "of-the-new", "tools.example.org"):
+        old.__exit__(None, None, None)
+        new = LocalAccess("http://127.0.0.1:8080", "of-the-new", os.getpid(), "tools.example.org")
+        assert running(tmp_path) == [new]
+    assert running(tmp_path) == []
+
+
 def test_notes_of_dead_gateways_and_garbage_are_not_believed(tmp_path: Path) -> None:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
