@@ -1,4 +1,4 @@
-"""What the values do, and which of them are refused by name."""
+"""What the values do."""
 
 from __future__ import annotations
 
@@ -28,66 +28,6 @@ def environment(objects: Objects) -> dict[str, Any]:
 
 def mounted(objects: Objects, volume: str) -> Any:
     return next(one for one in pod(objects)["volumes"] if one["name"] == volume)
-
-
-REFUSED = {
-    "replicaCount": ({"replicaCount": 3}, "replicaCount"),
-    "image.digset": ({"image": {"digset": "x"}}, "digset"),
-    "image.digest": ({"image": {"digest": "latest"}}, "image/digest"),
-    "a secret that is a number": ({"existingSecret": 12345}, "existingSecret.*want string"),
-    "an annotation that is a boolean": ({"podAnnotations": {"a": True}}, "podAnnotations/a"),
-    "a variable that is a number": ({"extraEnv": [{"name": "A", "value": 1}]}, "extraEnv/0/value"),
-    "a key of armory.yaml": ({"config": {"server": {"prot": 1}}}, "config/server.*prot"),
-    "a value of armory.yaml": (
-        {"config": {"tool_rag": {"ranker": "no"}}},
-        "config/tool_rag/ranker",
-    ),
-    "a base path without a slash": ({"config": {"server": {"base_path": "tools"}}}, "base_path"),
-    "a block that is null": ({"config": {"server": None}}, "config/server.*want object"),
-    "a block of the chart that is null": ({"metrics": None}, "missing propert.*metrics"),
-    "a block in a block that is null": (
-        {"networkPolicy": {"egress": None}},
-        "networkPolicy.*missing propert.*egress",
-    ),
-    "a number that is null": ({"replicas": None}, "missing propert.*replicas"),
-    "an ingress without hosts": ({"ingress": {"enabled": True}}, "ingress.hosts"),
-    "a route without parents": ({"httpRoute": {"enabled": True}}, "httpRoute.parentRefs"),
-    "replicas without Redis": (
-        {"replicas": 2, "postgres": {"existingSecret": "dbs"}},
-        "needs Redis.*redis.existingSecret",
-    ),
-    "replicas without Postgres": (
-        {"autoscaling": {"enabled": True}, "redis": {"existingSecret": "dbs"}},
-        "needs Postgres.*postgres.existingSecret",
-    ),
-    "replicas on SQLite": (
-        {"replicas": 2, "config": {"storage": {"url": "sqlite:///a.db", "redis": "redis://r"}}},
-        "needs Postgres",
-    ),
-    "replicas on one volume": (
-        {"replicas": 2, "persistence": {"enabled": True}, **REDIS_AND_POSTGRES},
-        "persistence",
-    ),
-    "a port that the Service cannot know": (
-        {"config": {"server": {"port": "${PORT}"}}},
-        r"server.port is \$\{PORT\}",
-    ),
-    "a drain time that the grace period cannot know": (
-        {"config": {"server": {"drain_timeout_s": "${LONG}"}}},
-        "terminationGracePeriodSeconds",
-    ),
-    "a port of the metrics that is none": (
-        {"config": {"server": {"metrics": {"port": None}}}},
-        "metrics.port is no number",
-    ),
-}
-
-
-@pytest.mark.parametrize("what", REFUSED)
-def test_what_cannot_work_is_refused_by_name(render: Render, what: str) -> None:
-    values, named = REFUSED[what]
-    with pytest.raises(Exception, match=f"(?s){named}"):
-        render(values)
 
 
 def test_the_schema_is_the_one_that_the_code_writes() -> None:

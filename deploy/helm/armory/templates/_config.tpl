@@ -9,7 +9,7 @@
 {{- if .Values.redis.existingSecret }}{{ $_ := set $storage "redis" "${ARMORY_REDIS_URL}" }}{{ end }}
 {{- if $storage }}{{ $_ := set $ours "storage" $storage }}{{ end }}
 {{- if include "armory.tokenFrom" . }}
-{{- $main := dict "token" "${ARMORY_TOKEN}" "scopes" .Values.token.scopes }}
+{{- $main := dict "token" "${ARMORY_TOKEN}" "scopes" (.Values.token.scopes | default list) }}
 {{- $_ := set $ours "security" (dict "tokens" (dict "main" $main)) }}
 {{- end }}
 {{- toYaml (mergeOverwrite $ours $given) }}
@@ -23,7 +23,9 @@
 
 {{- /* 0: there is none of its own */}}
 {{- define "armory.metricsPort" -}}
-{{ dig "metrics" "port" 0 (include "armory.server" . | fromYaml) | default 0 | int }}
+{{- $config := include "armory.config" . | fromYaml }}
+{{- if eq (dig "observability" "metrics" true $config | toString) "false" }}0
+{{- else }}{{ dig "metrics" "port" 0 $config.server | default 0 | int }}{{ end }}
 {{- end }}
 
 {{- /* server.base_path without a trailing slash */}}
@@ -71,6 +73,23 @@
 {{- fail "persistence is one volume, whose SQLite replicas cannot share: set persistence.enabled to false, Postgres keeps what matters" }}
 {{- end }}
 {{- end }}
+{{- with .Values.autoscaling }}
+{{- if and .enabled (gt (int .minReplicas) (int .maxReplicas)) }}
+{{- fail (printf "autoscaling.maxReplicas is %d, below autoscaling.minReplicas, %d" (int .maxReplicas) (int .minReplicas)) }}
+{{- end }}
+{{- end }}
+{{- $name := include "armory.fullname" . }}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $name) }}
+{{- fail (printf "%q cannot be a Service's name, which begins with a letter and has small letters, digits and hyphens: set fullnameOverride" $name) }}
+{{- end }}
+{{- range $label, $_ := include "armory.selector" . | fromYaml }}
+{{- if hasKey ($.Values.podLabels | default dict) $label }}
+{{- fail (printf "podLabels.%s: pods are found by it; it cannot be another one" $label) }}
+{{- end }}
+{{- end }}
+{{- if or (hasPrefix "127." $server.host) (has $server.host (list "localhost" "::1")) }}
+{{- fail (printf "config.server.host is %s, where neither probes nor the Service reach the pod: leave it out" $server.host) }}
+{{- end }}
 {{- if not (kindIs "float64" $server.port) }}
 {{- fail (printf "config.server.port is %v; the Service has to know it: write a number" $server.port) }}
 {{- end }}
@@ -83,6 +102,15 @@
 {{- $metrics := dig "metrics" "port" nil $server }}
 {{- if and .Values.metrics.enabled (not (kindIs "float64" $metrics)) }}
 {{- fail "config.server.metrics.port is no number, and the Service of the metrics has to know it: write one, or set metrics.enabled to false" }}
+{{- end }}
+{{- if and (kindIs "float64" $metrics) (eq (include "armory.metricsPort" .) (include "armory.port" .)) }}
+{{- fail (printf "the metrics need a port of their own, and %v is config.server.port: set metrics.port" $metrics) }}
+{{- end }}
+{{- if and (eq (include "armory.metricsPort" .) "0") (or .Values.metrics.serviceMonitor.enabled .Values.metrics.prometheusRule.enabled) }}
+{{- fail "metrics.serviceMonitor and metrics.prometheusRule have no metrics to go by: leave metrics.enabled and config.observability.metrics on" }}
+{{- end }}
+{{- if and .Values.metrics.serviceMonitor.enabled (dig "metrics" "token" "" $server) (not .Values.metrics.serviceMonitor.authorization) }}
+{{- fail "config.server.metrics.token is asked of Prometheus, too: give metrics.serviceMonitor.authorization" }}
 {{- end }}
 {{- if contains "${" ($server.base_path | default "") }}
 {{- fail (printf "config.server.base_path is %s; probes and routes have to know it: write the path" $server.base_path) }}

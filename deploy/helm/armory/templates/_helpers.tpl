@@ -2,15 +2,14 @@
 {{ .Values.nameOverride | default .Chart.Name | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
+{{- /* Releases may be called like `my.armory`, Services may not */}}
 {{- define "armory.fullname" -}}
 {{- $name := include "armory.name" . }}
-{{- if .Values.fullnameOverride }}
-{{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" }}
-{{- else if contains $name .Release.Name }}
-{{- .Release.Name | trunc 50 | trimSuffix "-" }}
-{{- else }}
-{{- printf "%s-%s" .Release.Name $name | trunc 50 | trimSuffix "-" }}
+{{- $full := .Values.fullnameOverride }}
+{{- if not $full }}
+{{- $full = ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) }}
 {{- end }}
+{{- regexReplaceAll "-+$" ($full | replace "." "-" | trunc 50) "" }}
 {{- end }}
 
 {{- define "armory.selector" -}}
@@ -25,7 +24,8 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 
 {{- /* Of pods: they are not replaced because the chart alone has another version */}}
 {{- define "armory.running" -}}
-app.kubernetes.io/version: {{ .Values.image.tag | default .Chart.AppVersion | trunc 63 | quote }}
+{{- $version := .Values.image.tag | default .Chart.AppVersion | trunc 63 }}
+app.kubernetes.io/version: {{ regexReplaceAll "^[^A-Za-z0-9]+|[^A-Za-z0-9]+$" $version "" | quote }}
 app.kubernetes.io/part-of: armory
 {{- end }}
 
@@ -87,7 +87,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- /* What changes when a Secret that the chart does not own changes; no hash, since passwords may be short */}}
 {{- define "armory.secretVersions" -}}
 {{- $root := . }}
-{{- range list .Values.existingSecret .Values.token.existingSecret .Values.postgres.existingSecret .Values.redis.existingSecret | compact | uniq }}
+{{- $names := list .Values.existingSecret .Values.token.existingSecret .Values.postgres.existingSecret .Values.redis.existingSecret }}
+{{- range .Values.extraEnvFrom }}{{ $names = append $names (dig "secretRef" "name" "" .) }}{{ end }}
+{{- range .Values.extraEnv }}{{ $names = append $names (dig "valueFrom" "secretKeyRef" "name" "" .) }}{{ end }}
+{{- range $names | compact | uniq }}
 {{- $there := lookup "v1" "Secret" $root.Release.Namespace . | default dict }}
 {{- printf "%s=%s " . (dig "metadata" "resourceVersion" "" $there) }}
 {{- end }}

@@ -1,0 +1,124 @@
+"""Values that are unusual: Kubernetes takes what comes of them all the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import kubernetes_validate as kubernetes
+import pytest
+
+from tests.chart.conftest import Objects, Render, config, container
+from tests.chart.test_values import pod
+
+RELEASES = ["my.armory.v1", "a" * 53, "a" * 49 + ".bc", "gw"]
+
+
+def labels_of(one: dict[str, Any]) -> dict[str, str]:
+    inner = one.get("spec", {}).get("template", {}).get("metadata", {})
+    return {**one["metadata"].get("labels", {}), **inner.get("labels", {})}
+
+
+def refused_by_the_api(objects: Objects) -> list[str]:
+    """What an API server says no to and the schemas of Kubernetes do not know."""
+    found: list[str] = []
+    for (kind, name), one in objects.items():
+        letters = set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789-")
+        if not (len(name) <= 63 and letters and name[0].isalpha() and name[-1].isalnum()):
+            found.append(f"{kind} {name}")
+        for label, value in labels_of(one).items():
+            bare = value.replace("-", "").replace("_", "").replace(".", "")
+            ends = value and not (value[0].isalnum() and value[-1].isalnum())
+            if len(value) > 63 or ends or (bare and not bare.isalnum()):
+                found.append(f"{kind} {name}: {label}={value}")
+    return found
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_any_release_has_names_that_kubernetes_takes(render: Render, release: str) -> None:
+    assert refused_by_the_api(render(name=release)) == []
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"nameOverride": "n" * 63},
+        {"nameOverride": "tools.v1"},
+        {"fullnameOverride": "x" * 48 + "--yy"},
+        {"image": {"tag": "a" * 62 + "-bcd"}},
+        {"image": {"tag": "_edge_"}},
+    ],
+    ids=str,
+)
+def test_any_name_and_tag_make_labels_that_kubernetes_takes(
+    render: Render, values: dict[str, Any]
+) -> None:
+    assert refused_by_the_api(render(values)) == []
+
+
+def test_lists_that_are_taken_away_have_defaults(render: Render) -> None:
+    objects = render({"persistence": {"enabled": True, "accessModes": None}})
+    claim = objects["PersistentVolumeClaim", "armory"]
+    kubernetes.validate(claim, "1.33", strict=True)
+    assert claim["spec"]["accessModes"] == ["ReadWriteOnce"]
+    assert "podAffinity" in pod(objects)["affinity"]
+    main = config(render({"token": {"scopes": None}}))["security"]["tokens"]["main"]
+    assert main["scopes"] == []
+
+
+def test_metrics_that_are_off_have_no_port_and_no_service(render: Render) -> None:
+    objects = render({"config": {"observability": {"metrics": False}}})
+    assert [port["name"] for port in container(objects)["ports"]] == ["http"]
+    assert ("Service", "armory-metrics") not in objects
+
+
+def test_where_a_pod_may_run_does_not_part_it_from_its_volume(render: Render) -> None:
+    only = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "disk", "operator": "Exists"}]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": only}}
+    objects = render({"persistence": {"enabled": True}, "affinity": affinity})
+    assert set(pod(objects)["affinity"]) == {"nodeAffinity", "podAffinity"}
+    own = {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
+    objects = render({"persistence": {"enabled": True}, "affinity": own})
+    assert pod(objects)["affinity"] == own
+    assert pod(render({"affinity": affinity}))["affinity"] == affinity
+
+
+def test_the_test_asks_by_a_name_that_the_gateway_has(render: Render) -> None:
+    def asked(*hosts: str) -> str:
+        objects = render({"config": {"server": {"allowed_hosts": list(hosts)}}})
+        return objects["Pod", "armory-test"]["spec"]["containers"][0]["command"][-1]
+
+    assert '"$url/v1/tools" "tools.example.org"' in asked("tools.example.org", "armory.tools")
+    assert 'armory tools --url "$url/mcp"' in asked()
+    assert 'armory tools --url "$url/mcp"' in asked("tools.example.org", "*")
+
+
+def test_the_test_runs_where_the_gateway_may(render: Render) -> None:
+    values = {
+        "nodeSelector": {"kubernetes.io/arch": "arm64"},
+        "tolerations": [{"key": "only", "operator": "Exists"}],
+    }
+    objects = render(values)
+    for spec in (pod(objects), objects["Pod", "armory-test"]["spec"]):
+        assert {key: spec[key] for key in values} == values
+
+
+def test_names_of_services_are_found_where_dns_listens_elsewhere(render: Render) -> None:
+    values = {"networkPolicy": {"enabled": True, "egress": {"restricted": True}}}
+    policy = render(values)["NetworkPolicy", "armory"]
+    kubernetes.validate(policy, "1.33", strict=True)
+    ports = {(port["port"], port["protocol"]) for port in policy["spec"]["egress"][0]["ports"]}
+    assert ports == {(53, "UDP"), (53, "TCP"), (5353, "UDP"), (5353, "TCP")}
+
+
+def test_notes_name_the_address_of_clients_and_what_the_image_lacks(chart: Any) -> None:
+    def notes(**values: Any) -> str:
+        return chart.render(values, name="armory", namespace="tools")["armory/templates/NOTES.txt"]
+
+    ingress = {"enabled": True, "hosts": ["tools.example.org"]}
+    assert '"url": "http://tools.example.org/mcp"' in notes(ingress=ingress)
+    tls = [{"secretName": "tls", "hosts": ["tools.example.org"]}]
+    assert '"url": "https://tools.example.org/mcp"' in notes(ingress={**ingress, "tls": tls})
+    fetched = {"upstreams": {"a": {"command": "npx"}}, "mcpServers": {"b": {"command": "uvx"}}}
+    assert "may lack npx, uvx" in notes(config=fetched)
+    assert "may lack" not in notes(config=fetched, image={"tag": "0.1.0-full"})
+    assert "may lack" not in notes(config={"upstreams": {"a": {"command": "python"}}})

@@ -1,0 +1,92 @@
+"""Values that cannot work are refused by name, before anything is installed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.chart.conftest import Render
+from tests.chart.test_values import REDIS_AND_POSTGRES
+
+REFUSED = {
+    "replicaCount": ({"replicaCount": 3}, "replicaCount"),
+    "image.digset": ({"image": {"digset": "x"}}, "digset"),
+    "image.digest": ({"image": {"digest": "latest"}}, "image/digest"),
+    "a secret that is a number": ({"existingSecret": 12345}, "existingSecret.*want string"),
+    "an annotation that is a boolean": ({"podAnnotations": {"a": True}}, "podAnnotations/a"),
+    "a variable that is a number": ({"extraEnv": [{"name": "A", "value": 1}]}, "extraEnv/0/value"),
+    "a key of armory.yaml": ({"config": {"server": {"prot": 1}}}, "config/server.*prot"),
+    "a value of armory.yaml": (
+        {"config": {"tool_rag": {"ranker": "no"}}},
+        "config/tool_rag/ranker",
+    ),
+    "a base path without a slash": ({"config": {"server": {"base_path": "tools"}}}, "base_path"),
+    "a block that is null": ({"config": {"server": None}}, "config/server.*want object"),
+    "a block of the chart that is null": ({"metrics": None}, "missing propert.*metrics"),
+    "a block in a block that is null": (
+        {"networkPolicy": {"egress": None}},
+        "networkPolicy.*missing propert.*egress",
+    ),
+    "a number that is null": ({"replicas": None}, "missing propert.*replicas"),
+    "an ingress without hosts": ({"ingress": {"enabled": True}}, "ingress.hosts"),
+    "a route without parents": ({"httpRoute": {"enabled": True}}, "httpRoute.parentRefs"),
+    "replicas without Redis": (
+        {"replicas": 2, "postgres": {"existingSecret": "dbs"}},
+        "needs Redis.*redis.existingSecret",
+    ),
+    "replicas without Postgres": (
+        {"autoscaling": {"enabled": True}, "redis": {"existingSecret": "dbs"}},
+        "needs Postgres.*postgres.existingSecret",
+    ),
+    "replicas on SQLite": (
+        {"replicas": 2, "config": {"storage": {"url": "sqlite:///a.db", "redis": "redis://r"}}},
+        "needs Postgres",
+    ),
+    "replicas on one volume": (
+        {"replicas": 2, "persistence": {"enabled": True}, **REDIS_AND_POSTGRES},
+        "persistence",
+    ),
+    "a port that the Service cannot know": (
+        {"config": {"server": {"port": "${PORT}"}}},
+        r"server.port is \$\{PORT\}",
+    ),
+    "a drain time that the grace period cannot know": (
+        {"config": {"server": {"drain_timeout_s": "${LONG}"}}},
+        "terminationGracePeriodSeconds",
+    ),
+    "a name that no Service can have": ({"fullnameOverride": "2nd"}, "set fullnameOverride"),
+    "labels that pods are found by": (
+        {"podLabels": {"app.kubernetes.io/name": "x"}},
+        "podLabels.app.kubernetes.io/name",
+    ),
+    "more replicas at least than at most": (
+        {"autoscaling": {"enabled": True, "maxReplicas": 1}, **REDIS_AND_POSTGRES},
+        "autoscaling.maxReplicas is 1",
+    ),
+    "an address that nobody else reaches": (
+        {"config": {"server": {"host": "127.0.0.1"}}},
+        "server.host is 127.0.0.1",
+    ),
+    "metrics at the port of clients": ({"metrics": {"port": 8080}}, "8080 is config.server.port"),
+    "a monitor without metrics": (
+        {"metrics": {"serviceMonitor": {"enabled": True}, "enabled": False}},
+        "no metrics to go by",
+    ),
+    "a monitor without the token": (
+        {
+            "metrics": {"serviceMonitor": {"enabled": True}},
+            "config": {"server": {"metrics": {"token": "${T}"}}},
+        },
+        "serviceMonitor.authorization",
+    ),
+    "a port of the metrics that is none": (
+        {"config": {"server": {"metrics": {"port": None}}}},
+        "metrics.port is no number",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_cannot_work_is_refused_by_name(render: Render, what: str) -> None:
+    values, named = REFUSED[what]
+    with pytest.raises(Exception, match=f"(?s){named}"):
+        render(values)

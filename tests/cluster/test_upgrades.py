@@ -1,0 +1,56 @@
+"""What an upgrade finds in the cluster, and leaves as it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.cluster.conftest import Cluster
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def replicas(cluster: Cluster) -> int:
+    return cluster.get("deployment", "armory")["spec"]["replicas"]
+
+
+def test_an_autoscaler_takes_over_without_ending_replicas(cluster: Cluster) -> None:
+    shared = ("dbs", "--from-literal=url=redis://nowhere.invalid")
+    cluster.kubectl("create", "secret", "generic", *shared)
+    databases: dict[str, Any] = {"existingSecret": "dbs"}
+    values: dict[str, Any] = {"redis": databases, "postgres": databases, "replicas": 3}
+    cluster.helm("install", "armory", values=values)
+    scaled = {**values, "autoscaling": {"enabled": True, "minReplicas": 2}}
+    cluster.helm("upgrade", "armory", values=scaled)
+    assert replicas(cluster) == 3
+    cluster.kubectl("scale", "deployment/armory", "--replicas=5")  # as the autoscaler does
+    cluster.helm("upgrade", "armory", values={**scaled, "podAnnotations": {"a": "b"}})
+    assert replicas(cluster) == 5
+    cluster.kubectl("scale", "deployment/armory", "--replicas=0")
+    cluster.helm("upgrade", "armory", values=scaled)
+    assert replicas(cluster) == 0
+    cluster.helm("upgrade", "armory", values=values)
+    assert replicas(cluster) == 3
+
+
+def test_a_changed_secret_replaces_the_pods_at_the_next_upgrade(cluster: Cluster) -> None:
+    def template() -> Any:
+        cluster.helm("upgrade", "armory", values=values)
+        return cluster.get("deployment", "armory")["spec"]["template"]
+
+    named = {"secretKeyRef": {"name": "one", "key": "a"}}
+    values: dict[str, Any] = {
+        "extraEnv": [{"name": "A", "valueFrom": named}],
+        "extraEnvFrom": [{"secretRef": {"name": "all"}}],
+    }
+    for name in ("one", "all"):
+        cluster.kubectl("create", "secret", "generic", name, "--from-literal=a=1")
+    cluster.helm("install", "armory", values=values)
+    before = template()
+    assert template() == before
+    for name in ("one", "all"):
+        cluster.kubectl("patch", "secret", name, "-p", '{"stringData": {"a": "2"}}')
+        after = template()
+        assert after != before, name
+        before = after
