@@ -176,7 +176,8 @@ def _tell(found: Verdict) -> None:
         which = f"from {found.first} on" if cut else "before it"
         tell(f"the {good:,} records {which} are as they were")
         return
-    tell(f"whole: {found.records:,} records, {found.first} to {found.last}")
+    records = "1 record" if found.records == 1 else f"{found.records:,} records"
+    tell(f"whole: {records}, {found.first} to {found.last}")
     for seq in found.unclean:
         tell(
             f"after record {seq} a process ended without closing the audit: up to its last second "

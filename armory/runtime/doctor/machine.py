@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from armory.config import Loaded
 from armory.errors import ConfigError
@@ -109,7 +110,7 @@ def port(loaded: Loaded) -> Finding:
     try:
         bind(server.host, server.port).close()
     except ConfigError as error:
-        own = [one for one in running(loaded.home) if one.url.endswith(f":{server.port}")]
+        own = [one for one in running(loaded.home) if urlsplit(one.url).port == server.port]
         if own:
             return well("port", f"{server.port}: a gateway of yours runs there (pid {own[0].pid})")
         fix = f"end the other program (ss -ltnp 'sport = :{server.port}'), or set server.port"
