@@ -10,7 +10,7 @@ from sqlalchemy import inspect, text
 from sqlalchemy.engine import Connection
 
 from armory.errors import ConfigError
-from armory.storage.straight import MIGRATIONS, newest
+from armory.storage.straight import MIGRATIONS, newest, revisions
 from armory.storage.tables import metadata
 
 
@@ -59,18 +59,24 @@ def upgrade(connection: Connection) -> None:
     """
     from alembic import command  # heavy: only where there is something to do
     from alembic.config import Config
-    from alembic.runtime.migration import MigrationContext
-    from alembic.script import ScriptDirectory
 
+    refuse_newer(connection)
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
     config.attributes["connection"] = connection
-    script = ScriptDirectory.from_config(config)
-    before = MigrationContext.configure(connection).get_current_revision()
-    if before is not None and before not in {s.revision for s in script.walk_revisions()}:
+    command.upgrade(config, "head")
+
+
+def refuse_newer(connection: Connection) -> None:
+    """Look whose schema it is.
+
+    Raises:
+        ConfigError: a newer Armory's.
+    """
+    before = _revision(connection)
+    if before is not None and before not in revisions():
         raise ConfigError(
             f"the database has schema {before}, which this version of Armory does not know; "
             "it was written by a newer one: upgrade Armory, or use another database",
             path="storage.url",
         )
-    command.upgrade(config, "head")

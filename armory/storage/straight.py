@@ -22,7 +22,12 @@ _TIMEOUT_S = 10.0
 
 def newest() -> str:
     """The revision that this Armory works with: the number of its last migration."""
-    return max(path.name for path in (MIGRATIONS / "versions").glob("v[0-9]*.py"))[1:5]
+    return max(revisions())
+
+
+def revisions() -> set[str]:
+    """Every revision that this Armory knows."""
+    return {path.name[1:5] for path in (MIGRATIONS / "versions").glob("v[0-9]*.py")}
 
 
 def straight_rows(url: str, sql: str, values: Mapping[str, Any]) -> list[tuple[Any, ...]] | None:

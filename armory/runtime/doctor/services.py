@@ -15,10 +15,11 @@ from sqlalchemy.engine import make_url
 
 from armory.config import Loaded
 from armory.config.embedding import lacks_openai_key
-from armory.errors import ArmoryError
+from armory.errors import ArmoryError, ConfigError
 from armory.runtime.doctor.findings import Finding, bad, odd, well
 from armory.runtime.retrieval import open_retriever
 from armory.storage.database import Database
+from armory.storage.schema import refuse_newer
 
 WITHIN_S = 20.0
 _SKEW_S = 30.0
@@ -45,6 +46,9 @@ async def database(url: str) -> Finding:
         opened = Database(url)
         async with asyncio.timeout(WITHIN_S), opened.read() as connection:
             theirs = (await connection.execute(select(opened.now_ms))).scalar_one() / 1_000
+            await connection.run_sync(refuse_newer)
+    except ConfigError as error:
+        return bad("database", error.message, "use the Armory that wrote it, or a saved copy")
     except (ArmoryError, TimeoutError) as error:
         what = error.message if isinstance(error, ArmoryError) else "it does not answer"
         return bad("database", what, _FILE if url.startswith("sqlite") else _SERVER)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import socket
+import sqlite3
 import ssl
 import sys
 import zipfile
@@ -59,6 +61,13 @@ def described(folder: Path, text: str) -> Config:
 def garbled(folder: Path) -> Path:
     (folder / "garbled.db").write_text("this is not a database" * 100)
     return folder / "garbled.db"
+
+
+def of_a_newer_armory(folder: Path) -> Path:
+    with contextlib.closing(sqlite3.connect(folder / "newer.db")) as made, made:
+        made.execute("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)")
+        made.execute("INSERT INTO alembic_version VALUES ('9999')")
+    return folder / "newer.db"
 
 
 def command(code: str) -> Config:
@@ -153,6 +162,12 @@ SETUPS: dict[str, tuple[Callable[[Path], Config], str, str, str]] = {
         "database",
         "file is not a database",
         "a saved copy",
+    ),
+    "a database of a newer Armory": (
+        lambda folder: {**NO_RAG, "storage": {"url": f"sqlite:///{of_a_newer_armory(folder)}"}},
+        "database",
+        "schema 9999",
+        "the Armory that wrote it",
     ),
     "no key of the embedder": (
         lambda _: {"tool_rag": {"embedding_model": "text-embedding-3-small"}},
