@@ -19,6 +19,8 @@ import yaml
 
 _VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}")
 TIMEOUT_S = 4.0
+_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""Proxies of the environment are for upstreams."""
 
 
 def option(arguments: Sequence[str], name: str) -> str | None:
@@ -62,7 +64,7 @@ def main() -> int:
         arguments = []
     asked = url(arguments, os.environ)
     try:
-        with urllib.request.urlopen(asked, timeout=TIMEOUT_S):
+        with _direct.open(asked, timeout=TIMEOUT_S):
             return 0
     except (OSError, urllib.error.URLError) as error:
         sys.stderr.write(f"{asked}: {error}\n")

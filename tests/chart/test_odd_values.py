@@ -88,6 +88,7 @@ def test_the_test_asks_by_a_name_that_the_gateway_has(render: Render) -> None:
         return objects["Pod", "armory-test"]["spec"]["containers"][0]["command"][-1]
 
     assert '"$url/v1/tools" "tools.example.org"' in asked("tools.example.org", "armory.tools")
+    assert "no_proxy='*'" in asked()
     assert 'armory tools --url "$url/mcp"' in asked()
     assert 'armory tools --url "$url/mcp"' in asked("tools.example.org", "*")
 

@@ -113,7 +113,7 @@ def test_a_gateway_known_by_another_name_is_asked_from_its_own_machine(
         }
     ).ready()
     # as in a container whose environment has the token of its clients
-    env = {"ARMORY_TOKEN": weak}
+    env = {"ARMORY_TOKEN": weak, "http_proxy": "http://127.0.0.1:9"}
     for asked in (("logs", "notes"), ("reload", "--dry-run"), ("status",)):
         done = armory(*asked, env=env)
         assert (done.returncode, done.stderr) == (0, ""), asked

@@ -155,4 +155,5 @@ def test_the_health_check_ends_with_what_the_gateway_says(
     file = tmp_path / "armory.yaml"
     file.write_text(f"server: {{port: {answering}, base_path: {path}}}")
     monkeypatch.setenv("ARMORY_CONFIG", str(file))
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # for upstreams; nobody is there
     assert healthcheck.main() == code
