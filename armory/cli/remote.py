@@ -98,8 +98,9 @@ def _not_reached(url: str, error: UpstreamUnavailable) -> ArmoryError:
     said = error.message.removeprefix(f"upstream {_GATEWAY!r}").lstrip(": ")
     answer, unknown_caller = "", False
     if isinstance(error, HttpFailure):
-        body = " ".join(bytes(error.body[:200]).decode(errors="replace").split())
-        answer, unknown_caller = f"HTTP {error.status} {body}", error.status == 401
+        words = said_in(error.body)
+        answer = f"HTTP {error.status}" + (f", {words}" if words else "")
+        unknown_caller = error.status == 401
     elif isinstance(error, Incompatible) and error.refusal is not None:
         answer = error.refusal.message
         unknown_caller = kind_of(error.refusal) == AuthenticationFailed.code

@@ -224,6 +224,8 @@ def test_what_a_gateway_refuses_says_what_to_give_it(
     found = failure(armory("tools", "--url", served.url, "--json"))
     assert (found["code"], found["exit_code"]) == ("authentication_failed", 1)
     assert "--token or $ARMORY_TOKEN" in found["message"]
+    assert "refuses: HTTP 401, " in found["message"]
+    assert "jsonrpc" not in found["message"]
     token = ("--token", "a-long-token")
     found = failure(armory("tools", "--url", served.url + "/nothing", *token, "--json"))
     assert found["exit_code"] == 3
