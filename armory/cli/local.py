@@ -49,6 +49,11 @@ class Here:
         return unreached(self._runtime)
 
 
+def _why(key: str, error: str) -> str:
+    """Without the upstream's name, which stands before it wherever it is shown."""
+    return error.removeprefix(f"upstream {key!r}").lstrip(": ")
+
+
 def unreached(runtime: Runtime, among: Collection[str] | None = None) -> dict[str, str]:
     """Upstreams that could not be reached, and why.
 
@@ -57,7 +62,7 @@ def unreached(runtime: Runtime, among: Collection[str] | None = None) -> dict[st
         among: only these; None: all.
     """
     return {
-        key: found.error.removeprefix(f"upstream {key!r}: ") or "it did not answer in time"
+        key: _why(key, found.error) or "it did not answer in time"
         for key, found in runtime.supervisor.status().items()
         if found.state != "ready" and (among is None or key in among)
     }

@@ -217,7 +217,7 @@ def test_a_url_where_no_gateway_is(armory: Run) -> None:
 
 
 def test_what_a_gateway_refuses_says_what_to_give_it(
-    armory: Run, serve: Callable[..., Any], demo_upstreams: dict[str, Any]
+    armory: Run, serve: Callable[..., Any], tmp_path: Path, demo_upstreams: dict[str, Any]
 ) -> None:
     security = {"tokens": {"a": {"token": "a-long-token"}}, "allow_anonymous": False}
     served = serve({"upstreams": demo_upstreams, "security": security}).ready()
@@ -234,6 +234,12 @@ def test_what_a_gateway_refuses_says_what_to_give_it(
     found = failure(armory(*call))
     assert (found["code"], found["exit_code"]) == ("unknown", 1)
     assert "did you mean 'time__get_current_time'?" in found["message"]
+    (tmp_path / "armory.yaml").write_text(
+        yaml.safe_dump({"upstreams": {"it": {"url": served.url}}})
+    )
+    done = armory("tools")
+    assert done.returncode == 3
+    assert "error: upstream 'it': wants a login: " in done.stderr
 
 
 def test_an_unknown_tool_of_a_server_opened_here(
