@@ -34,6 +34,25 @@ def test_an_autoscaler_takes_over_without_ending_replicas(cluster: Cluster) -> N
     assert replicas(cluster) == 3
 
 
+def test_a_deleted_token_is_made_anew_and_the_pods_with_it(cluster: Cluster) -> None:
+    def made() -> tuple[str, Any]:
+        return cluster.token(), cluster.get("deployment", "armory")["spec"]["template"]
+
+    cluster.helm("install", "armory")
+    before = made()
+    cluster.helm("upgrade", "armory")
+    assert made() == before
+    cluster.kubectl("delete", "secret", "armory-token")
+    cluster.helm("upgrade", "armory")
+    after = made()
+    assert after[0] != before[0]
+    assert after[1] != before[1]
+    cluster.helm("upgrade", "armory")
+    assert made() == after
+    cluster.helm("rollback", "armory", "1")
+    assert made() == before
+
+
 def test_a_changed_secret_replaces_the_pods_at_the_next_upgrade(cluster: Cluster) -> None:
     def template() -> Any:
         cluster.helm("upgrade", "armory", values=values)

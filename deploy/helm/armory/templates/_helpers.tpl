@@ -84,6 +84,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- if $found }}{{ $found | b64dec }}{{ else }}{{ randAlphaNum 40 }}{{ end }}
 {{- end }}
 
+{{- /* The revision that generated the token: pods are replaced with it. Of earlier charts: empty */}}
+{{- define "armory.tokenMade" -}}
+{{- $there := lookup "v1" "Secret" .Release.Namespace (include "armory.tokenSecret" .) | default dict }}
+{{- if dig "data" "ARMORY_TOKEN" "" $there }}{{ dig "metadata" "annotations" "armory.dev/made-by-revision" "" $there }}
+{{- else }}{{ .Release.Revision }}{{ end }}
+{{- end }}
+
 {{- /* What changes when a Secret that the chart does not own changes; no hash, since passwords may be short */}}
 {{- define "armory.secretVersions" -}}
 {{- $root := . }}
