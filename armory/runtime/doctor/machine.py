@@ -144,6 +144,8 @@ def _writable(check: str, folder: Path) -> Finding:
     except OSError as error:
         fix = f"let {user} write there (chown, a volume), or name another folder"
         return bad(check, f"{there} cannot be written by {user}: {error.strerror}", fix)
-    if there == folder and folder.stat().st_mode & 0o077 and folder == Path.home():
+    found = there.stat()
+    mine = found.st_uid == os.geteuid()  # a volume's folder is root's, and stays as it is
+    if there == folder and found.st_mode & 0o077 and mine and folder == Path.home():
         return odd(check, f"{folder} is a home folder", "give Armory a folder of its own")
     return well(check, str(folder) if there == folder else f"{folder} will be made")

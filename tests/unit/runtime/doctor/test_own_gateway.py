@@ -1,14 +1,15 @@
-"""The port of a gateway that runs already is no trouble."""
+"""What of a gateway that runs already, and of its container, is no trouble."""
 
 from __future__ import annotations
 
+import os
 import socket
 from pathlib import Path
 
 import pytest
 
 from armory.config import load_text
-from armory.runtime.doctor.machine import port
+from armory.runtime.doctor.machine import folders, port
 from armory.runtime.entry.local_access import announced
 
 
@@ -23,3 +24,15 @@ def test_the_port_of_ones_own_gateway_is_told_as_such(tmp_path: Path, path: str)
             found = port(loaded)
     assert found.state == "ok"
     assert "a gateway of yours runs there" in found.detail
+
+
+def test_a_home_folder_that_is_a_volume_is_no_person_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    tmp_path.chmod(0o777)
+    loaded = load_text("{}", environ={"ARMORY_HOME": str(tmp_path)})
+    assert next(iter(folders(loaded))).state == "warning"
+    another = os.geteuid() + 1
+    monkeypatch.setattr(os, "geteuid", lambda: another)  # the folder is somebody else's then
+    assert next(iter(folders(loaded))).state == "ok"
