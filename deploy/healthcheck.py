@@ -1,11 +1,13 @@
 """Ends with 0 when the gateway of this container answers `/healthz`, with 1 when it does not.
 
-Owns: finding the port and the base path: from the first process's arguments, else from the
-configuration. Loads nothing of Armory, since it runs every few seconds.
+Owns: finding the port and the base path: from the note that the gateway leaves in `ARMORY_HOME`,
+since a file that was changed may say otherwise by now, or not hold; else from the first process's
+arguments and the configuration. Loads nothing of Armory, since it runs every few seconds.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -56,13 +58,23 @@ def url(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
     return f"http://{host}:{port}{filled('base_path', '').rstrip('/')}/healthz"
 
 
+def noted(environ: Mapping[str, str]) -> str | None:
+    """Where the gateway that began last says that it listens; None: nowhere."""
+    folder = Path(environ.get("ARMORY_HOME") or "/var/lib/armory") / "running"
+    try:
+        last = max(folder.glob("*.json"), key=lambda note: note.stat().st_mtime_ns, default=None)
+        return f"{json.loads(last.read_text(encoding='utf-8'))['url']}/healthz" if last else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 def main() -> int:
     """Ask once."""
     try:
         arguments = Path("/proc/1/cmdline").read_text(encoding="utf-8").split("\0")
     except OSError:
         arguments = []
-    asked = url(arguments, os.environ)
+    asked = noted(os.environ) or url(arguments, os.environ)
     try:
         with _direct.open(asked, timeout=TIMEOUT_S):
             return 0

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from armory.config import load_text
+from armory.runtime.entry.local_access import announced
 from armory.runtime.settings import problems_of
 from tests.image.dockerfile import Copy, stages
 
@@ -155,5 +156,22 @@ def test_the_health_check_ends_with_what_the_gateway_says(
     file = tmp_path / "armory.yaml"
     file.write_text(f"server: {{port: {answering}, base_path: {path}}}")
     monkeypatch.setenv("ARMORY_CONFIG", str(file))
+    monkeypatch.setenv("ARMORY_HOME", str(tmp_path))
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # for upstreams; nobody is there
     assert healthcheck.main() == code
+
+
+@pytest.mark.parametrize("changed", ["server: {port: 1, base_path: /new}", "server: [", ""])
+def test_a_gateway_is_well_while_its_file_says_otherwise(
+    healthcheck: Any,
+    answering: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    changed: str,
+) -> None:
+    file = tmp_path / "armory.yaml"
+    file.write_text(changed)
+    monkeypatch.setenv("ARMORY_CONFIG", str(file))
+    monkeypatch.setenv("ARMORY_HOME", str(tmp_path))
+    with announced(tmp_path, f"http://127.0.0.1:{answering}/tools", "a-token"):
+        assert healthcheck.main() == 0
