@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.conftest import Cluster
+from tests.cluster.conftest import Cluster, Failed
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -51,6 +51,18 @@ def test_a_deleted_token_is_made_anew_and_the_pods_with_it(cluster: Cluster) -> 
     assert made() == after
     cluster.helm("rollback", "armory", "1")
     assert made() == before
+
+
+def test_a_secret_without_the_token_of_clients_is_refused_before_pods_are(
+    cluster: Cluster,
+) -> None:
+    cluster.kubectl("create", "secret", "generic", "mine", "--from-literal=DOCS_TOKEN=1")
+    values: dict[str, Any] = {"existingSecret": "mine"}
+    with pytest.raises(Failed, match="Secret mine has no ARMORY_TOKEN"):
+        cluster.helm("install", "armory", values=values)
+    cluster.helm("install", "armory", values={**values, "token": {"enabled": True}})
+    cluster.kubectl("patch", "secret", "mine", "-p", '{"stringData": {"ARMORY_TOKEN": "a"}}')
+    cluster.helm("upgrade", "armory", values=values)
 
 
 def test_a_changed_secret_replaces_the_pods_at_the_next_upgrade(cluster: Cluster) -> None:

@@ -73,6 +73,12 @@
 {{- fail "persistence is one volume, whose SQLite replicas cannot share: set persistence.enabled to false, Postgres keeps what matters" }}
 {{- end }}
 {{- end }}
+{{- $given := lookup "v1" "Secret" .Release.Namespace (.Values.existingSecret | default "none") | default dict }}
+{{- $brought := eq (include "armory.tokenFrom" .) "environment" }}
+{{- range .Values.extraEnv }}{{ if eq .name "ARMORY_TOKEN" }}{{ $brought = false }}{{ end }}{{ end }}
+{{- if and $brought .Values.existingSecret (not .Values.extraEnvFrom) $given (not (hasKey ($given.data | default dict) "ARMORY_TOKEN")) }}
+{{- fail (printf "the Secret %s has no ARMORY_TOKEN, which clients would send: add it, or set token.enabled to true for a generated one" .Values.existingSecret) }}
+{{- end }}
 {{- with .Values.autoscaling }}
 {{- if and .enabled (gt (int .minReplicas) (int .maxReplicas)) }}
 {{- fail (printf "autoscaling.maxReplicas is %d, below autoscaling.minReplicas, %d" (int .maxReplicas) (int .minReplicas)) }}
