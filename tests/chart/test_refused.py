@@ -53,6 +53,7 @@ REFUSED = {
         {"config": {"server": {"drain_timeout_s": "${LONG}"}}},
         "terminationGracePeriodSeconds",
     ),
+    "a gateway that nobody may use": ({"token": {"enabled": False}}, "token.enabled is false"),
     "a name that no Service can have": ({"fullnameOverride": "2nd"}, "set fullnameOverride"),
     "labels that pods are found by": (
         {"podLabels": {"app.kubernetes.io/name": "x"}},

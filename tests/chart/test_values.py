@@ -94,7 +94,8 @@ def test_the_token_main_can_be_replaced_and_joined(render: Render) -> None:
     assert config(objects)["security"]["tokens"] == {"main": other}
     both = render({"token": {"enabled": True}, "config": {"security": {"tokens": {"ops": other}}}})
     assert set(config(both)["security"]["tokens"]) == {"main", "ops"}
-    none = render({"token": {"enabled": False}, "config": {"security": {"tokens": {}}}})
+    everybody = {"tokens": {}, "allow_anonymous": True}
+    none = render({"token": {"enabled": False}, "config": {"security": everybody}})
     assert not config(none).get("security", {}).get("tokens")
 
 

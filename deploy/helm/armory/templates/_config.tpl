@@ -73,6 +73,9 @@
 {{- fail "persistence is one volume, whose SQLite replicas cannot share: set persistence.enabled to false, Postgres keeps what matters" }}
 {{- end }}
 {{- end }}
+{{- if not (or (include "armory.tokenFrom" .) (include "armory.admits" .)) }}
+{{- fail "token.enabled is false, and config.security says of nobody that they may connect: give tokens, api_keys, jwt or oauth there, or allow_anonymous: true" }}
+{{- end }}
 {{- $given := lookup "v1" "Secret" .Release.Namespace (.Values.existingSecret | default "none") | default dict }}
 {{- $brought := eq (include "armory.tokenFrom" .) "environment" }}
 {{- range .Values.extraEnv }}{{ if eq .name "ARMORY_TOKEN" }}{{ $brought = false }}{{ end }}{{ end }}

@@ -54,10 +54,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{ .Values.persistence.existingClaim | default (include "armory.fullname" .) }}
 {{- end }}
 
+{{- /* Whether `config` says who may connect */}}
+{{- define "armory.admits" -}}
+{{- $security := dig "security" dict (.Values.config | default dict) | default dict }}
+{{- if or $security.tokens $security.api_keys $security.jwt $security.oauth (eq (toString $security.allow_anonymous) "true") }}true{{ end }}
+{{- end }}
+
 {{- /* Where the token of security.tokens.main stands: "generated", "secret", "environment"; empty: there is none */}}
 {{- define "armory.tokenFrom" -}}
-{{- $security := dig "security" dict (.Values.config | default dict) | default dict }}
-{{- $own := or $security.tokens $security.api_keys $security.jwt $security.oauth (eq (toString $security.allow_anonymous) "true") }}
+{{- $own := include "armory.admits" . }}
 {{- $enabled := toString .Values.token.enabled }}
 {{- if or (eq $enabled "true") (and (eq $enabled "auto") (not $own)) }}
 {{- $given := or .Values.existingSecret .Values.extraEnvFrom }}
