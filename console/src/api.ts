@@ -27,12 +27,22 @@ export function keepToken(value: string | null): void {
   else sessionStorage.setItem(KEY, value);
 }
 
-/** A link may carry a token behind `#token=`, where no server and no log sees it. */
-export function takeTokenOfLink(): void {
-  const found = /^#token=([^&]+)/.exec(location.hash);
-  if (!found) return;
-  keepToken(decodeURIComponent(found[1] ?? ""));
+/** Nothing of whoever was logged in stays in this tab. */
+export function forget(): void {
+  sessionStorage.clear();
+}
+
+/** A link may carry a token behind `#token=`, where no server and no log sees it; whether it did. */
+export function takeTokenOfLink(): boolean {
+  const found = /^#token=([^&]+)/.exec(location.hash)?.[1];
+  if (found === undefined) return false;
   history.replaceState(null, "", location.pathname + "#/overview");
+  try {
+    keepToken(decodeURIComponent(found));
+  } catch {
+    keepToken(found); // as it is: the gateway says that it is none
+  }
+  return true;
 }
 
 let whenUnauthenticated: () => void = () => undefined;
@@ -41,11 +51,17 @@ export function onUnauthenticated(then: () => void): void {
 }
 
 export async function ask<T>(method: string, path: string, body?: unknown, signal?: AbortSignal, more: Record<string, string> = {}): Promise<T> {
-  const headers: Record<string, string> = { Accept: "application/json", ...more };
+  const headers = new Headers({ Accept: "application/json", ...more });
   const known = token();
-  if (known !== null) headers["Authorization"] = `Bearer ${known}`;
-  if (body !== undefined) headers["Content-Type"] = "application/json";
+  try {
+    if (known !== null) headers.set("Authorization", `Bearer ${known}`);
+  } catch {
+    whenUnauthenticated();
+    throw new Refused({ status: 401, code: "no_credential", detail: "The credential has characters that none can have. Was it copied whole?" });
+  }
+  if (body !== undefined) headers.set("Content-Type", "application/json");
   let answer: Response;
+  let text: string;
   try {
     answer = await fetch(base + path, {
       method,
@@ -55,12 +71,12 @@ export async function ask<T>(method: string, path: string, body?: unknown, signa
       credentials: "omit",
       redirect: "error",
     });
+    text = await answer.text();
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
     throw new Refused({ status: 0, code: "unreachable", detail: "The gateway does not answer. Is it running?" });
   }
   if (answer.status === 204) return undefined as T;
-  const text = await answer.text();
   if (!answer.ok) {
     let problem: Problem = { status: answer.status, code: "error", detail: `HTTP ${answer.status}` };
     try {
@@ -69,10 +85,15 @@ export async function ask<T>(method: string, path: string, body?: unknown, signa
     } catch {
       // a proxy's own page: the status says enough
     }
-    if (answer.status === 401) whenUnauthenticated();
+    // another credential may have taken its place meanwhile
+    if (answer.status === 401 && known === token()) whenUnauthenticated();
     throw new Refused(problem);
   }
-  return JSON.parse(text) as T;
+  try {
+    return JSON.parse(text) as T;
+  } catch {
+    throw new Refused({ status: answer.status, code: "no_json", detail: "What answered is not the gateway. Is there a proxy between that wants a login?" });
+  }
 }
 
 export const get = <T>(path: string, signal?: AbortSignal) => ask<T>("GET", path, undefined, signal);

@@ -4,7 +4,7 @@ import { get, keepToken, post } from "./api";
 
 const KEPT = "armory.login";
 
-interface Kept { kept: string; state: string }
+interface Kept { kept: string; state: string; page: string }
 
 /** Whose page people log in at; null where there is none. */
 export const issuer = async (): Promise<string | null> => (await get<{ issuer: string | null }>("/v1/login")).issuer;
@@ -13,7 +13,7 @@ export const issuer = async (): Promise<string | null> => (await get<{ issuer: s
 export async function leave(): Promise<void> {
   const begun = await post<{ url: string; kept: string }>("/v1/login/begin", undefined);
   const url = new URL(begun.url);
-  const kept: Kept = { kept: begun.kept, state: url.searchParams.get("state") ?? "" };
+  const kept: Kept = { kept: begun.kept, state: url.searchParams.get("state") ?? "", page: location.hash };
   sessionStorage.setItem(KEPT, JSON.stringify(kept));
   location.assign(url);
 }
@@ -24,8 +24,8 @@ export async function comeBack(): Promise<void> {
   if (!back.has("state")) return;
   const found = sessionStorage.getItem(KEPT);
   sessionStorage.removeItem(KEPT);
-  history.replaceState(null, "", `${location.pathname}#/overview`);
   const kept = found === null ? null : (JSON.parse(found) as Kept);
+  history.replaceState(null, "", location.pathname + (kept?.page || "#/overview"));
   if (kept === null || kept.state !== back.get("state")) throw new Error("This tab has begun no such login. Begin again.");
   const said = Object.fromEntries(["code", "state", "iss", "error", "error_description"].flatMap((name) => {
     const value = back.get(name);

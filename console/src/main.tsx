@@ -1,8 +1,8 @@
 // The console: who is logged in, which page is shown.
 
 import { render } from "preact";
-import { useCallback, useEffect, useState } from "preact/hooks";
-import { get, keepToken, onUnauthenticated, Refused, takeTokenOfLink, token } from "./api";
+import { useCallback, useEffect, useErrorBoundary, useState } from "preact/hooks";
+import { forget, get, keepToken, onUnauthenticated, Refused, takeTokenOfLink, token } from "./api";
 import { comeBack, issuer, leave } from "./login";
 import { Activity } from "./pages/activity";
 import { Changes } from "./pages/changes";
@@ -36,21 +36,23 @@ const PAGES: Record<string, Entry> = {
 
 const place = (): string => {
   const name = /^#\/([a-z]+)/.exec(location.hash)?.[1] ?? "";
-  return name in PAGES ? name : "overview";
+  return Object.hasOwn(PAGES, name) ? name : "overview";
 };
 
 const THEME = "armory.theme";
 const darkOutside = matchMedia("(prefers-color-scheme: dark)");
 const theme = (): string => localStorage.getItem(THEME) ?? (darkOutside.matches ? "dark" : "light");
 const paint = (): void => void (document.documentElement.dataset["theme"] = theme());
-darkOutside.addEventListener("change", paint);
 paint();
 
-function Login(props: { said: string | null; done: () => void }) {
+function Login(props: { said: string | null; done: () => void; back: (() => void) | null }) {
   const [value, setValue] = useState("");
   const [at, setAt] = useState<string | null>(null);
   const [problem, setProblem] = useState<string | null>(null);
-  useEffect(() => void issuer().then(setAt, () => undefined), []);
+  useEffect(() => {
+    document.title = "Log in · Armory console";
+    void issuer().then(setAt, () => undefined);
+  }, []);
   return (
     <main class="login">
       <form class="panel stack" onSubmit={(event) => {
@@ -69,6 +71,7 @@ function Login(props: { said: string | null; done: () => void }) {
             onInput={(event) => setValue(event.currentTarget.value)} />
         </label>
         <button class={at === null ? "primary" : ""}>Log in</button>
+        {props.back !== null && <button type="button" onClick={props.back}>Go on without a login</button>}
         <p class="small muted">Kept in this tab alone, until it is closed. On the gateway's own machine{" "}
           <code>armory console</code> gives a link that is logged in already.</p>
       </form>
@@ -84,6 +87,13 @@ const hostOf = (url: string): string => {
   }
 };
 
+/** A page, or what is wrong with it: the way to the others stays. */
+function Guarded({ children }: { children: preact.ComponentChildren }) {
+  const [broken, again] = useErrorBoundary() as [unknown, () => void];
+  return broken === undefined ? <>{children}</>
+    : <><h1>Armory console</h1><Failure error={`This page cannot be shown: ${words(broken)}`} retry={again} /></>;
+}
+
 function App({ refused }: { refused: string | null }) {
   const [me, setMe] = useState<Me | null>(null);
   const [said, setSaid] = useState<string | null>(refused);
@@ -94,6 +104,7 @@ function App({ refused }: { refused: string | null }) {
 
   const load = useCallback(async (): Promise<void> => {
     setSaid(null);
+    setMe(null); // and the pages of whoever looked before
     const known = token() !== null;
     try {
       setMe(await get<Me>("/v1/me"));
@@ -115,16 +126,22 @@ function App({ refused }: { refused: string | null }) {
       setSaid("The credential is not accepted (any more).");
     });
     const moved = (): void => {
+      if (takeTokenOfLink()) void load();
       setAt(place());
       setOpen(false);
     };
     addEventListener("hashchange", moved);
     moved(); // to where it has gone between the first picture and now
     if (refused === null) void load();
-    return () => removeEventListener("hashchange", moved);
+    const shaded = (): void => { paint(); setShade(theme()); };
+    darkOutside.addEventListener("change", shaded);
+    return () => {
+      removeEventListener("hashchange", moved);
+      darkOutside.removeEventListener("change", shaded);
+    };
   }, [load, refused]);
 
-  if (wanted) return <Login said={said} done={() => void load()} />;
+  if (wanted) return <Login said={said} done={() => void load()} back={me === null ? null : () => setWanted(false)} />;
   if (me === null)
     return said === null
       ? <main><p role="status">Loading…</p></main>
@@ -159,13 +176,13 @@ function App({ refused }: { refused: string | null }) {
                 setShade(other);
               }}>{other === "dark" ? "Dark" : "Light"}</button>
               {token() !== null
-                ? <button type="button" onClick={() => { keepToken(null); void load(); }}>Log out</button>
+                ? <button type="button" onClick={() => { forget(); void load(); }}>Log out</button>
                 : <button type="button" onClick={() => setWanted(true)}>Log in</button>}
             </div>
             <div>{me.title} {me.version} · <a href="../docs">REST API</a></div>
           </div>
         </header>
-        <main id="main"><Shown me={me} key={at} /></main>
+        <main id="main"><Guarded key={at}><Shown me={me} /></Guarded></main>
       </div>
     </>
   );

@@ -27,14 +27,20 @@ export function useAnswer<T>(path: string | null, everyMs = 0): Loaded<T> {
       setLoading(false);
       return;
     }
-    if (shown.current !== path) setData(null);
+    if (shown.current !== path) {
+      setData(null);
+      setError(null);
+    }
     shown.current = path;
     const end = new AbortController();
     let timer = 0;
+    let first = true; // which a tab in the background is told, too: nothing asks again there
     const look = async (): Promise<void> => {
-      if (!document.hidden) {
+      if (first || !document.hidden) {
+        first = false;
         try {
           const found = await get<T>(path, end.signal);
+          if (end.signal.aborted) return;
           setData(found);
           setError(null);
         } catch (problem) {
@@ -116,24 +122,39 @@ export const clock = (atMs: number): string => new Date(atMs).toLocaleTimeString
 
 /** Text that shows what hides in it: control and invisible characters are spelled out. */
 export function plain(text: string): string {
-  return text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\u{e0000}-\u{e007f}]/gu, (char) =>
+  return text.replace(/(?![\t\n\ufe0e\ufe0f])[\p{Cc}\p{Default_Ignorable_Code_Point}\u2028\u2029\ufff9-\ufffb]/gu, (char) =>
     `\\u{${(char.codePointAt(0) ?? 0).toString(16)}}`);
 }
 
 export function Copy(props: { text: string; what: string }) {
-  const [done, setDone] = useState(false);
+  const [said, setSaid] = useState("Copy");
   const copy = async (): Promise<void> => {
+    let done = true;
     try {
       await navigator.clipboard.writeText(props.text);
-      setDone(true);
-      setTimeout(() => setDone(false), 2000);
     } catch {
-      setDone(false);
+      done = copied(props.text); // over plain HTTP a page has no clipboard
     }
+    setSaid(done ? "Copied" : "Not copied");
+    setTimeout(() => setSaid("Copy"), 2000);
   };
   return (
     <button type="button" onClick={() => void copy()} aria-label={`Copy ${props.what}`}>
-      <span aria-live="polite">{done ? "Copied" : "Copy"}</span>
+      <span aria-live="polite">{said}</span>
     </button>
   );
+}
+
+/** Copies by selecting; whether it could. */
+function copied(text: string): boolean {
+  const before = document.activeElement;
+  const area = document.createElement("textarea");
+  area.className = "visually-hidden";
+  area.value = text;
+  document.body.append(area);
+  area.select();
+  const done = document.execCommand("copy");
+  area.remove();
+  if (before instanceof HTMLElement) before.focus();
+  return done;
 }

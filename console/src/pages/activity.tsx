@@ -26,7 +26,7 @@ export function Activity({ me }: { me: Me }) {
     <Page title="Activity" lead={me.admin
       ? "The latest calls, listings with a query and searches of everybody, since the gateway started."
       : "Your latest calls, listings with a query and searches."}>
-      {me.admin && entries !== null && !entries.some((entry) => entry.contents) && (
+      {me.admin && entries !== null && entries.some((entry) => entry.kind === "call") && !entries.some((entry) => entry.contents) && (
         <p class="small muted">Arguments and results are not kept; <code>observability.activity</code> switches that on.</p>
       )}
       <div class="panel row end">

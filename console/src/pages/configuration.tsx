@@ -3,6 +3,7 @@
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ask, get, Refused } from "../api";
 import { Difference, differenceOf } from "../parts/difference";
+import { draft, keepDraft } from "../parts/draft";
 import { type Handle, TextEditor } from "../parts/editor";
 import { type Help, helpAt, type Schema } from "../parts/schema";
 import type { Me } from "../types";
@@ -18,9 +19,6 @@ const PAUSE_MS = 600; // in typing, before the text is checked
 const LOOK_MS = 1000;
 const PATH = "/v1/configuration";
 
-/** What was typed and not saved outlives a look at another page. */
-let draft: { tag: string; text: string } | null = null;
-
 const unix = (text: string): string => text.replace(/\r\n?/g, "\n");
 const stale = (error: unknown): boolean => error instanceof Refused && error.problem.status === 412;
 
@@ -33,20 +31,22 @@ export function Configuration(_: { me: Me }) {
   const [error, setError] = useState<string | null>(null);
   const [behind, setBehind] = useState(false);
   const [busy, setBusy] = useState(false);
-  const [checking, setChecking] = useState(false);
+  const [judged, setJudged] = useState<string | null>(null); // the text that `found` is of
   const [saved, setSaved] = useState<Effects | null>(null);
   const [at, setAt] = useState({ row: 0, column: 0 });
   const handle = useRef<Handle | null>(null);
 
-  const load = useCallback(async (): Promise<void> => {
+  const load = useCallback(async (anew = false): Promise<void> => {
     try {
       const there = await get<File>(PATH);
-      const kept = draft !== null && draft.tag === there.tag ? draft.text : null;
+      const shown = unix(there.text ?? "");
+      const fits = draft()?.base === shown;
+      if (anew && !fits) keepDraft(null);
+      const kept = draft();
       setFile(there);
-      setText(kept ?? unix(there.text ?? ""));
+      setText(kept?.text ?? shown);
       setFound(kept === null ? there.problems : []);
-      setBehind(draft !== null && kept === null);
-      draft = kept === null ? null : draft;
+      setBehind(kept !== null && !fits); // it is shown, to be copied, and cannot be saved
       setError(null);
     } catch (problem) {
       setError(words(problem));
@@ -63,7 +63,7 @@ export function Configuration(_: { me: Me }) {
     setText(value);
     setEffects(null);
     setSaved(null);
-    draft = file !== null && value !== before ? { tag: file.tag, text: value } : null;
+    keepDraft(value !== before ? { base: draft()?.base ?? before, text: value } : null);
   };
 
   // as it is typed: what does not hold
@@ -73,25 +73,25 @@ export function Configuration(_: { me: Me }) {
       setFound(file.problems);
       return;
     }
+    if (behind) return;
     const end = new AbortController();
     const look = async (): Promise<void> => {
-      setChecking(true);
       try {
         setFound((await ask<Checked>("POST", `${PATH}/check`, { text }, end.signal, { "If-Match": `"${file.tag}"` })).problems);
+        setJudged(text);
         setError(null);
       } catch (problem) {
         if (end.signal.aborted) return;
         if (stale(problem)) setBehind(true);
         else setError(words(problem));
       }
-      setChecking(false);
     };
     const timer = setTimeout(() => void look(), PAUSE_MS);
     return () => { clearTimeout(timer); end.abort(); };
-  }, [text, file, before]);
+  }, [text, file, before, behind]);
 
-  // what was saved is in force when the gateway has read it
-  const waits = saved !== null && file !== null && !file.in_force && file.needs_restart.length === 0;
+  // what lies there is in force when the gateway has read it
+  const waits = file !== null && !file.in_force && file.needs_restart.length === 0 && file.problems.length === 0;
   useEffect(() => {
     if (!waits) return;
     const timer = setInterval(() => {
@@ -126,21 +126,23 @@ export function Configuration(_: { me: Me }) {
   const review = (): Promise<void> => attempt(async (match) => {
     const done = await ask<Checked>("POST", `${PATH}/check`, { text, effects: true }, undefined, match);
     setFound(done.problems);
+    setJudged(text);
     setEffects(done.effects);
   });
   const save = (): Promise<void> => attempt(async (match) => {
     const done = await ask<Saved>("PUT", PATH, { text }, undefined, match);
-    draft = null;
+    keepDraft(null);
     setEffects(null);
     await load();
     setSaved(done.effects);
   });
   const again = (): void => {
-    draft = null;
     setEffects(null);
     setSaved(null);
-    void load();
+    void load(true);
   };
+  const standing = dirty && judged !== text ? (behind || error !== null ? "Not checked." : "Checking…")
+    : found.length > 0 ? `${number(found.length)} ${found.length === 1 ? "problem" : "problems"}` : dirty ? "It holds." : "As it is in the file.";
   const help = useMemo(() => (schema === null ? null : helpAt(schema, text.split("\n"), at.row, at.column)), [schema, text, at]);
   const lead = file === null ? "" : <><code>{plain(file.path)}</code>, its secrets hidden: <code>{"<hidden-1>"}</code> stands for what is in the file there.</>;
   return (
@@ -148,7 +150,7 @@ export function Configuration(_: { me: Me }) {
       <Failure error={error} retry={file === null ? () => void load() : undefined} />
       {file === null && error === null && <Loading of="the configuration" />}
       {behind && (
-        <div class="notice warn" role="alert">The file has changed since it was read here; what you typed cannot be saved over it.{" "}
+        <div class="notice warn" role="alert">The file has changed since it was read here; what you typed cannot be saved over it. Copy it, if you want to keep it.{" "}
           <button type="button" onClick={again}>Read it again</button></div>
       )}
       {saved !== null && file !== null && (
@@ -174,9 +176,9 @@ export function Configuration(_: { me: Me }) {
                 describedBy="problems" changed={typed} moved={(row, column) => setAt({ row, column })} handle={handle} />
               <div class="row bar">
                 <button type="button" class="primary" disabled={!dirty || busy || behind} onClick={() => void review()}>Review</button>
-                <button type="button" disabled={!dirty || busy} onClick={() => { typed(before); setBehind(false); }}>Undo all</button>
+                <button type="button" disabled={!dirty || busy} onClick={() => { typed(before); if (behind) again(); }}>Undo all</button>
                 <Copy text={text} what="the text" />
-                <span class="small muted" role="status">{checking ? "Checking…" : found.length > 0 ? `${number(found.length)} ${found.length === 1 ? "problem" : "problems"}` : dirty ? "It holds." : "As it is in the file."}</span>
+                <span class="small muted" role="status">{standing}</span>
               </div>
               <div id="problems"><Problems found={found} reveal={(line) => handle.current?.reveal(line)} /></div>
             </div>

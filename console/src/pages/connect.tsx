@@ -35,10 +35,14 @@ const SNIPPETS: Snippet[] = [
       ...(login ? { env: { AUTH: "Bearer <token>" } } : {}) } } }) },
 ];
 
+/** Whether clients need a credential; that of `armory console` is for nothing else. */
+export const wantsLogin = (me: Me): boolean =>
+  me.method !== "anonymous" && !(me.features.anonymous && me.admin && me.method === "token" && me.principals.length === 0);
+
 export function Connect({ me }: { me: Me }) {
   const [path, setPath] = useState("");
   const url = `${base}/mcp${path === "" ? "" : `/${path}`}`;
-  const login = me.method !== "anonymous";
+  const login = wantsLogin(me);
   return (
     <Page title="Connect" lead="One URL for every client. Choose the endpoint, copy what your client wants.">
       <div class="panel stack">

@@ -34,7 +34,7 @@ export function Overview({ me }: { me: Me }) {
       {away.length > 0 && (
         <div class="notice warn" role="status">
           {away.length === 1 ? "One upstream is" : `${away.length} upstreams are`} not ready:{" "}
-          {away.map((one) => `${plain(one.server)} (${one.state.replace("_", " ")} for ${span(one.since_s)})`).join(", ")}.
+          {away.map((one) => `${plain(one.server)} (${one.state.replace("_", " ")})`).join(", ")}.
           Tools that were listed before stay listed.
         </div>
       )}

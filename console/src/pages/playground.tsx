@@ -6,6 +6,7 @@ import { Carriers } from "../parts/carriers";
 import { Ranked } from "../parts/ranked";
 import type { Found, Label, Me } from "../types";
 import { Empty, Failure, ms, number, Page, plain, share, words } from "../ui";
+import { wantsLogin } from "./connect";
 
 export interface Settings {
   ranker: string;
@@ -133,7 +134,7 @@ interface SideProps {
 
 function Side(props: SideProps) {
   const { asked, settings, me } = props;
-  const [found, setFound] = useState<Found | null>(null);
+  const [answered, setAnswered] = useState<{ asked: Asked; found: Found } | null>(null);
   const [error, setError] = useState<string | null>(null);
   const [busy, setBusy] = useState(false);
   const [turn, setTurn] = useState(0);
@@ -145,13 +146,16 @@ function Side(props: SideProps) {
     // the line is dragged: ask when it rests
     const timer = setTimeout(() => {
       post<Found>("/v1/search", body, end.signal).then(
-        (answer) => { setFound(answer); setError(null); setBusy(false); },
-        (problem: unknown) => { if (!end.signal.aborted) { setError(words(problem)); setFound(null); setBusy(false); } },
+        (found) => { setAnswered({ asked, found }); setError(null); setBusy(false); },
+        (problem: unknown) => { if (!end.signal.aborted) { setError(words(problem)); setAnswered(null); setBusy(false); } },
       );
-    }, found === null ? 0 : 150);
+    }, answered === null ? 0 : 150);
     return () => { clearTimeout(timer); end.abort(); };
   }, [asked, settings.ranker, settings.threshold, settings.top_k, turn]);
-  const query = asked.queries.join("\n");
+  // what is shown answers what was asked then, which another question may have followed
+  const found = answered?.found ?? null;
+  const { queries, endpoint } = answered?.asked ?? asked;
+  const query = queries.join("\n");
   return (
     <section class="panel" aria-label={props.name ? `Configuration ${props.name}` : "Result"} aria-busy={busy}>
       {props.name && <h2>{props.name}</h2>}
@@ -174,7 +178,7 @@ function Side(props: SideProps) {
       <Failure error={error} retry={() => setTurn(turn + 1)} />
       {found === null && busy && <p class="muted" role="status">Searching…</p>}
       {found !== null && <Summary found={found} />}
-      {found !== null && <Carriers queries={asked.queries} endpoint={asked.endpoint} {...settings} />}
+      {found !== null && <Carriers queries={queries} endpoint={endpoint} {...settings} login={wantsLogin(me)} />}
       {found !== null && found.candidates.length === 0 && (
         <Empty title="Nothing to rank">
           {found.visible === 0 ? "Nothing is visible at this endpoint for this caller." : "No visible tool has anything to do with the query."}
@@ -182,7 +186,7 @@ function Side(props: SideProps) {
       )}
       {found !== null && found.candidates.length > 0 && (
         <Ranked found={found} threshold={settings.threshold} drag={(to) => props.change({ threshold: to })}
-          label={me.features.labels ? props.labels[query] ?? null : undefined}
+          label={me.features.labels ? (Object.hasOwn(props.labels, query) ? props.labels[query] : null) : undefined}
           mark={(tool, right) => void props.mark(query, tool, right)} />
       )}
     </section>

@@ -28,8 +28,15 @@ function useTools(set: string): { tools: ToolRow[]; total: number | null; error:
     const end = new AbortController();
     const load = async (): Promise<void> => {
       let found: ToolRow[] = [];
-      for (;;) {
+      let version: number | null = null;
+      for (let anew = 0; ; ) {
         const page = await get<Rows>(`/v1/tools?after=${found.length}&limit=${AT_ONCE}${set === "" ? "" : `&set=${encodeURIComponent(set)}`}`, end.signal);
+        // pages of two catalogs are no list: begin again, unless it changes all the time
+        if (version !== null && page.version !== version && anew < 3) {
+          [found, version, anew] = [[], null, anew + 1];
+          continue;
+        }
+        version = page.version;
         found = [...found, ...page.tools];
         setTools(found);
         setTotal(page.total);
@@ -63,6 +70,11 @@ export function Tools({ me }: { me: Me }) {
   const [server, setServer] = useState("");
   const [tag, setTag] = useState("");
   const [name, setName] = useState<string | null>(chosen());
+  useEffect(() => {
+    const moved = (): void => setName(chosen());
+    addEventListener("hashchange", moved);
+    return () => removeEventListener("hashchange", moved);
+  }, []);
   const servers = useMemo(() => [...new Set(tools.map((tool) => tool.server))].sort(), [tools]);
   const tags = useMemo(() => [...new Set(tools.flatMap((tool) => [...tool.tags, ...(tool.category ? [tool.category] : [])]))].sort(), [tools]);
   const shown = useMemo(() => {

@@ -9,6 +9,7 @@ interface ToolUse { tool: string; uses: number; successes: number; error_rate: n
 interface Asked { query_id: string; at_ms: number; user: string | null; query: string; returned: string[]; visible: number; top_score: number; degraded: string | null }
 
 const POLL_MS = 15_000;
+const SHOWN = 200;
 
 interface Timeline { since_ms: number; stretch_ms: number; callers: string[]; minutes: Minute[] }
 
@@ -31,7 +32,7 @@ export function Usage({ me }: { me: Me }) {
         <h2>Over time</h2>
         <div class="row end">
           <Choice label="Server" value={server} choices={servers.map((one) => one.server)} set={(value) => { setServer(value); setTool(""); }} />
-          <Choice label="Tool" value={tool} choices={used.slice(0, 200).map((one) => one.tool).filter((one) => server === "" || one.startsWith(`${server}__`))} set={setTool} />
+          <Choice label="Tool" value={tool} choices={used.map((one) => one.tool).filter((one) => server === "" || one.startsWith(`${server}__`)).slice(0, SHOWN)} set={setTool} />
           {me.admin && <Choice label="Caller" value={who} choices={callers} set={setWho} />}
         </div>
         {minutes.data === null && minutes.loading && <Loading of="charts" />}
@@ -53,13 +54,14 @@ export function Usage({ me }: { me: Me }) {
         <section class="panel" aria-label="By tool"><h2>By tool</h2>
           <div class="scroll" tabIndex={0} role="region" aria-label="Calls by tool"><table>
             <thead><tr><th>Tool</th><th class="number">Calls</th><th class="number">Failed</th><th class="number">p50</th><th class="number">p99</th><th>Last</th></tr></thead>
-            <tbody>{used.slice(0, 200).map((tool) => (
+            <tbody>{used.slice(0, SHOWN).map((tool) => (
               <tr key={tool.tool}><td class="break"><a class="mono" href={`#/tools/${encodeURIComponent(tool.tool)}`}>{plain(tool.tool)}</a></td>
                 <td class="number">{number(tool.uses)}</td><td class="number">{share(tool.error_rate, 1)}</td>
                 <td class="number">{ms(tool.p50_ms)}</td><td class="number">{ms(tool.p99_ms)}</td>
                 <td class="nowrap">{tool.last_used_at_ms ? new Date(tool.last_used_at_ms).toLocaleString("en-GB") : "–"}</td></tr>))}
             </tbody>
           </table></div>
+          {used.length > SHOWN && <p class="small muted">{number(used.length - SHOWN)} more were called less.</p>}
         </section>
       )}
       {queries.data !== null && (

@@ -15,6 +15,9 @@ interface Field {
 
 const object = (value: unknown): Schema => (typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Schema) : {});
 
+/** What is typed into a field; a tool may have arguments called `constructor`. */
+const valueOf = (values: Values, name: string): string => (Object.hasOwn(values, name) ? values[name] ?? "" : "");
+
 /** Without the null that an optional argument may be besides. */
 function certain(schema: Schema): Schema {
   const { type, anyOf } = schema;
@@ -47,13 +50,14 @@ function fields(schema: Schema): Field[] {
 function read(all: Field[], values: Values): Record<string, unknown> {
   const found: [string, unknown][] = [];
   for (const { name, schema, kind, required } of all) {
-    const text = values[name] ?? "";
+    const text = valueOf(values, name);
     if (text === "" && !(required && kind === "text")) {
       if (required) throw new Error(`${plain(name)} is needed`);
       continue;
     }
     if (kind === "text") found.push([name, text]);
     else if (kind === "choice") found.push([name, (schema["enum"] as unknown[])[Number(text)]]);
+    else if (kind === "number") found.push([name, exact(name, text)]);
     else
       try {
         found.push([name, JSON.parse(text)]);
@@ -62,6 +66,16 @@ function read(all: Field[], values: Values): Record<string, unknown> {
       }
   }
   return Object.fromEntries(found);
+}
+
+const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
+
+/** A number as it was typed: one that would become another is refused. */
+function exact(name: string, text: string): number {
+  const value = NUMBER.test(text.trim()) ? Number(text) : NaN;
+  if (!Number.isFinite(value)) throw new Error(`${plain(name)} is no number`);
+  if (Math.abs(value) > Number.MAX_SAFE_INTEGER && /^[+-]?\d+$/.test(text.trim())) throw new Error(`${plain(name)} has more digits than a browser can send exactly`);
+  return value;
 }
 
 const said = (value: unknown): string => (typeof value === "string" ? value : JSON.stringify(value));
@@ -99,7 +113,7 @@ export function SchemaForm(props: { schema: Schema; busy: boolean; send: (given:
         </label>
       )}
       {asJson === null && all.length === 0 && <p class="muted">It takes no arguments.</p>}
-      {asJson === null && all.map((field) => <Input key={field.name} field={field} value={values[field.name] ?? ""} set={(value) => set(field.name, value)} />)}
+      {asJson === null && all.map((field) => <Input key={field.name} field={field} value={valueOf(values, field.name)} set={(value) => set(field.name, value)} />)}
       {problem !== null && <div class="notice bad" role="alert">{problem}</div>}
       <div class="row">
         <button class="primary" disabled={props.busy}>{props.busy ? "Calling…" : "Call"}</button>
@@ -118,7 +132,7 @@ function Input({ field, value, set }: { field: Field; value: string; set: (value
     <label class="field break">
       <span><span class="mono">{plain(field.name)}</span>{field.required ? " (required)" : ""} <span class="muted">{type}</span></span>
       {kind === "text" && <textarea rows={1} value={value} placeholder={plain(preset)} onInput={(event) => set(event.currentTarget.value)} />}
-      {kind === "number" && <input type="number" step="any" value={value} placeholder={preset} onInput={(event) => set(event.currentTarget.value)} />}
+      {kind === "number" && <input inputMode="decimal" autocomplete="off" value={value} placeholder={plain(preset)} onInput={(event) => set(event.currentTarget.value)} />}
       {kind === "json" && <textarea class="mono" rows={2} value={value} placeholder={plain(preset) || "JSON"} onInput={(event) => set(event.currentTarget.value)} />}
       {kind === "boolean" && (
         <select value={value} onChange={(event) => set(event.currentTarget.value)}>

@@ -40,6 +40,10 @@ export function Virtual<T>({ label, items, height, id, selected, select, childre
     if (place * height < there.scrollTop) there.scrollTop = place * height;
     if ((place + 1) * height > there.scrollTop + there.clientHeight) there.scrollTop = (place + 1) * height - there.clientHeight;
   };
+  const there = at >= 0;
+  useEffect(() => {
+    if (there) reveal(at); // the one that a link names, when it has come
+  }, [there]);
   const keys = (event: KeyboardEvent): void => {
     const page = Math.max(1, Math.floor(room / height) - 1);
     const steps: Record<string, number> = { ArrowDown: at + 1, ArrowUp: at - 1, PageDown: at + page, PageUp: at - page, Home: 0, End: items.length - 1 };

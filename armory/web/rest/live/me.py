@@ -24,6 +24,7 @@ class Features(Answer):
     agent: bool
     labels: bool = Field(description="Whether queries can be labelled, which is for `admin`.")
     restart: bool = Field(description="Whether upstreams can be restarted, which is for `admin`.")
+    anonymous: bool = Field(description="Whether requests without a credential are served.")
 
 
 class MeAnswer(Answer):
@@ -79,6 +80,7 @@ def route(live: LiveGateway) -> Route:
                 "agent": services.agent is not None,
                 "labels": live.marks is not None and call.admin,
                 "restart": call.admin,
+                "anonymous": services.authenticator.everybody,
             },
         }
         return Reply(body)

@@ -1,0 +1,122 @@
+"""What goes wrong around the console, in headless Chromium: credentials that are none, words that
+JavaScript has a use for, answers that are not the gateway's, two who edit the configuration.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import subprocess
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from armory.testing.embedder import HashingEmbedder
+from armory.testing.service import ADMIN_TOKEN, catalog_of, running_service
+from tests.e2e.test_console import ROOT, packages
+
+__all__ = ["packages"]
+DRIVER = ROOT / "tests" / "node" / "mishaps.mjs"
+WITHIN_S = 300
+TOKEN = "the-token-of-the-operator"
+PROPERTIES = {"constructor": {"type": "string"}, "number": {"type": "number"}}
+ODD: dict[str, Any] = {
+    "name": "constructor",
+    "description": "The constructor of a car; hidden: \u061c\u00ad\u2028\U000e0141",
+    "inputSchema": {"type": "object", "properties": PROPERTIES},
+}
+TOOLS = [*({"name": f"tool_{n}", "description": f"Do {n}"} for n in range(400)), ODD]
+
+pytestmark = [pytest.mark.node, pytest.mark.timeout(600)]
+
+
+def command(packages: Path, base: str, token: str, scenario: str) -> list[str]:
+    given = json.dumps({"base": base, "token": token, "scenario": scenario})
+    return ["node", str(DRIVER), str(packages), given]
+
+
+def facts(output: bytes) -> dict[str, Any]:
+    report = json.loads(output)
+    assert report.get("failed") is None, report["failed"]
+    assert report["errors"] == []
+    return report["facts"]
+
+
+@asynccontextmanager
+async def driven(packages: Path, home: Path, scenario: str) -> AsyncGenerator[dict[str, Any]]:
+    async with running_service(
+        f"sqlite:///{home / 'armory.db'}",
+        catalog_of({"odd": TOOLS}),
+        embedder=HashingEmbedder(),
+        allow_anonymous=True,
+    ) as service:
+        asked = command(packages, service.url, ADMIN_TOKEN, scenario)
+        driver = await asyncio.create_subprocess_exec(*asked, stdout=subprocess.PIPE)
+        async with asyncio.timeout(WITHIN_S):
+            output, _ = await driver.communicate()
+    yield facts(output)
+
+
+@pytest.mark.anyio
+async def test_credentials_that_are_none_and_logging_out(tmp_path: Path, packages: Path) -> None:
+    async with driven(packages, tmp_path, "credentials") as found:
+        assert found["broken"] == "the credential is not valid here"
+        assert found["address"].endswith("/console/#/overview")
+        assert found["kept"] == []
+        assert "characters that none can have" in found["unsendable"]
+
+
+@pytest.mark.anyio
+async def test_words_that_javascript_has_a_use_for(tmp_path: Path, packages: Path) -> None:
+    async with driven(packages, tmp_path, "words") as found:
+        assert found["said"].endswith(r"hidden: \u{61c}\u{ad}\u{2028}\u{e0141}")
+        assert json.loads(found["copied"])["name"] == "odd__constructor"
+        assert found["typed"] == ""
+        assert "number has more digits" in found["digits"]
+        assert "number is no number" in found["word"]
+        assert found["sent"] == {"arguments": {"number": 2.5}}
+
+
+@pytest.mark.anyio
+async def test_a_page_that_is_opened_in_the_background(tmp_path: Path, packages: Path) -> None:
+    async with driven(packages, tmp_path, "background"):
+        pass
+
+
+@pytest.mark.anyio
+async def test_answers_that_are_not_the_gateways(tmp_path: Path, packages: Path) -> None:
+    async with driven(packages, tmp_path, "answers") as found:
+        assert "What answered is not the gateway" in found["proxy"]
+
+
+def driven_at(packages: Path, base: str, token: str, scenario: str) -> dict[str, Any]:
+    asked = command(packages, base, token, scenario)
+    return facts(subprocess.run(asked, capture_output=True, timeout=WITHIN_S, check=False).stdout)
+
+
+def test_clients_of_a_gateway_without_logins_need_no_token(
+    serve: Any, armory: Any, packages: Path
+) -> None:
+    gateway = serve({}).ready()
+    (link,) = json.loads(armory("console", "--json").stdout)["links"]
+    found = driven_at(packages, gateway.base, re.split("#token=", link)[1], "connect")
+    assert "claude mcp add" in found["snippets"]
+    assert "ARMORY_TOKEN" not in found["snippets"]
+
+
+def test_what_was_typed_is_not_lost(serve: Any, tmp_path: Path, packages: Path) -> None:
+    config = {
+        "server": {"config_editing": True},
+        "security": {"tokens": {"root": {"token": TOKEN, "scopes": ["admin"]}}},
+    }
+    found = driven_at(packages, serve(config).ready().base, TOKEN, "drafts")
+    assert (found["unchecked"], found["undone"]) == ("Checking…", "As it is in the file.")
+    assert found["reloaded"] is True
+    assert (found["other"], found["behind"], found["review"]) == (200, True, True)
+    assert found["standing"] == "Not checked."
+    assert "# another's" in found["anew"]
+    assert "# mine" not in found["anew"]

@@ -1,0 +1,189 @@
+// What goes wrong around the console, in headless Chromium: mishaps.mjs PACKAGES JSON
+//
+// PACKAGES holds node_modules with playwright-core. JSON: {base, token, scenario}. Prints {facts, errors,
+// failed}; errors are exceptions of the page.
+import { createRequire } from "node:module";
+
+const [packages, given] = process.argv.slice(2);
+const { base, token, scenario } = JSON.parse(given);
+const { chromium } = createRequire(`${packages}/`)("playwright-core");
+const browser = await chromium.launch({
+  executablePath: process.env.ARMORY_TEST_CHROMIUM ?? "/usr/bin/chromium",
+  args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
+});
+const facts = {};
+const errors = [];
+let failed;
+
+const tab = async (before = () => undefined) => {
+  const page = await (await browser.newContext()).newPage();
+  page.setDefaultTimeout(60_000);
+  page.on("pageerror", (error) => errors.push(error.message));
+  page.on("dialog", (dialog) => void dialog.accept().catch(() => undefined)); // leaving what is not saved
+  await page.addInitScript(before);
+  return page;
+};
+const heading = (page, name) => page.getByRole("heading", { level: 1, name, exact: true }).waitFor();
+const open = async (page, place, name) => {
+  await page.goto(`${base}/console/#/${place}`);
+  await heading(page, name);
+};
+const logged = async (before) => {
+  const page = await tab(before);
+  await page.goto(`${base}/console/#token=${token}`);
+  await page.getByText("· administrator").waitFor();
+  return page;
+};
+const refused = async (page) => {
+  await page.getByLabel("Token or API key").waitFor();
+  return page.getByRole("alert").innerText();
+};
+
+const scenarios = {
+  async credentials() {
+    const page = await tab();
+    await page.goto(`${base}/console/#token=50%off`);
+    facts.broken = await refused(page);
+    await page.goto(`${base}/console/`);
+    await page.evaluate((value) => { location.hash = `token=${value}`; }, token); // a link into this tab
+    await page.getByText("· administrator").waitFor();
+    facts.address = page.url();
+
+    await open(page, "playground", "Playground");
+    await page.getByLabel("Query").fill("what the administrator asks");
+    await page.getByRole("button", { name: "Search", exact: true }).click();
+    await page.getByText("tools listed").waitFor();
+    await open(page, "activity", "Activity");
+    await page.getByRole("cell", { name: "what the administrator asks" }).waitFor();
+    await page.getByRole("button", { name: "Log out" }).click();
+    await page.getByRole("button", { name: "Log in" }).waitFor();
+    await page.getByText("Nothing yet").waitFor();
+    facts.kept = await page.evaluate(() => Object.keys(sessionStorage));
+
+    await page.getByRole("button", { name: "Log in" }).click();
+    await page.getByRole("button", { name: "Go on without a login" }).click();
+    await heading(page, "Activity");
+    await page.getByRole("button", { name: "Log in" }).click();
+    await page.getByLabel("Token or API key").fill("a–dash");
+    await page.getByRole("button", { name: "Log in" }).click();
+    facts.unsendable = await refused(page);
+  },
+
+  async words() {
+    // a browser without a clipboard, as for pages over plain HTTP
+    const page = await logged(() => Object.defineProperty(navigator, "clipboard", { value: undefined }));
+    await open(page, "constructor", "Overview");
+    await open(page, "playground", "Playground");
+    await page.getByLabel("Query").fill("constructor");
+    await page.getByRole("button", { name: "Search", exact: true }).click();
+    await page.getByRole("button", { name: /^Right for/ }).first().click();
+    await page.getByRole("heading", { name: "Labelled queries" }).waitFor();
+
+    await open(page, "tools/odd__constructor", "Tools");
+    await page.getByRole("heading", { level: 2, name: "odd__constructor" }).waitFor();
+    await page.getByRole("listbox").getByRole("option", { selected: true }).waitFor(); // it is scrolled to
+    facts.said = await page.getByRole("region", { name: "Definition" }).locator("pre").first().innerText();
+    await page.evaluate(() => document.addEventListener("copy", (event) => { window.copied = event.target.value; }));
+    await page.getByText("Definition in JSON").click();
+    await page.getByRole("button", { name: "Copy the definition" }).click();
+    facts.copied = await (await page.waitForFunction(() => window.copied)).jsonValue();
+    facts.typed = await page.getByLabel("constructor").inputValue();
+    const call = page.getByRole("button", { name: "Call", exact: true });
+    for (const [name, value] of [["digits", "12345678901234567890"], ["word", "many"]]) {
+      await page.getByLabel("number", { exact: false }).last().fill(value);
+      await call.click();
+      await page.getByRole("alert").waitFor();
+      facts[name] = await page.getByRole("alert").innerText();
+      await page.getByLabel("number", { exact: false }).last().fill("");
+    }
+    await page.getByLabel("number", { exact: false }).last().fill("2.50");
+    const asked = page.waitForRequest((request) => request.url().endsWith("/call"));
+    await call.click();
+    facts.sent = (await asked).postDataJSON();
+    await page.evaluate(() => { location.hash = "#/tools/odd__tool_1"; });
+    await page.getByRole("heading", { level: 2, name: "odd__tool_1" }).waitFor();
+  },
+
+  // a link that is opened behind the tab that one looks at
+  async background() {
+    const page = await logged(() => Object.defineProperty(document, "hidden", { value: true }));
+    await open(page, "tools/odd__constructor", "Tools");
+    await page.getByRole("heading", { level: 2, name: "odd__constructor" }).waitFor();
+  },
+
+  async answers() {
+    const page = await logged();
+    const answer = (path, contentType, body) => page.route(`**${path}`, (route) => route.fulfill({ status: 200, contentType, body }));
+    await answer("/v1/changes", "text/html", "<!doctype html><title>Log in</title>");
+    await open(page, "changes", "Changes");
+    facts.proxy = await page.getByRole("alert").innerText();
+    await answer("/v1/upstreams", "application/json", '{"upstreams": [{"state": "ready"}]}');
+    await page.goto(`${base}/console/#/overview`);
+    await page.getByText("This page cannot be shown").waitFor();
+    await page.getByRole("link", { name: "Connect", exact: true }).click();
+    await heading(page, "Connect");
+  },
+
+  async connect() {
+    const page = await logged();
+    await open(page, "connect", "Connect");
+    facts.snippets = await page.locator("main").innerText();
+  },
+
+  async drafts() {
+    const page = await logged();
+    const editor = page.getByLabel("armory.yaml", { exact: true });
+    const standing = page.locator(".bar").getByRole("status");
+    const type = async (text) => {
+      await editor.press("Control+End");
+      await page.keyboard.insertText(text);
+    };
+    await open(page, "configuration", "Configuration");
+    await page.getByText("As it is in the file.").waitFor();
+    let answer = () => undefined;
+    const asked = new Promise((begun) => void page.route("**/check", async (route) => {
+      const held = new Promise((go) => { answer = go; });
+      begun();
+      await held;
+      await route.continue().catch(() => undefined); // the page may have given it up
+    }));
+    await type("\n# mine\n");
+    facts.unchecked = await standing.innerText();
+    await asked;
+    await page.getByRole("button", { name: "Undo all" }).click();
+    facts.undone = await standing.innerText();
+    answer();
+    await page.unroute("**/check");
+
+    await type("\n# mine\n");
+    await page.getByText("It holds.").waitFor();
+    await page.reload();
+    await page.getByText("It holds.").waitFor();
+    facts.reloaded = (await editor.inputValue()).includes("# mine");
+    await open(page, "overview", "Overview");
+    facts.other = await page.evaluate(async (value) => {
+      const headers = { Authorization: `Bearer ${value}`, "Content-Type": "application/json" };
+      const path = location.pathname.replace("/console/", "/v1/configuration");
+      const there = await (await fetch(path, { headers })).json();
+      const body = JSON.stringify({ text: `${there.text}\n# another's\n` });
+      return (await fetch(path, { method: "PUT", headers: { ...headers, "If-Match": `"${there.tag}"` }, body })).status;
+    }, token);
+    await open(page, "configuration", "Configuration");
+    await page.getByText("The file has changed since it was read here").waitFor();
+    facts.behind = (await editor.inputValue()).includes("# mine");
+    await type("# more");
+    facts.review = await page.getByRole("button", { name: "Review" }).isDisabled();
+    facts.standing = await standing.innerText();
+    await page.getByRole("button", { name: "Read it again" }).click();
+    await page.getByText("As it is in the file.").waitFor();
+    facts.anew = await editor.inputValue();
+  },
+};
+
+try {
+  await scenarios[scenario]();
+} catch (error) {
+  failed = String(error.stack).slice(0, 3000);
+}
+console.log(JSON.stringify({ facts, errors, failed }));
+await browser.close();
