@@ -47,13 +47,17 @@ def facts(output: bytes) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def driven(packages: Path, home: Path, scenario: str) -> AsyncGenerator[dict[str, Any]]:
+async def driven(
+    packages: Path, home: Path, scenario: str, users: int = 0
+) -> AsyncGenerator[dict[str, Any]]:
     async with running_service(
         f"sqlite:///{home / 'armory.db'}",
         catalog_of({"odd": TOOLS}),
         embedder=HashingEmbedder(),
         allow_anonymous=True,
     ) as service:
+        for number in range(users):
+            await service.accounts.users.create(f"user-{number:04}")
         asked = command(packages, service.url, ADMIN_TOKEN, scenario)
         driver = await asyncio.create_subprocess_exec(*asked, stdout=subprocess.PIPE)
         async with asyncio.timeout(WITHIN_S):
@@ -79,6 +83,15 @@ async def test_words_that_javascript_has_a_use_for(tmp_path: Path, packages: Pat
         assert "number has more digits" in found["digits"]
         assert "number is no number" in found["word"]
         assert found["sent"] == {"arguments": {"number": 2.5}}
+        assert found["focus"] == "Call"
+        assert json.loads(found["json"]) == {"more": 1}
+
+
+@pytest.mark.anyio
+async def test_more_users_than_fit_a_page(tmp_path: Path, packages: Path) -> None:
+    async with driven(packages, tmp_path, "people", users=501) as found:
+        assert found["asked"] == "Keep"
+        assert found["kept"].startswith("Delete")
 
 
 @pytest.mark.anyio

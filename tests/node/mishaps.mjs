@@ -39,6 +39,8 @@ const refused = async (page) => {
   return page.getByRole("alert").innerText();
 };
 
+const focused = (page) => page.evaluate(() => document.activeElement.textContent);
+
 const scenarios = {
   async credentials() {
     const page = await tab();
@@ -100,8 +102,34 @@ const scenarios = {
     const asked = page.waitForRequest((request) => request.url().endsWith("/call"));
     await call.click();
     facts.sent = (await asked).postDataJSON();
+    await page.getByRole("alert").waitFor(); // no server is behind it
+    facts.focus = await focused(page);
+    const turn = page.getByRole("button", { name: "Arguments in JSON" });
+    await turn.click();
+    await page.getByLabel("Arguments in JSON").fill('{"more": 1}');
+    await page.getByRole("button", { name: "Back to the form" }).click();
+    await turn.click();
+    facts.json = await page.getByLabel("Arguments in JSON").inputValue();
     await page.evaluate(() => { location.hash = "#/tools/odd__tool_1"; });
     await page.getByRole("heading", { level: 2, name: "odd__tool_1" }).waitFor();
+  },
+
+  async people() {
+    const page = await logged();
+    await open(page, "people", "People");
+    const users = page.getByRole("region", { name: "Users", exact: true });
+    await users.getByRole("cell", { name: "user-0000", exact: true }).waitFor();
+    await users.getByRole("button", { name: "More users" }).click();
+    const one = page.getByRole("button", { name: "Delete user-0500", exact: true });
+    await one.focus();
+    await page.keyboard.press("Enter");
+    await users.getByRole("button", { name: "Delete user-0500, really" }).waitFor();
+    facts.asked = await focused(page);
+    await page.keyboard.press("Enter");
+    await one.waitFor();
+    facts.kept = await focused(page);
+    await users.getByRole("button", { name: "First users" }).click();
+    await users.getByRole("cell", { name: "user-0000", exact: true }).waitFor();
   },
 
   // a link that is opened behind the tab that one looks at

@@ -175,7 +175,7 @@ export function Configuration(_: { me: Me }) {
               <TextEditor label="armory.yaml" text={text} readOnly={busy} wrong={new Set(found.flatMap((one) => (one.line === null ? [] : [one.line])))}
                 describedBy="problems" changed={typed} moved={(row, column) => setAt({ row, column })} handle={handle} />
               <div class="row bar">
-                <button type="button" class="primary" disabled={!dirty || busy || behind} onClick={() => void review()}>Review</button>
+                <button type="button" class="primary" disabled={!dirty || behind} aria-disabled={busy} onClick={() => { if (!busy) void review(); }}>Review</button>
                 <button type="button" disabled={!dirty || busy} onClick={() => { typed(before); if (behind) again(); }}>Undo all</button>
                 <Copy text={text} what="the text" />
                 <span class="small muted" role="status">{standing}</span>

@@ -99,7 +99,7 @@ function UpstreamPanel(props: { one: Upstream; me: Me; calls: ActivityEntry[]; c
             <button type="button" aria-expanded={logs} onClick={() => setLogs(!logs)}>
               Standard error<span class="visually-hidden"> of {plain(one.server)}</span></button>
             {me.features.restart && (
-              <button type="button" disabled={busy} onClick={() => void restart()}>
+              <button type="button" aria-disabled={busy} onClick={() => { if (!busy) void restart(); }}>
                 {busy ? "Restarting…" : "Restart"}<span class="visually-hidden"> {plain(one.server)}</span></button>
             )}
           </div>

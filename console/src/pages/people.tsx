@@ -1,6 +1,6 @@
 // Users, keys, packs and quotas: for administrators all, for a user its own.
 
-import { useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { ask, base, post } from "../api";
 import type { Login, Me } from "../types";
 import { Copy, Empty, Failure, Loading, number, Page, plain, useAnswer, words } from "../ui";
@@ -10,6 +10,8 @@ interface Key { id: string; name: string; user: string | null; prefix: string; s
 interface Pack { id: string; owner: string | null; title: string; description: string; servers: string[]; tools: string[] }
 interface Installation { kind: string; value: string; is_active: boolean }
 interface Quota { plan: string; queries_limit: number | null; current_month_usage: number; remaining: number | null; resets_at_s: number }
+
+const AT_ONCE = 500;
 
 const day = (atMs: number): string => new Date(atMs).toISOString().slice(0, 10);
 
@@ -58,7 +60,8 @@ export function People({ me }: { me: Me }) {
 }
 
 function Users() {
-  const found = useAnswer<{ users: User[]; next: string | null }>("/v1/users?limit=1000");
+  const [after, setAfter] = useState("");
+  const found = useAnswer<{ users: User[] }>(`/v1/users?${new URLSearchParams({ limit: String(AT_ONCE), after })}`);
   const { problem, busy, run } = useChange(found.reload);
   const [id, setId] = useState("");
   const [plan, setPlan] = useState("");
@@ -76,7 +79,7 @@ function Users() {
       </form>
       <Failure error={problem ?? found.error} />
       {found.data === null && found.loading && <Loading of="users" />}
-      {found.data?.users.length === 0 && <p class="muted">No user yet. One comes to be with its first key, too.</p>}
+      {found.data?.users.length === 0 && after === "" && <p class="muted">No user yet. One comes to be with its first key, too.</p>}
       {!!found.data?.users.length && (
         <div class="scroll" tabIndex={0} role="region" aria-label="All users"><table>
           <thead><tr><th>User</th><th>Plan</th><th>Since</th><th>State</th><th>Change</th></tr></thead>
@@ -94,29 +97,38 @@ function Users() {
           </tbody>
         </table></div>
       )}
-      <More of="users" next={found.data?.next} />
+      {found.data !== null && (after !== "" || found.data.users.length === AT_ONCE) && (
+        <div class="row bar">
+          <button type="button" disabled={after === ""} onClick={() => setAfter("")}>First users</button>
+          <button type="button" disabled={found.data.users.length < AT_ONCE} onClick={() => setAfter(found.data?.users[AT_ONCE - 1]?.id ?? "")}>More users</button>
+        </div>
+      )}
     </section>
   );
 }
 
-/** That a list goes on. */
-function More(props: { of: string; next: string | null | undefined }) {
-  return props.next ? <p class="muted">There are more: <code>armory {props.of} list</code> shows all.</p> : null;
-}
-
-/** A button that asks once more. */
+/** A button that asks once more; the keyboard stays where it asks. */
 function Sure(props: { what: string; word: string; asked: boolean; ask: () => void; yes: () => void; no: () => void }) {
-  if (!props.asked) return <button type="button" class="quiet danger" onClick={props.ask} aria-label={props.what}>{props.word}</button>;
+  const box = useRef<HTMLSpanElement>(null);
+  const before = useRef(props.asked);
+  useEffect(() => {
+    if (before.current !== props.asked) box.current?.querySelector<HTMLElement>("button:last-child")?.focus();
+    before.current = props.asked;
+  }, [props.asked]);
   return (
-    <span class="row">
-      <button type="button" class="quiet danger" onClick={props.yes} aria-label={`${props.what}, really`}>Really {props.word.toLowerCase()}</button>
-      <button type="button" class="quiet" onClick={props.no}>Keep</button>
+    <span class="row" ref={box}>
+      {props.asked
+        ? <>
+            <button type="button" class="quiet danger" onClick={props.yes} aria-label={`${props.what}, really`}>Really {props.word.toLowerCase()}</button>
+            <button type="button" class="quiet" onClick={props.no} aria-label={`${props.what}: keep it`}>Keep</button>
+          </>
+        : <button type="button" class="quiet danger" onClick={props.ask} aria-label={props.what}>{props.word}</button>}
     </span>
   );
 }
 
 function Keys({ me }: { me: Me }) {
-  const found = useAnswer<{ keys: Key[]; next: string | null }>("/v1/keys");
+  const found = useAnswer<{ keys: Key[] }>("/v1/keys");
   const { problem, busy, run } = useChange(found.reload);
   const [name, setName] = useState("");
   const [user, setUser] = useState("");
@@ -165,7 +177,6 @@ function Keys({ me }: { me: Me }) {
           </tbody>
         </table></div>
       )}
-      <More of="keys" next={found.data?.next} />
     </section>
   );
 }
@@ -174,7 +185,7 @@ const listed = (text: string): string[] => text.split(/[\s,]+/).filter(Boolean);
 
 function Packs({ me }: { me: Me }) {
   const whose = me.user !== null;
-  const packs = useAnswer<{ packs: Pack[]; next: string | null }>("/v1/packs");
+  const packs = useAnswer<{ packs: Pack[] }>("/v1/packs");
   const mine = useAnswer<{ installations: Installation[] }>(whose ? "/v1/installations" : null);
   const { problem, busy, run } = useChange(() => { packs.reload(); mine.reload(); });
   const [title, setTitle] = useState("");
@@ -216,7 +227,6 @@ function Packs({ me }: { me: Me }) {
           </tbody>
         </table></div>
       )}
-      <More of="packs" next={packs.data?.next} />
       {whose && (
         <>
           <h3>What you have installed</h3>
@@ -272,7 +282,7 @@ function Standing() {
     <section class="panel" aria-label="Plan">
       <h2>Your plan</h2>
       <Failure error={error} />
-      {data !== null && <p>{plain(data.plan)}: {number(data.current_month_usage)} queries this month
+      {data !== null && <p>{plain(data.plan)}: {number(data.current_month_usage)} {data.current_month_usage === 1 ? "query" : "queries"} this month
         {data.queries_limit === null ? ", without limit." : ` of ${number(data.queries_limit)}; the next month begins on ${day(data.resets_at_s * 1000)}.`}</p>}
     </section>
   );

@@ -105,7 +105,7 @@ export function Tools({ me }: { me: Me }) {
       {total !== null && (total > 0 || set !== "") && (
         <div class="split">
           <div class="stack">
-            <label class="field">Find<input type="search" value={text} placeholder="words of name or description" onInput={(event) => setText(event.currentTarget.value)} /></label>
+            <label class="field">Find<input type="search" value={text} placeholder="words of name or start of description" onInput={(event) => setText(event.currentTarget.value)} /></label>
             <div class="row">
               <label class="field grow">Server
                 <select value={server} onChange={(event) => setServer(event.currentTarget.value)}>

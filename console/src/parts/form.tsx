@@ -83,10 +83,13 @@ const said = (value: unknown): string => (typeof value === "string" ? value : JS
 export function SchemaForm(props: { schema: Schema; busy: boolean; send: (given: Record<string, unknown>) => void }) {
   const all = fields(props.schema);
   const [values, setValues] = useState<Values>({});
-  const [asJson, setAsJson] = useState<string | null>(null);
+  const [json, setJson] = useState<string | null>(null); // kept until the form says something else
+  const [open, setOpen] = useState(false);
+  const asJson = open ? json : null;
   const [problem, setProblem] = useState<string | null>(null);
   const submit = (event: Event): void => {
     event.preventDefault();
+    if (props.busy) return;
     setProblem(null);
     try {
       const given: unknown = asJson === null ? read(all, values) : JSON.parse(asJson || "{}");
@@ -97,26 +100,31 @@ export function SchemaForm(props: { schema: Schema; busy: boolean; send: (given:
     }
   };
   const turn = (): void => {
-    if (asJson !== null) return setAsJson(null);
+    setProblem(null);
+    if (open) return setOpen(false);
     try {
-      setAsJson(JSON.stringify(read(all.map((field) => ({ ...field, required: false })), values), null, 2));
-    } catch {
-      setAsJson("{}");
+      setJson(json ?? JSON.stringify(read(all.map((field) => ({ ...field, required: false })), values), null, 2));
+      setOpen(true);
+    } catch (error) {
+      setProblem((error as Error).message);
     }
   };
-  const set = (name: string, value: string): void => setValues({ ...values, [name]: value });
+  const set = (name: string, value: string): void => {
+    setValues({ ...values, [name]: value });
+    setJson(null);
+  };
   return (
     <form class="stack" onSubmit={submit} noValidate>
       {asJson !== null && (
         <label class="field">Arguments in JSON
-          <textarea class="mono" rows={8} spellcheck={false} value={asJson} onInput={(event) => setAsJson(event.currentTarget.value)} />
+          <textarea class="mono" rows={8} spellcheck={false} value={asJson} onInput={(event) => setJson(event.currentTarget.value)} />
         </label>
       )}
       {asJson === null && all.length === 0 && <p class="muted">It takes no arguments.</p>}
       {asJson === null && all.map((field) => <Input key={field.name} field={field} value={valueOf(values, field.name)} set={(value) => set(field.name, value)} />)}
       {problem !== null && <div class="notice bad" role="alert">{problem}</div>}
       <div class="row">
-        <button class="primary" disabled={props.busy}>{props.busy ? "Calling…" : "Call"}</button>
+        <button class="primary" aria-disabled={props.busy}>{props.busy ? "Calling…" : "Call"}</button>
         <button type="button" onClick={turn}>{asJson === null ? "Arguments in JSON" : "Back to the form"}</button>
       </div>
     </form>
