@@ -193,4 +193,5 @@ const root = document.getElementById("app");
 const begin = (refused: string | null): void => {
   if (root) render(<App refused={refused} />, root);
 };
+if (root) render(<main><p role="status">Loading…</p></main>, root); // an issuer may take its time
 comeBack().then(() => begin(null), (error: unknown) => begin(words(error)));

@@ -133,3 +133,4 @@ def test_what_was_typed_is_not_lost(serve: Any, tmp_path: Path, packages: Path) 
     assert found["standing"] == "Not checked."
     assert "# another's" in found["anew"]
     assert "# mine" not in found["anew"]
+    assert found["offered"] == 0

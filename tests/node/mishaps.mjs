@@ -205,6 +205,14 @@ const scenarios = {
     await page.getByRole("button", { name: "Read it again" }).click();
     await page.getByText("As it is in the file.").waitFor();
     facts.anew = await editor.inputValue();
+
+    const help = page.getByRole("complementary", { name: "Help" });
+    await type("\nstorage: {}");
+    await help.getByRole("heading", { name: "storage" }).waitFor();
+    facts.offered = await help.getByRole("button").count(); // a line below would be no YAML
+    await help.getByText("Keys that it may have").waitFor();
+    await type(`\nword${" ".repeat(200_000)}`); // what a line is has to be told in linear time
+    await page.getByText(/^\d+ problems?$/).waitFor();
   },
 };
 

@@ -239,9 +239,11 @@ function Explained({ help, insert }: { help: Help | null; insert: (name: string)
             <p class="small muted">{[help.kind, help.choices.length > 0 ? `one of ${help.choices.join(", ")}` : "", help.preset !== null ? `default ${help.preset}` : ""]
               .filter((part) => part !== "").map(plain).join(" · ")}</p>
             {missing.length > 0 && (
-              <><h3>Keys that can be put in</h3>
-                <ul class="keys" tabIndex={0} aria-label="Keys that can be put in">{missing.map((key) => (
-                  <li key={key.name}><button type="button" class="quiet mono" onClick={() => insert(key.name)}>{plain(key.name)}</button>{" "}
+              <><h3>{help.open ? "Keys that can be put in" : "Keys that it may have"}</h3>
+                <ul class="keys" tabIndex={0} aria-label={help.open ? "Keys that can be put in" : "Keys that it may have"}>{missing.map((key) => (
+                  <li key={key.name}>{help.open
+                    ? <button type="button" class="quiet mono" onClick={() => insert(key.name)}>{plain(key.name)}</button>
+                    : <code>{plain(key.name)}</code>}{" "}
                     <span class="small muted"><Prose text={key.description} /></span></li>))}
                 </ul></>
             )}

@@ -10,24 +10,25 @@ export interface Help {
   preset: string | null;
   choices: string[];
   keys: { name: string; description: string; there: boolean }[];
+  open: boolean; // whether they can be put in on lines of their own
   indent: number; // of keys that are put in here
   after: number; // line, from 0, behind which they go
 }
 
-const KEY = /^(\s*)((?:- +)*)(?:"([^"]+)"|'([^']+)'|([^\s#'"{[&*!|>%@][^:#]*?))\s*:(?=\s|$)/;
+const KEY = /^(\s*)((?:- +)*)(?:"([^"]+)"\s*|'([^']+)'\s*|([^\s#'"{[&*!|>%@][^:#]*)):(?=\s|$)/;
 const COMMENT = /^\s*(#|$)/;
 
 interface Line {
   indent: number;
   key: string;
-  item: boolean;
+  open: boolean; // nothing but a comment, a tag or an anchor is behind it: a block may follow
 }
 
 function lineAt(text: string): Line | null {
   const found = KEY.exec(text);
   if (found === null) return null;
-  const item = (found[2] ?? "") !== "";
-  return { indent: (found[1] ?? "").length + (found[2] ?? "").length, key: found[3] ?? found[4] ?? found[5] ?? "", item };
+  const key = found[3] ?? found[4] ?? (found[5] ?? "").trimEnd();
+  return { indent: (found[1] ?? "").length + (found[2] ?? "").length, key, open: /^\s*([#&!]|$)/.test(text.slice(found[0].length)) };
 }
 
 /** Keys from the outermost to that of a line; of an empty line, to that of the block it stands in. */
@@ -122,6 +123,7 @@ export function helpAt(root: Schema, lines: string[], row: number, column: numbe
     preset: "default" in schema ? JSON.stringify(schema["default"]) : null,
     choices: every.flatMap((option) => (Array.isArray(option["enum"]) ? option["enum"].map(String) : "const" in option ? [String(option["const"])] : [])),
     keys: known.map(([name, inner]) => ({ name, description: said(root, inner as Schema), there: there.has(name) })),
+    open: own === null || own.open,
     indent,
     after: row,
   };
