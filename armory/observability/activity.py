@@ -91,7 +91,8 @@ class Activity:
         self._minutes, self._parts = Minutes(), Parts()
         self._waiting: list[tuple[float, str, str, bool, float, str | None, Contents | None]] = []
         self._began = now()
-        self._seq = 0
+        # Higher than any of a process before this one: whoever asks for later ones gets them all.
+        self._seq = int(self._began * 1_000_000)
 
     def called(
         self,
@@ -172,7 +173,7 @@ class Activity:
 
     @property
     def last(self) -> int:
-        """Number of the latest entry, 0 before the first."""
+        """Number of the latest entry; before the first, one that is lower than its."""
         return self._seq + len(self._waiting)
 
     def latest(self, *, after: int = 0) -> Iterator[Entry]:

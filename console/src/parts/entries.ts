@@ -28,7 +28,7 @@ export function useEntries(kept: number, everyMs: number, live = true): Entries 
       if (!document.hidden && (live || !known.current)) {
         try {
           const found = await get<Answer>(`/v1/activity?after=${last.current}&limit=${kept}`, end.signal);
-          // a gateway that was started again counts from one
+          // numbers go on when the gateway is started again, unless its clock was put back
           const anew = found.last < last.current;
           last.current = anew ? 0 : found.last;
           if (anew || !known.current || found.entries.length > 0)

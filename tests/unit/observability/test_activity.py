@@ -86,7 +86,7 @@ def kept(exchanged: Exchanged, **settings: bool) -> tuple[str, Contents] | None:
     activity.called(ANONYMOUS, "a__one", ok=True, latency_ms=1.0, exchanged=exchanged)
     assert activity.contents(0) is None
     assert activity.contents(2) is None
-    return activity.contents(1)
+    return activity.contents(activity.last)
 
 
 def test_contents_are_kept_where_they_are_switched_on_without_secrets() -> None:
@@ -118,8 +118,19 @@ def test_a_call_is_there_at_once_however_it_is_asked_for() -> None:
         activity.called(ANONYMOUS, "a__one", ok=True, latency_ms=3.0)
         return activity
 
-    assert called().last == 1
-    assert [entry.seq for entry in called().latest()] == [1]
+    (entry,) = called().latest()
+    assert called().last == entry.seq
     assert [tally.calls for _, tally in called().minutes()] == [1]
     assert [tally.calls for _, tally in called().parts(lambda _who, _tool: True)[1]] == [1]
     assert called().callers() == [ANONYMOUS.owner]
+
+
+def test_numbers_go_on_after_a_restart() -> None:
+    before = Activity(now=lambda: 3_000.0)
+    for _ in range(500):
+        before.called(ANONYMOUS, "a__one", ok=True, latency_ms=3.0)
+    after = Activity(now=lambda: 3_001.0)
+    assert after.last > before.last
+    after.called(ANONYMOUS, "a__two", ok=True, latency_ms=3.0)
+    assert [entry.what for entry in after.latest(after=before.last)] == ["a__two"]
+    assert after.contents(before.last) is None

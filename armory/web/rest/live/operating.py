@@ -23,7 +23,10 @@ from armory.web.rest.routes import Answer, Reply, RestCall, Route, Shape
 class Since(Shape):
     """Which entries."""
 
-    after: Annotated[int, Field(ge=0)] = Field(default=0, description="Those with higher numbers.")
+    after: Annotated[int, Field(ge=0)] = Field(
+        default=0,
+        description="Those with higher numbers; they go on when the gateway is started again.",
+    )
     limit: Annotated[int, Field(ge=1, le=1_000)] = 200
 
 
@@ -162,7 +165,7 @@ async def _activity(live: LiveGateway, call: RestCall) -> Reply:
 
 async def _contents(live: LiveGateway, call: RestCall) -> Reply:
     given = call.path["seq"]
-    number = int(given) if given.isascii() and given.isdigit() and len(given) < 16 else 0
+    number = int(given) if given.isascii() and given.isdigit() and len(given) < 18 else 0
     found = live.activity.contents(number)
     if found is None or not (call.admin or found[0] == call.principal.owner):
         raise not_found("contents of an entry")
