@@ -1,5 +1,7 @@
 // Asks the REST API of the page's own origin. The credential lives in this tab alone.
 
+import { parsed } from "./parts/digits";
+
 const KEY = "armory.token";
 
 /** The gateway's address with its base path: what stands before `/console/`. */
@@ -90,7 +92,7 @@ export async function ask<T>(method: string, path: string, body?: unknown, signa
     throw new Refused(problem);
   }
   try {
-    return JSON.parse(text) as T;
+    return parsed(text) as T;
   } catch {
     throw new Refused({ status: answer.status, code: "no_json", detail: "What answered is not the gateway. Is there a proxy between that wants a login?" });
   }

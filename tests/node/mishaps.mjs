@@ -91,17 +91,19 @@ const scenarios = {
     facts.copied = await (await page.waitForFunction(() => window.copied)).jsonValue();
     facts.typed = await page.getByLabel("constructor").inputValue();
     const call = page.getByRole("button", { name: "Call", exact: true });
-    for (const [name, value] of [["digits", "12345678901234567890"], ["word", "many"]]) {
-      await page.getByLabel("number", { exact: false }).last().fill(value);
-      await call.click();
-      await page.getByRole("alert").waitFor();
-      facts[name] = await page.getByRole("alert").innerText();
-      await page.getByLabel("number", { exact: false }).last().fill("");
-    }
-    await page.getByLabel("number", { exact: false }).last().fill("2.50");
-    const asked = page.waitForRequest((request) => request.url().endsWith("/call"));
+    const number = page.getByLabel("number", { exact: false }).last();
+    await number.fill("many");
     await call.click();
-    facts.sent = (await asked).postDataJSON();
+    await page.getByRole("alert").waitFor();
+    facts.word = await page.getByRole("alert").innerText();
+    facts.sent = [];
+    for (const value of ["12345678901234567890", "2.50"]) {
+      await page.locator("form .primary[aria-disabled=false]").waitFor(); // the call before has ended
+      await number.fill(value);
+      const asked = page.waitForRequest((request) => request.url().endsWith("/call"));
+      await call.click();
+      facts.sent.push((await asked).postData());
+    }
     await page.getByRole("alert").waitFor(); // no server is behind it
     facts.focus = await focused(page);
     const turn = page.getByRole("button", { name: "Arguments in JSON" });
@@ -142,6 +144,11 @@ const scenarios = {
   async answers() {
     const page = await logged();
     const answer = (path, contentType, body) => page.route(`**${path}`, (route) => route.fulfill({ status: 200, contentType, body }));
+    const result = '{"content": [], "structuredContent": {"id": 1234567890123456789}}';
+    await answer("/call", "application/json", `{"result": ${result}, "error": null, "took_ms": 1, "bytes": 9}`);
+    await open(page, "tools/odd__constructor", "Tools");
+    await page.getByRole("button", { name: "Call", exact: true }).click();
+    facts.result = await page.getByRole("region", { name: "Result" }).innerText();
     await answer("/v1/changes", "text/html", "<!doctype html><title>Log in</title>");
     await open(page, "changes", "Changes");
     facts.proxy = await page.getByRole("alert").innerText();

@@ -1,6 +1,7 @@
 // What was called, listed and searched lately, as it happens.
 
 import { useMemo, useState } from "preact/hooks";
+import { parsed } from "../parts/digits";
 import { useEntries } from "../parts/entries";
 import type { ActivityEntry, Me } from "../types";
 import { clock, Empty, Failure, Loading, ms, number, Page, plain, useAnswer } from "../ui";
@@ -91,7 +92,7 @@ function Line({ entry, admin }: { entry: ActivityEntry; admin: boolean }) {
 /** JSON on several lines; what was cut off as it is. */
 function spread(text: string): string {
   try {
-    return plain(JSON.stringify(JSON.parse(text), null, 2));
+    return plain(JSON.stringify(parsed(text), null, 2));
   } catch {
     return plain(text);
   }

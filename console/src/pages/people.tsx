@@ -79,7 +79,7 @@ function Users() {
       </form>
       <Failure error={problem ?? found.error} />
       {found.data === null && found.loading && <Loading of="users" />}
-      {found.data?.users.length === 0 && after === "" && <p class="muted">No user yet. One comes to be with its first key, too.</p>}
+      {found.data?.users.length === 0 && after === "" && <p class="muted">No user yet. Whoever logs in otherwise becomes one with the first key of its own.</p>}
       {!!found.data?.users.length && (
         <div class="scroll" tabIndex={0} role="region" aria-label="All users"><table>
           <thead><tr><th>User</th><th>Plan</th><th>Since</th><th>State</th><th>Change</th></tr></thead>

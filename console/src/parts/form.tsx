@@ -2,6 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { plain } from "../ui";
+import { parsed, written } from "./digits";
 
 type Schema = Record<string, unknown>;
 type Values = Record<string, string>;
@@ -60,7 +61,7 @@ function read(all: Field[], values: Values): Record<string, unknown> {
     else if (kind === "number") found.push([name, exact(name, text)]);
     else
       try {
-        found.push([name, JSON.parse(text)]);
+        found.push([name, parsed(text)]);
       } catch {
         throw new Error(`${plain(name)} is no JSON value`);
       }
@@ -71,11 +72,14 @@ function read(all: Field[], values: Values): Record<string, unknown> {
 const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
 
 /** A number as it was typed: one that would become another is refused. */
-function exact(name: string, text: string): number {
-  const value = NUMBER.test(text.trim()) ? Number(text) : NaN;
+function exact(name: string, text: string): unknown {
+  const given = text.trim();
+  const value = NUMBER.test(given) ? Number(given) : NaN;
   if (!Number.isFinite(value)) throw new Error(`${plain(name)} is no number`);
-  if (Math.abs(value) > Number.MAX_SAFE_INTEGER && /^[+-]?\d+$/.test(text.trim())) throw new Error(`${plain(name)} has more digits than a browser can send exactly`);
-  return value;
+  if (!/^[+-]?\d+$/.test(given)) return value;
+  const whole = written(given);
+  if (whole === null) throw new Error(`${plain(name)} has more digits than this browser can send`);
+  return whole;
 }
 
 const said = (value: unknown): string => (typeof value === "string" ? value : JSON.stringify(value));
@@ -92,7 +96,7 @@ export function SchemaForm(props: { schema: Schema; busy: boolean; send: (given:
     if (props.busy) return;
     setProblem(null);
     try {
-      const given: unknown = asJson === null ? read(all, values) : JSON.parse(asJson || "{}");
+      const given: unknown = asJson === null ? read(all, values) : parsed(asJson || "{}");
       if (typeof given !== "object" || given === null || Array.isArray(given)) throw new Error("the arguments are no JSON object");
       props.send(given as Record<string, unknown>);
     } catch (error) {
