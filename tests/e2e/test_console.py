@@ -268,7 +268,7 @@ async def test_people_log_in_at_the_issuer(
     async with asyncio.timeout(WITHIN_S):
         output, _ = await driver.communicate()
     facts = checked(output)
-    assert facts["address"] == f"{url}/console/#/overview"
+    assert facts["address"] == f"{url}/console/#/connect"
     assert "ann · administrator" in facts["who"]
     assert (facts["cookies"], facts["kept"]) == (0, [["armory.token"], []])
     assert "no such login" in facts["foreign"]

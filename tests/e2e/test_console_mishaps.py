@@ -80,6 +80,7 @@ async def test_words_that_javascript_has_a_use_for(tmp_path: Path, packages: Pat
         assert found["said"].endswith(r"hidden: \u{61c}\u{ad}\u{2028}\u{e0141}")
         assert json.loads(found["copied"])["name"] == "odd__constructor"
         assert found["typed"] == ""
+        assert found["labelled"] == "constructor"
         assert "number is no number" in found["word"]
         sent = [json.loads(one) for one in found["sent"]]
         assert [one["arguments"]["number"] for one in sent] == [12345678901234567890, 2.5]

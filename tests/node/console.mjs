@@ -165,17 +165,17 @@ const configuration = async () => {
 
 const scenarios = {
   async oauth() {
-    await page.goto(`${base}/console/`);
+    await page.goto(`${base}/console/#/connect`);
     await page.getByRole("button", { name: /^Log in at 127/ }).waitFor();
     await inspect("login at an issuer");
     await shot("login");
     await page.getByRole("button", { name: /^Log in at 127/ }).click();
-    await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
+    await page.getByRole("heading", { level: 1, name: "Connect" }).waitFor();
     report.facts.address = page.url();
     report.facts.who = await page.locator(".who").innerText();
     report.facts.cookies = (await context.cookies()).length;
     report.facts.kept = await page.evaluate(() => [Object.keys(sessionStorage), Object.keys(localStorage)]);
-    await inspect("overview after a login at an issuer");
+    await inspect("connect after a login at an issuer");
     // an answer that this tab did not ask for
     await page.goto(`${base}/console/?code=stolen&state=anothers`);
     await page.getByRole("alert").waitFor();

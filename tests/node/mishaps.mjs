@@ -80,6 +80,22 @@ const scenarios = {
     await page.getByRole("button", { name: "Search", exact: true }).click();
     await page.getByRole("button", { name: /^Right for/ }).first().click();
     await page.getByRole("heading", { name: "Labelled queries" }).waitFor();
+    // what is shown still answers the question before: a label is of that one
+    let answer = () => undefined;
+    const held = new Promise((go) => { answer = go; });
+    const searched = page.waitForRequest((request) => request.url().endsWith("/v1/search"));
+    await page.route("**/v1/search", async (route) => {
+      await held;
+      await route.continue().catch(() => undefined);
+    });
+    await page.getByLabel("Query").fill("another question");
+    await page.getByRole("button", { name: "Search", exact: true }).click();
+    await searched;
+    const labelled = page.waitForRequest((request) => request.url().endsWith("/v1/labels"));
+    await page.getByRole("button", { name: /^Wrong for/ }).first().click();
+    facts.labelled = (await labelled).postDataJSON().query;
+    answer();
+    await page.unroute("**/v1/search");
 
     await open(page, "tools/odd__constructor", "Tools");
     await page.getByRole("heading", { level: 2, name: "odd__constructor" }).waitFor();
