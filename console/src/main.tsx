@@ -164,7 +164,7 @@ function App({ refused }: { refused: string | null }) {
           </div>
           <nav aria-label="Pages">
             {Object.entries(PAGES).filter(([, entry]) => !entry.admin || me.admin).map(([name, entry]) => (
-              <a key={name} href={`#/${name}`} aria-current={name === at ? "page" : undefined}>{entry.title}</a>
+              <a key={name} href={`#/${name}`} aria-current={name === at ? "page" : undefined} onClick={() => setOpen(false)}>{entry.title}</a>
             ))}
           </nav>
           <div class="who">

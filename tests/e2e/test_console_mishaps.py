@@ -58,6 +58,7 @@ async def driven(
     ) as service:
         for number in range(users):
             await service.accounts.users.create(f"user-{number:04}")
+            await service.accounts.keys.create(f"key-{number:04}")
         asked = command(packages, service.url, ADMIN_TOKEN, scenario)
         driver = await asyncio.create_subprocess_exec(*asked, stdout=subprocess.PIPE)
         async with asyncio.timeout(WITHIN_S):
@@ -90,10 +91,11 @@ async def test_words_that_javascript_has_a_use_for(tmp_path: Path, packages: Pat
 
 
 @pytest.mark.anyio
-async def test_more_users_than_fit_a_page(tmp_path: Path, packages: Path) -> None:
+async def test_more_users_and_keys_than_fit_a_page(tmp_path: Path, packages: Path) -> None:
     async with driven(packages, tmp_path, "people", users=501) as found:
         assert found["asked"] == "Keep"
         assert found["kept"].startswith("Delete")
+        assert found["oldest"] == 1
 
 
 @pytest.mark.anyio

@@ -146,6 +146,12 @@ const scenarios = {
     await page.keyboard.press("Enter");
     await one.waitFor();
     facts.kept = await focused(page);
+    const keys = page.getByRole("region", { name: "Keys", exact: true });
+    await keys.getByRole("cell", { name: "key-0500", exact: true }).waitFor();
+    await keys.getByRole("button", { name: "More keys" }).click();
+    await keys.getByRole("cell", { name: "key-0500", exact: true }).waitFor({ state: "detached" });
+    await keys.getByRole("cell", { name: /^key-[0-9]{4}$/ }).first().waitFor();
+    facts.oldest = await keys.getByRole("cell", { name: /^key-[0-9]{4}$/ }).count();
     await users.getByRole("button", { name: "First users" }).click();
     await users.getByRole("cell", { name: "user-0000", exact: true }).waitFor();
   },

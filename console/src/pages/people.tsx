@@ -98,14 +98,20 @@ function Users() {
         </table></div>
       )}
       {found.data !== null && (after !== "" || found.data.users.length === AT_ONCE) && (
-        <div class="row bar">
-          <button type="button" disabled={after === ""} onClick={() => setAfter("")}>First users</button>
-          <button type="button" disabled={found.data.users.length < AT_ONCE} onClick={() => setAfter(found.data?.users[AT_ONCE - 1]?.id ?? "")}>More users</button>
-        </div>
+        <Turn of="users" back={after === "" ? null : () => setAfter("")}
+          on={found.data.users.length < AT_ONCE ? null : () => setAfter(found.data?.users[AT_ONCE - 1]?.id ?? "")} />
       )}
     </section>
   );
 }
+
+/** From part to part of a long list. */
+const Turn = ({ of, back, on }: { of: string; back: (() => void) | null; on: (() => void) | null }) => (
+  <div class="row bar">
+    <button type="button" disabled={back === null} onClick={() => back?.()}>First {of}</button>
+    <button type="button" disabled={on === null} onClick={() => on?.()}>More {of}</button>
+  </div>
+);
 
 /** A button that asks once more; the keyboard stays where it asks. */
 function Sure(props: { what: string; word: string; asked: boolean; ask: () => void; yes: () => void; no: () => void }) {
@@ -128,7 +134,8 @@ function Sure(props: { what: string; word: string; asked: boolean; ask: () => vo
 }
 
 function Keys({ me }: { me: Me }) {
-  const found = useAnswer<{ keys: Key[] }>("/v1/keys");
+  const [after, setAfter] = useState(0);
+  const found = useAnswer<{ keys: Key[] }>(`/v1/keys?limit=${AT_ONCE}&after=${after}`);
   const { problem, busy, run } = useChange(found.reload);
   const [name, setName] = useState("");
   const [user, setUser] = useState("");
@@ -161,7 +168,7 @@ function Keys({ me }: { me: Me }) {
       )}
       <Failure error={problem ?? found.error} />
       {found.data === null && found.loading && <Loading of="keys" />}
-      {found.data?.keys.length === 0 && <p class="muted">No key yet.</p>}
+      {found.data?.keys.length === 0 && after === 0 && <p class="muted">No key yet.</p>}
       {!!found.data?.keys.length && (
         <div class="scroll" tabIndex={0} role="region" aria-label="All keys"><table>
           <thead><tr><th>Name</th><th>User</th><th>Begins with</th><th>Scopes</th><th>Until</th><th>State</th><th>Change</th></tr></thead>
@@ -176,6 +183,9 @@ function Keys({ me }: { me: Me }) {
             </tr>))}
           </tbody>
         </table></div>
+      )}
+      {found.data !== null && (after > 0 || found.data.keys.length === AT_ONCE) && (
+        <Turn of="keys" back={after === 0 ? null : () => setAfter(0)} on={found.data.keys.length < AT_ONCE ? null : () => setAfter(after + AT_ONCE)} />
       )}
     </section>
   );
