@@ -1,7 +1,7 @@
 // The console: who is logged in, which page is shown.
 
 import { render } from "preact";
-import { useCallback, useEffect, useErrorBoundary, useState } from "preact/hooks";
+import { useCallback, useEffect, useErrorBoundary, useRef, useState } from "preact/hooks";
 import { forget, get, keepToken, onUnauthenticated, Refused, takeTokenOfLink, token } from "./api";
 import { comeBack, issuer, leave } from "./login";
 import { Activity } from "./pages/activity";
@@ -102,14 +102,19 @@ function App({ refused }: { refused: string | null }) {
   const [open, setOpen] = useState(false);
   const [shade, setShade] = useState(theme());
 
+  const loads = useRef(0);
   const load = useCallback(async (): Promise<void> => {
+    const mine = ++loads.current;
     setSaid(null);
     setMe(null); // and the pages of whoever looked before
     const known = token() !== null;
     try {
-      setMe(await get<Me>("/v1/me"));
+      const found = await get<Me>("/v1/me");
+      if (mine !== loads.current) return; // somebody else has logged in meanwhile
+      setMe(found);
       setWanted(false);
     } catch (error) {
+      if (mine !== loads.current) return;
       setMe(null);
       const refused = error instanceof Refused && (error.problem.status === 401 || error.problem.status === 403);
       setWanted(refused);

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from armory.accounts.packs import Pack
 from armory.testing.embedder import HashingEmbedder
 from armory.testing.service import ADMIN_TOKEN, catalog_of, running_service
 from tests.e2e.test_console import ROOT, packages
@@ -59,6 +60,8 @@ async def driven(
         for number in range(users):
             await service.accounts.users.create(f"user-{number:04}")
             await service.accounts.keys.create(f"key-{number:04}")
+            name = f"pack-{number:04}"
+            await service.accounts.packs.create(Pack(name, None, name, "", (), ()))
         asked = command(packages, service.url, ADMIN_TOKEN, scenario)
         driver = await asyncio.create_subprocess_exec(*asked, stdout=subprocess.PIPE)
         async with asyncio.timeout(WITHIN_S):
@@ -71,6 +74,7 @@ async def test_credentials_that_are_none_and_logging_out(tmp_path: Path, package
     async with driven(packages, tmp_path, "credentials") as found:
         assert found["broken"] == "the credential is not valid here"
         assert found["address"].endswith("/console/#/overview")
+        assert "root · administrator" in found["late"]
         assert found["kept"] == []
         assert "characters that none can have" in found["unsendable"]
 
@@ -91,7 +95,7 @@ async def test_words_that_javascript_has_a_use_for(tmp_path: Path, packages: Pat
 
 
 @pytest.mark.anyio
-async def test_more_users_and_keys_than_fit_a_page(tmp_path: Path, packages: Path) -> None:
+async def test_more_users_keys_and_packs_than_fit_a_page(tmp_path: Path, packages: Path) -> None:
     async with driven(packages, tmp_path, "people", users=501) as found:
         assert found["asked"] == "Keep"
         assert found["kept"].startswith("Delete")

@@ -195,7 +195,8 @@ const listed = (text: string): string[] => text.split(/[\s,]+/).filter(Boolean);
 
 function Packs({ me }: { me: Me }) {
   const whose = me.user !== null;
-  const packs = useAnswer<{ packs: Pack[] }>("/v1/packs");
+  const [after, setAfter] = useState("");
+  const packs = useAnswer<{ packs: Pack[] }>(`/v1/packs?${new URLSearchParams({ limit: String(AT_ONCE), after })}`);
   const mine = useAnswer<{ installations: Installation[] }>(whose ? "/v1/installations" : null);
   const { problem, busy, run } = useChange(() => { packs.reload(); mine.reload(); });
   const [title, setTitle] = useState("");
@@ -218,7 +219,7 @@ function Packs({ me }: { me: Me }) {
         <button disabled={busy}>Make pack</button>
       </form>
       <Failure error={problem ?? packs.error ?? mine.error} />
-      {packs.data?.packs.length === 0 && <p class="muted">No pack yet.</p>}
+      {packs.data?.packs.length === 0 && after === "" && <p class="muted">No pack yet.</p>}
       {!!packs.data?.packs.length && (
         <div class="scroll" tabIndex={0} role="region" aria-label="All packs"><table>
           <thead><tr><th>Pack</th><th>Owner</th><th>Holds</th><th>Change</th></tr></thead>
@@ -236,6 +237,10 @@ function Packs({ me }: { me: Me }) {
             </tr>))}
           </tbody>
         </table></div>
+      )}
+      {packs.data !== null && (after !== "" || packs.data.packs.length === AT_ONCE) && (
+        <Turn of="packs" back={after === "" ? null : () => setAfter("")}
+          on={packs.data.packs.length < AT_ONCE ? null : () => setAfter(packs.data?.packs[AT_ONCE - 1]?.id ?? "")} />
       )}
       {whose && (
         <>
