@@ -120,9 +120,19 @@ export function span(seconds: number): string {
 
 export const clock = (atMs: number): string => new Date(atMs).toLocaleTimeString("en-GB");
 
+const HIDDEN = "[\\p{Cc}\\p{Default_Ignorable_Code_Point}\\u2028\\u2029\\ufff9-\\ufffb]";
+/** What is seen by its work: joiners where Arabic, Indic scripts and emoji have them. */
+const SEEN = [
+  "[\\t\\n\\ufe0e\\ufe0f]",
+  "(?<=\\p{Script=Arabic})\\u200c\\p{Script=Arabic}",
+  "(?<=[\\u094d\\u09cd\\u0a4d\\u0acd\\u0b4d\\u0bcd\\u0c4d\\u0ccd\\u0d4d\\u0dca])[\\u200c\\u200d]", // behind a virama
+  "(?<=[\\p{Extended_Pictographic}\\p{Emoji_Modifier}\\ufe0f])\\u200d\\p{Extended_Pictographic}",
+].join("|");
+const SPELLED = new RegExp(`(?!${SEEN})${HIDDEN}`, "gu");
+
 /** Text that shows what hides in it: control and invisible characters are spelled out. */
 export function plain(text: string): string {
-  return text.replace(/(?![\t\n\ufe0e\ufe0f])[\p{Cc}\p{Default_Ignorable_Code_Point}\u2028\u2029\ufff9-\ufffb]/gu, (char) =>
+  return text.replace(SPELLED, (char) =>
     `\\u{${(char.codePointAt(0) ?? 0).toString(16)}}`);
 }
 

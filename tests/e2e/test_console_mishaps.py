@@ -25,9 +25,11 @@ DRIVER = ROOT / "tests" / "node" / "mishaps.mjs"
 WITHIN_S = 300
 TOKEN = "the-token-of-the-operator"
 PROPERTIES = {"constructor": {"type": "string"}, "number": {"type": "number"}}
+JOINED = "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645 \U0001f468\u200d\U0001f469"
 ODD: dict[str, Any] = {
     "name": "constructor",
-    "description": "The constructor of a car; hidden: \u061c\u00ad\u2028\U000e0141",
+    "description": f"The constructor of a car; {JOINED}; "
+    "hidden: a\u200cb\u061c\u00ad\u2028\U000e0141",
     "inputSchema": {"type": "object", "properties": PROPERTIES},
 }
 TOOLS = [*({"name": f"tool_{n}", "description": f"Do {n}"} for n in range(400)), ODD]
@@ -82,7 +84,8 @@ async def test_credentials_that_are_none_and_logging_out(tmp_path: Path, package
 @pytest.mark.anyio
 async def test_words_that_javascript_has_a_use_for(tmp_path: Path, packages: Path) -> None:
     async with driven(packages, tmp_path, "words") as found:
-        assert found["said"].endswith(r"hidden: \u{61c}\u{ad}\u{2028}\u{e0141}")
+        assert found["said"].endswith(r"hidden: a\u{200c}b\u{61c}\u{ad}\u{2028}\u{e0141}")
+        assert f"car; {JOINED}; " in found["said"]
         assert json.loads(found["copied"])["name"] == "odd__constructor"
         assert found["typed"] == ""
         assert found["labelled"] == "constructor"
