@@ -61,7 +61,7 @@ export function People({ me }: { me: Me }) {
 
 function Users() {
   const [after, setAfter] = useState("");
-  const found = useAnswer<{ users: User[] }>(`/v1/users?${new URLSearchParams({ limit: String(AT_ONCE), after })}`);
+  const found = useAnswer<{ users: User[]; next: string | null }>(part("/v1/users", after));
   const { problem, busy, run } = useChange(found.reload);
   const [id, setId] = useState("");
   const [plan, setPlan] = useState("");
@@ -97,21 +97,23 @@ function Users() {
           </tbody>
         </table></div>
       )}
-      {found.data !== null && (after !== "" || found.data.users.length === AT_ONCE) && (
-        <Turn of="users" back={after === "" ? null : () => setAfter("")}
-          on={found.data.users.length < AT_ONCE ? null : () => setAfter(found.data?.users[AT_ONCE - 1]?.id ?? "")} />
-      )}
+      <Turn of="users" after={after} next={found.data?.next} turn={setAfter} />
     </section>
   );
 }
 
+const part = (path: string, after: string) => `${path}?${new URLSearchParams({ limit: String(AT_ONCE), after })}`;
+
 /** From part to part of a long list. */
-const Turn = ({ of, back, on }: { of: string; back: (() => void) | null; on: (() => void) | null }) => (
-  <div class="row bar">
-    <button type="button" disabled={back === null} onClick={() => back?.()}>First {of}</button>
-    <button type="button" disabled={on === null} onClick={() => on?.()}>More {of}</button>
-  </div>
-);
+function Turn(props: { of: string; after: string; next: string | null | undefined; turn: (after: string) => void }) {
+  if (props.after === "" && !props.next) return null;
+  return (
+    <div class="row bar">
+      <button type="button" disabled={props.after === ""} onClick={() => props.turn("")}>First {props.of}</button>
+      <button type="button" disabled={!props.next} onClick={() => props.turn(props.next ?? "")}>More {props.of}</button>
+    </div>
+  );
+}
 
 /** A button that asks once more; the keyboard stays where it asks. */
 function Sure(props: { what: string; word: string; asked: boolean; ask: () => void; yes: () => void; no: () => void }) {
@@ -134,8 +136,8 @@ function Sure(props: { what: string; word: string; asked: boolean; ask: () => vo
 }
 
 function Keys({ me }: { me: Me }) {
-  const [after, setAfter] = useState(0);
-  const found = useAnswer<{ keys: Key[] }>(`/v1/keys?limit=${AT_ONCE}&after=${after}`);
+  const [after, setAfter] = useState("");
+  const found = useAnswer<{ keys: Key[]; next: string | null }>(part("/v1/keys", after));
   const { problem, busy, run } = useChange(found.reload);
   const [name, setName] = useState("");
   const [user, setUser] = useState("");
@@ -168,7 +170,7 @@ function Keys({ me }: { me: Me }) {
       )}
       <Failure error={problem ?? found.error} />
       {found.data === null && found.loading && <Loading of="keys" />}
-      {found.data?.keys.length === 0 && after === 0 && <p class="muted">No key yet.</p>}
+      {found.data?.keys.length === 0 && after === "" && <p class="muted">No key yet.</p>}
       {!!found.data?.keys.length && (
         <div class="scroll" tabIndex={0} role="region" aria-label="All keys"><table>
           <thead><tr><th>Name</th><th>User</th><th>Begins with</th><th>Scopes</th><th>Until</th><th>State</th><th>Change</th></tr></thead>
@@ -184,9 +186,7 @@ function Keys({ me }: { me: Me }) {
           </tbody>
         </table></div>
       )}
-      {found.data !== null && (after > 0 || found.data.keys.length === AT_ONCE) && (
-        <Turn of="keys" back={after === 0 ? null : () => setAfter(0)} on={found.data.keys.length < AT_ONCE ? null : () => setAfter(after + AT_ONCE)} />
-      )}
+      <Turn of="keys" after={after} next={found.data?.next} turn={setAfter} />
     </section>
   );
 }
@@ -196,7 +196,7 @@ const listed = (text: string): string[] => text.split(/[\s,]+/).filter(Boolean);
 function Packs({ me }: { me: Me }) {
   const whose = me.user !== null;
   const [after, setAfter] = useState("");
-  const packs = useAnswer<{ packs: Pack[] }>(`/v1/packs?${new URLSearchParams({ limit: String(AT_ONCE), after })}`);
+  const packs = useAnswer<{ packs: Pack[]; next: string | null }>(part("/v1/packs", after));
   const mine = useAnswer<{ installations: Installation[] }>(whose ? "/v1/installations" : null);
   const { problem, busy, run } = useChange(() => { packs.reload(); mine.reload(); });
   const [title, setTitle] = useState("");
@@ -238,10 +238,7 @@ function Packs({ me }: { me: Me }) {
           </tbody>
         </table></div>
       )}
-      {packs.data !== null && (after !== "" || packs.data.packs.length === AT_ONCE) && (
-        <Turn of="packs" back={after === "" ? null : () => setAfter("")}
-          on={packs.data.packs.length < AT_ONCE ? null : () => setAfter(packs.data?.packs[AT_ONCE - 1]?.id ?? "")} />
-      )}
+      <Turn of="packs" after={after} next={packs.data?.next} turn={setAfter} />
       {whose && (
         <>
           <h3>What you have installed</h3>
