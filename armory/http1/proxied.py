@@ -7,6 +7,7 @@ Never imports the protocol.
 from __future__ import annotations
 
 import math
+import re
 import ssl
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -14,12 +15,15 @@ from typing import TYPE_CHECKING
 from yarl import URL
 
 from armory.http1.connecting import probed_socket
+from armory.http1.response import NoConnection
 
 if TYPE_CHECKING:
     import aiohttp
 
 _TIME_LIMITS = 64
 """So many are kept: most requests have one of few."""
+_USERINFO = re.compile(r"//[^/\s@]{0,2000}@")
+"""Credentials in a URL that an error quotes."""
 
 
 class Proxied:
@@ -53,22 +57,29 @@ class Proxied:
         """As of `Connections`.
 
         Raises:
+            NoConnection: none could be made in time.
             TimeoutError: the deadline passed.
             aiohttp.ClientError, OSError: no usable answer came, see `why`.
             ValueError: a header holds a line break.
         """
+        import aiohttp
+
         session = self._session
         if session is None:
             session = self._session = self._opened()
-        return await session.request(
-            method,
-            url,
-            data=body,
-            headers=headers,
-            timeout=self._time_limit(timeout_s),
-            allow_redirects=False,
-            proxy=self._proxy,
-        )
+        try:
+            return await session.request(
+                method,
+                url,
+                data=body,
+                headers=headers,
+                timeout=self._time_limit(timeout_s),
+                allow_redirects=False,
+                proxy=self._proxy,
+            )
+        except aiohttp.ConnectionTimeoutError:
+            within_s = min(self._connect_timeout_s, timeout_s or math.inf)
+            raise NoConnection(f"not within {within_s:g} s") from None
 
     async def close(self) -> None:
         """Close every connection."""
@@ -98,13 +109,13 @@ class Proxied:
             if len(self._time_limits) > _TIME_LIMITS:
                 self._time_limits.clear()
             known = self._time_limits[timeout_s] = aiohttp.ClientTimeout(
-                total=timeout_s, sock_connect=self._connect_timeout_s, ceil_threshold=math.inf
+                total=timeout_s, connect=self._connect_timeout_s, ceil_threshold=math.inf
             )
         return known
 
 
 def why(error: Exception, where: str) -> str:
-    """What aiohttp's errors say, and any that nobody knows.
+    """What aiohttp's errors say, and any that nobody knows; without the credentials of a proxy.
 
     Args:
         error: what a request or the reading of its answer raised.
@@ -112,8 +123,18 @@ def why(error: Exception, where: str) -> str:
     """
     import aiohttp
 
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return f"the proxy on the way to {where} answered HTTP {error.status} ({error.message})"
+    if isinstance(error, aiohttp.ClientProxyConnectionError):
+        said = error.os_error.strerror or error.os_error
+        return f"no connection to the proxy on the way to {where} ({said})"
     if isinstance(error, aiohttp.ClientConnectorError):
         return f"no connection to {where} ({error.os_error.strerror or error.os_error})"
     if isinstance(error, aiohttp.ServerDisconnectedError):
         return f"{where} closed the connection without an answer"
-    return f"the exchange with {where} failed ({type(error).__name__}: {error})"
+    said = error.message if isinstance(error, aiohttp.ClientResponseError) else str(error)
+    return f"the exchange with {where} failed ({type(error).__name__}: {_bare(said)})"
+
+
+def _bare(text: str) -> str:
+    return _USERINFO.sub("//", " ".join(text.split()))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
@@ -14,8 +16,10 @@ from armory.testing.clients.recording import RecordingObserver
 from armory.testing.upstreams.http import ScriptedUpstream
 from armory.upstreams.connecting.negotiate import Connector
 from armory.upstreams.spec import UpstreamSpec
+from armory.upstreams.transports.http_client import HttpClient
 
 NOWHERE = "http://127.0.0.1:1"
+Begin = Callable[[bytes | None], Awaitable[str]]
 PROGRAM = """
 import sys
 import armory.upstreams.transports.http_client
@@ -36,7 +40,7 @@ async def test_a_proxy_is_used_and_one_that_is_away_is_an_upstream_that_is_away(
         await link.close()
         await through.close()
         away = Connector(UpstreamSpec("up", url=server.url, proxy=NOWHERE), {})
-        with pytest.raises(UpstreamUnavailable, match=r"'up': no connection to http://127"):
+        with pytest.raises(UpstreamUnavailable, match=r"no connection to the proxy .* http://127"):
             await away.connect(Owner(ANONYMOUS), {}, RecordingObserver())
         await away.close()
 
@@ -46,3 +50,65 @@ def test_aiohttp_is_loaded_for_proxies_alone_and_its_errors_are_caught_from_then
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout.split() == ["False", "True", "True"]
+
+
+@pytest.fixture
+async def proxy() -> AsyncIterator[Begin]:
+    """Proxies that give one answer to whatever they are asked; with None: none."""
+    servers: list[asyncio.Server] = []
+
+    async def begin(answer: bytes | None) -> str:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            if answer is None:
+                await reader.read()
+            else:
+                writer.write(answer)
+            writer.close()
+
+        servers.append(await asyncio.start_server(serve, "127.0.0.1", 0))
+        return f"http://ann:hunter22@127.0.0.1:{servers[-1].sockets[0].getsockname()[1]}"
+
+    yield begin
+    for server in servers:
+        server.close()
+
+
+async def _asked(proxy: str, connect_timeout_s: float = 15.0) -> str:
+    spec = UpstreamSpec(
+        "up", url="https://up.invalid/mcp", proxy=proxy, connect_timeout_s=connect_timeout_s
+    )
+    client = HttpClient(spec)
+    try:
+        with pytest.raises(UpstreamUnavailable) as raised:
+            await client.send("POST", {}, b"{}", 60.0)
+    finally:
+        await client.close()
+    return str(raised.value)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (b"HTTP/1.1 407 Authentication Required\r\nContent-Length: 0\r\n\r\n", "HTTP 407"),
+        (b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n", "HTTP 403"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", "ClientResponseError"),
+        (b"", "without an answer"),
+    ],
+)
+async def test_what_a_proxy_refuses_is_told_without_its_password(
+    proxy: Begin, answer: bytes, says: str
+) -> None:
+    said = await _asked(await proxy(answer))
+    assert says in said
+    assert "up.invalid:443" in said
+    assert "hunter22" not in said
+
+
+@pytest.mark.anyio
+async def test_a_proxy_that_does_not_answer_takes_no_longer_than_connecting_may(
+    proxy: Begin,
+) -> None:
+    said = await asyncio.wait_for(_asked(await proxy(None), connect_timeout_s=0.2), 30)
+    assert "no connection to https://up.invalid:443 (not within 0.2 s)" in said
