@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import zlib
 from collections.abc import Callable
 from typing import cast
 
@@ -118,10 +117,12 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close at once. Who still waits for an answer hears that there is none."""
         if self._transport is not None:
             self._transport.abort()
-        self._response = None
+        response, self._response = self._response, None
+        if response is not None:
+            response.fail(ClosedEarly("the connection was closed before the answer was complete"))
 
     # --- asyncio.BufferedProtocol
 
@@ -155,8 +156,11 @@ class Connection(asyncio.BufferedProtocol):
                 self._parser.feed_data(self._buffer[:nbytes])
                 if self._silent > _MAX_HEADERS:
                     raise BadAnswer(f"headers of more than {_MAX_HEADERS} bytes")
-            except (httptools.HttpParserError, BadAnswer, zlib.error) as error:
-                self._break(BadAnswer(f"not a usable HTTP answer: {error}"))
+            except httptools.HttpParserUpgrade:
+                self._break(BadAnswer("not a usable HTTP answer: another protocol"))
+            except (httptools.HttpParserError, BadAnswer) as error:
+                own = isinstance(error, httptools.HttpParserCallbackError) and error.__context__
+                self._break(BadAnswer(f"not a usable HTTP answer: {own or error}"))
         elif self._room is not None:
             self._missing -= nbytes
             self._room = self._room[nbytes:] if nbytes < len(self._room) else None
@@ -191,6 +195,13 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- httptools
 
+    def on_message_begin(self) -> None:
+        """An answer begins; another one behind the one that was asked for would be taken for that
+        to the next request.
+        """
+        if self._response is None:
+            raise BadAnswer("nobody asked for it")
+
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header field."""
         self._fields.append((name, value))
@@ -201,6 +212,8 @@ class Connection(asyncio.BufferedProtocol):
         self._silent = 0
         status = self._parser.get_status_code()
         if status < 200 or self._response is None:
+            if status < 100:
+                raise BadAnswer(f"status {status}")
             return
         self._response.begin(status, fields)
         self._endless = self._response.endless
@@ -215,6 +228,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def on_message_complete(self) -> None:
         """The whole answer is there."""
+        if self._fields:
+            self._fields = []  # trailers, which are no headers of the next answer
         if self._response is not None and self._response.status:
             self._completed(keep=self._parser.should_keep_alive())
 

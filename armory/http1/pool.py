@@ -7,6 +7,7 @@ aiohttp, whose general client costs three times as much on this path. Never impo
 from __future__ import annotations
 
 import asyncio
+import base64
 import ssl
 from collections.abc import Mapping
 
@@ -16,6 +17,9 @@ from armory.http1.connecting import addresses_of, connected, reason
 from armory.http1.connection import Connection, Origin
 from armory.http1.deadlines import Deadlines
 from armory.http1.response import NoConnection, Response
+
+_WITH_BODY = frozenset(("POST", "PUT", "PATCH"))
+"""Methods whose requests say that they have none (RFC 9110 §8.6); some servers refuse them else."""
 
 
 class Fields(dict[str, str]):
@@ -65,7 +69,8 @@ class Connections:
 
         Args:
             method: HTTP method.
-            url: absolute, http or https.
+            url: absolute, http or https; a name and password in it are sent, unless `headers` have
+                an Authorization of their own.
             headers: without Host and Content-Length; `Fields` where they go out again.
             body: or None.
             timeout_s: for the whole exchange after connecting, in seconds; None: no limit.
@@ -85,6 +90,8 @@ class Connections:
         origin, head = known
         if body is not None:
             head = b"%bContent-Length: %d\r\n\r\n" % (head, len(body))
+        elif method in _WITH_BODY:
+            head += b"Content-Length: 0\r\n\r\n"
         else:
             head += b"\r\n"
         connection = self._take(origin) or await self._connect(origin)
@@ -99,6 +106,9 @@ class Connections:
     def _head(self, method: str, url: URL, headers: Mapping[str, str]) -> tuple[Origin, bytes]:
         origin, target = self._targets.get(url) or self._remember(url)
         lines = [f"{method} {target}", *(f"{name}: {value}" for name, value in headers.items())]
+        if url.user is not None and not any(name.lower() == "authorization" for name in headers):
+            pair = f"{url.user}:{url.password or ''}".encode()
+            lines.append(f"Authorization: Basic {base64.b64encode(pair).decode()}")
         text = "\r\n".join(lines) + "\r\n"
         breaks = len(lines) + 1  # one a line, one more inside the first
         if text.count("\n") != breaks or text.count("\r") != breaks:
@@ -145,7 +155,8 @@ class Connections:
         idle = self._idle.get(origin)
         while idle:
             connection = idle.pop()
-            if connection.usable:
+            fresh = connection.loop.time() - connection.idle_since < self._keepalive_s
+            if fresh and connection.usable:
                 return connection
             connection.abort()
         return None
@@ -177,7 +188,8 @@ class Connections:
             raise NoConnection(f"{missing} within {self._connect_timeout_s:g} s") from None
         except OSError as error:
             raise NoConnection(reason(error)) from error
-        self._open.add(connection)
+        if connection.usable:
+            self._open.add(connection)
         return connection
 
     def _context(self) -> ssl.SSLContext:

@@ -7,21 +7,17 @@ into the memory where it stays. Never imports the protocol.
 from __future__ import annotations
 
 import asyncio
-import zlib
 from collections import deque
 from copy import copy
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Protocol
 
 from multidict import CIMultiDict
 
 from armory.http1.deadlines import Deadlines
+from armory.http1.unpacking import Unpacking
 
 _HIGH_WATER = 1024 * 1024
-_GZIP, _DEFLATE = 47, 15
-"""Window bits: the former takes either header."""
-_MEMBER = b"\x1f"
-"""How a member of a gzip body begins."""
 _STRAIGHT_BYTES = 64 * 1024
 """From this many missing bytes on, reading straight into place is worth its arrangements."""
 
@@ -84,10 +80,9 @@ class Response:
         "_fields",
         "_first",
         "_headers",
-        "_inflate",
-        "_members",
         "_size",
         "_timeout_s",
+        "_unpacking",
         "_waiter",
         "content_length",
         "status",
@@ -107,8 +102,7 @@ class Response:
         self._eof = False
         self._error: Exception | None = None
         self._waiter: asyncio.Future[None] | None = None
-        self._inflate: Any = None
-        self._members = False
+        self._unpacking: Unpacking | None = None
         self._deadlines = deadlines
         self._timeout_s = timeout_s
         if timeout_s is not None:
@@ -133,7 +127,11 @@ class Response:
     @property
     def endless(self) -> bool:
         """See above."""
-        return b"content-length" not in self._first and b"transfer-encoding" not in self._first
+        first = self._first
+        coding = first.get(b"transfer-encoding")
+        if coding is None:
+            return b"content-length" not in first
+        return not coding.rstrip().lower().endswith(b"chunked")
 
     @property
     def encoded(self) -> bool:
@@ -196,7 +194,7 @@ class Response:
         length = self.content_length
         if length is not None and length - self._size >= _STRAIGHT_BYTES:
             source = self._connection
-            plain = self._inflate is None and b"transfer-encoding" not in self._first
+            plain = self._unpacking is None and b"transfer-encoding" not in self._first
             if plain and source is not None and self._error is None:
                 return await self._read_straight(source, length)
         parts: list[bytes] = []
@@ -278,44 +276,26 @@ class Response:
             self.content_length = int(length)
         if b"content-encoding" in first:
             coding = first[b"content-encoding"].strip().lower()
-            if coding in (b"gzip", b"x-gzip", b"deflate"):
-                self._inflate = zlib.decompressobj(_GZIP if coding != b"deflate" else _DEFLATE)
-                self._members = coding != b"deflate"
+            if coding not in (b"", b"identity"):
+                self._unpacking = Unpacking(coding)
         self.wake()
 
     def feed(self, chunk: bytes) -> bool:
-        """More of the body. True when the reader has enough for now."""
-        if self._inflate is not None:
-            chunk = self._unfolded(self._inflate, chunk)
+        """More of the body. True when the reader has enough for now. Raises as `Unpacking`."""
+        if self._unpacking is not None:
+            chunk = self._unpacking.feed(chunk)
         if chunk:
             self._chunks.append(chunk)
             self._size += len(chunk)
             self.wake()
         return self._size > _HIGH_WATER
 
-    def _unfolded(self, inflate: Any, chunk: bytes) -> bytes:
-        """What a chunk of a compressed body says; gzip may begin anew where a member ends."""
-        # Bounded, so that a small body cannot unfold into all memory before anyone reads it.
-        parts: list[bytes] = []
-        left = 16 * _HIGH_WATER
-        while True:
-            if inflate.eof:
-                if not self._members or not chunk.startswith(_MEMBER):
-                    break  # padding, or whatever it is
-                inflate = self._inflate = zlib.decompressobj(_GZIP)
-            part = inflate.decompress(chunk, left)
-            parts.append(part)
-            left -= len(part)
-            if inflate.unconsumed_tail or left <= 0:
-                raise BadAnswer("a compressed body unfolds too far")
-            chunk = inflate.unused_data
-            if not chunk:
-                break
-        return b"".join(parts)
-
     def finish(self) -> None:
         """The body is complete; the connection is free."""
-        self._eof = True
+        if self._unpacking is not None and not self._unpacking.whole:
+            self.fail(ClosedEarly("its compressed body ends in the middle"))
+        else:
+            self._eof = True
         self._connection = None
         self._end_deadline()
         self.wake()

@@ -194,7 +194,25 @@ async def test_a_redirect_does_not_hold_for_ever(serve: Serve, status: int) -> N
     await client.close()
 
 
-@pytest.mark.parametrize("location", ["http://[", "http://a:port/", "//[::1", ""])
+async def test_a_redirect_whose_end_fails_is_not_kept(serve: Serve) -> None:
+    asked: list[str] = []
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        asked.append(request.path)
+        if request.path == "/other":
+            assert request.transport is not None
+            request.transport.abort()
+        return web.Response(status=307, headers={"Location": "/other"})
+
+    client = HttpClient(UpstreamSpec("up", url=await serve(handle)))
+    for _ in range(2):
+        with pytest.raises(UpstreamUnavailable, match=r"closed the connection|failed"):
+            await client.send("POST", {}, b"{}", 30.0)
+    assert asked == ["/mcp", "/other"] * 2
+    await client.close()
+
+
+@pytest.mark.parametrize("location", ["http://[", "http://a:port/", "//[::1", "mailto:a@b", ""])
 async def test_a_redirect_to_nowhere_is_an_answer_like_others(serve: Serve, location: str) -> None:
     async def handle(_request: web.Request) -> web.StreamResponse:
         return web.Response(status=307, headers={"Location": location})

@@ -147,13 +147,13 @@ class HttpClient:
         if response.status in _REDIRECTS:
             moved = self._moved(target, response)
             response.close()
-            if url is None:
-                until = asyncio.get_running_loop().time() + _REDIRECTED_S
-                self._redirected = moved, until
             try:
                 response = await self._send(method, moved, headers, data, timeout_s)
             except TimeoutError:
                 raise self._timed_out(what, timeout_s) from None
+            if url is None and response.status < 400:
+                until = asyncio.get_running_loop().time() + _REDIRECTED_S
+                self._redirected = moved, until
         return response
 
     async def challenged(self) -> Challenge:
@@ -246,10 +246,11 @@ class HttpClient:
         location = response.headers.get("Location", "")
         try:
             moved = target.join(URL(location)) if location else target
+            same = moved.origin() == target.origin()
         except ValueError:
-            location, moved = "", target
+            location, moved, same = "", target, False
         upgraded = (target.scheme, moved.scheme, target.host) == ("http", "https", moved.host)
-        if not location or (moved.origin() != target.origin() and not upgraded):
+        if not location or not (same or upgraded):
             response.close()
             raise UpstreamUnavailable(
                 f"upstream {self._spec.key!r} redirects to {location or 'nowhere'!r}, which is "

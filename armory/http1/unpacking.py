@@ -1,0 +1,84 @@
+"""Unpacking a compressed body as it arrives.
+
+Owns: `Unpacking`, which codings are understood. Never imports a response.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+
+_GZIP = 31
+_CODINGS = {b"gzip": _GZIP, b"x-gzip": _GZIP, b"deflate": zlib.MAX_WBITS}
+"""As zlib calls them. None is asked for, so that one comes seldom."""
+_MEMBER = b"\x1f"
+"""How a member of a gzip body begins; what else follows one is padding."""
+_MOST_BYTES = 16 * 1024 * 1024
+"""So large a piece may become: a small body must not unfold into all memory before it is read."""
+_SLICE = 4 * 1024
+"""Bytes behind a member that are looked at together: zlib copies them at the end of each."""
+
+
+class UnusableBody(ConnectionError):
+    """A body cannot be unpacked; says why."""
+
+
+class Unpacking:
+    """Unpacks one body.
+
+    Args:
+        coding: as `Content-Encoding` names it, in lower case.
+    """
+
+    __slots__ = ("_bits", "_coding", "_ended", "_fed", "_stream")
+
+    def __init__(self, coding: bytes) -> None:
+        self._coding = coding
+        self._bits = bits = _CODINGS.get(coding)
+        self._stream = None if bits is None else zlib.decompressobj(bits)
+        self._fed = False
+        self._ended = False
+
+    def feed(self, chunk: bytes) -> bytes:
+        """What a piece becomes.
+
+        Raises:
+            UnusableBody: it is not what it is said to be, or becomes too large.
+        """
+        self._fed = True
+        if self._stream is None:
+            named = self._coding.decode("ascii", "replace")[:40]
+            raise UnusableBody(f"the body has the coding {named!r}, which was not asked for")
+        left = _MOST_BYTES
+        parts: list[bytes] = []
+        for piece in self._pieces(chunk):
+            try:
+                data = self._stream.decompress(piece, left)
+            except zlib.error as error:
+                raise UnusableBody(f"the compressed body is broken ({error})") from None
+            parts.append(data)
+            left -= len(data)
+            if self._stream.unconsumed_tail or left <= 0:
+                raise UnusableBody("the compressed body unfolds too far")
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _pieces(self, chunk: bytes) -> Iterator[bytes]:
+        """A piece as it belongs to members of the body, each of which gets a stream of its own."""
+        if self._stream is not None and not self._stream.eof:
+            yield chunk
+            chunk = self._stream.unused_data
+        for start in range(0, len(chunk), _SLICE):
+            piece = chunk[start : start + _SLICE]
+            while piece and not self._ended:
+                if self._stream is None or self._stream.eof:
+                    if self._bits != _GZIP or not piece.startswith(_MEMBER):
+                        self._ended = True
+                        break
+                    self._stream = zlib.decompressobj(_GZIP)
+                yield piece
+                piece = self._stream.unused_data
+
+    @property
+    def whole(self) -> bool:
+        """Whether what has arrived is a whole body; none at all is one, too."""
+        return not self._fed or self._stream is None or self._stream.eof
