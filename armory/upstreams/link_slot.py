@@ -50,6 +50,12 @@ class LinkSlot:
         self.pinned = False
         self._on_event = on_event
 
+    @property
+    def there(self) -> bool:
+        """Whether its session is open or opening."""
+        link = self.link
+        return self.connecting is not None or (link is not None and not link.closed)
+
     def on_session_event(self, event: SessionEvent) -> None:
         """As `SessionObserver.on_session_event`."""
         self._on_event(self, event)
@@ -75,8 +81,10 @@ class SessionCounts:
 
 
 def count_sessions(slots: Iterable[LinkSlot]) -> SessionCounts:
-    """Whose `slots` are; the gateway's own, which is pinned, is neither shared nor a client's."""
-    slots = tuple(slots)
+    """Whose `slots` are; the gateway's own, which is pinned, is neither shared nor a client's. One
+    whose session is lost, or could not be opened, waits for a call and counts for nothing.
+    """
+    slots = [slot for slot in slots if slot.there]
     own = {slot.owner for slot in slots if slot.whose.session_id is not None}
     shared = [slot for slot in slots if slot.whose.session_id is None and not slot.pinned]
     links = [slot.link for slot in slots if slot.link is not None]

@@ -112,7 +112,7 @@ class ToolCalls:
                 return await self._forwarded(
                     context, record, params, searched=searched, raising=raising
                 )
-        except RateLimited as error:
+        except (RateLimited, BackendError) as error:  # refused here, which says nothing of the tool
             if raising:
                 raise
             return failed_call(error)
@@ -126,11 +126,10 @@ class ToolCalls:
         searched: bool,
         raising: bool,
     ) -> Reply:
-        started = time.perf_counter()
-        ok, hold = False, None
+        hold = await self._limiter.acquire(context.principal, CALL_METHOD, record.name)
+        started, ok = time.perf_counter(), False
         answered: Reply | None = None
         try:
-            hold = await self._limiter.acquire(context.principal, CALL_METHOD, record.name)
             if needs_task(record, params):
                 reply = await self._as_task(context, record, params)
             else:

@@ -143,6 +143,7 @@ async def test_limits_answer_calls_with_a_result(bench: Bench, noted: Noted) -> 
     assert told["isError"] is True
     assert told["content"][0]["text"] == "slow down. Try again in 2 s."
     assert told["_meta"]["dev.armory/error"]["code"] == "rate_limited"
+    assert noted.calls == [], "what its caller may not do is no failure of the tool"
     with pytest.raises(RateLimited):
         await bench.gateway.primitives.get_prompt(bench.context(), raws({"name": "up__hi"}))
 

@@ -363,3 +363,14 @@ async def test_a_lost_subscription_is_made_again(
             break
     else:
         pytest.fail("it was not")
+
+
+async def test_a_session_that_could_not_be_opened_is_not_counted(
+    server: ScriptedUpstream, make: Make
+) -> None:
+    await server.stop()
+    pool = await make(isolation="session")
+    for owner in (ANN, BOB):
+        with pytest.raises(UpstreamUnavailable):
+            await call(pool, "echo", owner)
+    await until(lambda: pool.status()["up"].sessions.open == 0)
