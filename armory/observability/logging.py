@@ -72,7 +72,7 @@ def trace_ids(
 ) -> MutableMapping[str, Any]:
     """Structlog processor: name the trace of the request that is being served."""
     operation = CURRENT.get()
-    if operation is not None and operation.trace_id:
+    if operation is not None and operation.trace_id and not operation.over:
         event["trace_id"], event["span_id"] = operation.trace_id, operation.span_id
     return event
 

@@ -27,6 +27,8 @@ class Operation(msgspec.Struct, eq=False, gc=False):
         upstream: key of the upstream that it went to last, and that answered or failed as
             `failure` says; empty: none.
         failure: `tool_error`, a JSON-RPC code or an error's own code; None: it went well.
+        over: whether it was answered: what it began may go on for ever, as a session does, and
+            says nothing of it any more.
     """
 
     traceparent: str = ""
@@ -37,6 +39,7 @@ class Operation(msgspec.Struct, eq=False, gc=False):
     baggage: str | None = None
     upstream: str = ""
     failure: str | None = None
+    over: bool = False
 
     @property
     def trace_id(self) -> str:

@@ -100,6 +100,7 @@ def traced(
         yield
     finally:
         CURRENT.reset(token)
+        operation.over = True
         if operation.span is not None:
             tracing.finish(operation.span, _facts(route, request, asked), _failure(asked))
 

@@ -122,6 +122,7 @@ class ObservedDispatcher(Dispatcher):
             return reply
         finally:
             CURRENT.reset(token)
+            operation.over = True
             seconds = perf_counter() - started
             usual = self._usual
             if usual is not None or operation.span is not None:

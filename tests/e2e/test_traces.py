@@ -5,7 +5,9 @@ it.
 from __future__ import annotations
 
 import asyncio
+import io
 import json
+import logging
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,6 +17,7 @@ from typing import Any
 import aiohttp
 import mcp.shared._otel
 import pytest
+import structlog
 import yaml
 from mcp import Client
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -23,6 +26,8 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from armory.config import load_text
+from armory.observability.logging import configure_logging
+from armory.observability.settings import LogSettings
 from armory.runtime import open_runtime
 from armory.telemetry import conventions as c
 from armory.testing.clients.raw import modern_body, modern_headers
@@ -292,3 +297,30 @@ async def test_what_is_done_over_rest_has_a_trace(collector: Collector, tmp_path
     records = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
     told = [r["trace_id"] for r in records if r["method"] in (call, search)]
     assert told == [trace] * 5
+
+
+async def test_a_session_that_a_request_opened_says_nothing_of_its_trace_later(
+    collector: Collector, tmp_path: Path
+) -> None:
+    traces, log = ("ab" * 16, "cd" * 16), io.StringIO()
+    stdio = {"command": sys.executable, "args": ["-m", "armory.testing.upstreams.stdio"]}
+    async with (
+        gateway(config(upstreams={"std": stdio}, tool_rag={"enabled": False}), tmp_path) as url,
+        aiohttp.ClientSession() as http,
+    ):
+        configure_logging(LogSettings("debug", "json"), stream=log)
+        try:
+            for trace, tool in zip(traces, ("who", "crash"), strict=True):
+                params = {"name": f"std__{tool}", "arguments": {}}
+                meta = {"traceparent": f"00-{trace}-{'ef' * 8}-01"}
+                body = modern_body(1, "tools/call", params, meta)
+                async with http.post(url, json=body, headers=modern_headers(body)) as answer:
+                    await answer.read()
+            await until(lambda: "upstream_session_lost" in log.getvalue())
+        finally:
+            structlog.reset_defaults()
+            logging.getLogger().handlers.clear()
+    lines = [json.loads(line) for line in log.getvalue().splitlines()]
+    told = {line["event"]: line.get("trace_id") for line in lines}
+    assert told["upstream_connected"] == traces[0]
+    assert told["upstream_session_lost"] != traces[0]
