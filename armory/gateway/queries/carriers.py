@@ -14,6 +14,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 from msgspec import Raw
+from multidict import MultiMapping
 
 from armory.domain.query import Query, Source
 from armory.gateway.queries.filters import NOTHING, ListFilter, Patterns, read_filter
@@ -73,7 +74,7 @@ def read_mode(request: ClientRequest) -> Mode | None:
     Raises:
         RpcError: it is none of the three.
     """
-    text = request.headers.get("X-Armory-Mode")
+    text = _header(request, "X-Armory-Mode")
     if text is None:
         given = request.url.get("mode")
         text = given[-1] if given else None
@@ -238,7 +239,7 @@ def _texts(
     raw = params.get("query")
     if raw is not None:
         return check_texts(value(raw), "params.query"), "params"
-    header = request.headers.get("X-Armory-Query")
+    header = _header(request, "X-Armory-Query")
     if header is not None:
         return check_texts(
             _percent(header.split(","), "X-Armory-Query"), "X-Armory-Query"
@@ -251,10 +252,20 @@ def _texts(
     return None, "meta"
 
 
+def _header(request: ClientRequest, name: str) -> str | None:
+    """A header; several lines of it are one list (RFC 9110 §5.3)."""
+    headers = request.headers
+    if name in headers and isinstance(headers, MultiMapping):
+        return ",".join(headers.getall(name))
+    return headers.get(name)
+
+
 def _percent(parts: list[str], where: str) -> list[str]:
     try:
-        return [unquote(part.strip(), errors="strict") for part in parts]
-    except UnicodeDecodeError:
+        found = [unquote(part.strip(), errors="strict") for part in parts]
+        "".join(found).encode()  # bytes that are no UTF-8, not even percent-encoded
+        return found
+    except UnicodeError:
         raise refused(where, ",".join(parts), "percent-encoded UTF-8") from None
 
 
@@ -281,7 +292,7 @@ def _item(
     there, given = _own(filter.vendor, _FILTER, name)
     if there:
         return parse(given, f"{_FILTER}[{OWN_PREFIX}{name}]")
-    header = request.headers.get(_HEADERS[name])
+    header = _header(request, _HEADERS[name])
     if header is not None:
         return parse(_percent([header], _HEADERS[name])[0], _HEADERS[name])
     url = request.url.get(name)

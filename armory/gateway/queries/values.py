@@ -139,7 +139,7 @@ def check_ranker(given: Any, where: str) -> str:
     Raises:
         RpcError: there is none of that name.
     """
-    if given not in RANKERS:
+    if not isinstance(given, str) or given not in RANKERS:
         raise refused(where, given, f"one of {', '.join(RANKERS)}")
     return given
 

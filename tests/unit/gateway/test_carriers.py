@@ -113,6 +113,10 @@ def test_filters_without_a_query() -> None:
         ({}, {}, {}, {"query": 5}, "params.query"),
         ({}, {"X-Armory-Query": "%ff"}, {}, {}, "X-Armory-Query"),
         ({}, {"X-Armory-Query": ""}, {}, {}, "X-Armory-Query"),
+        ({}, {"X-Armory-Query": "gr\udcf6sse"}, {}, {}, "X-Armory-Query"),
+        ({}, {"X-Armory-Servers": "\udcff"}, {}, {}, "X-Armory-Servers"),
+        ({"ranker": {"name": "semantic"}}, {}, {}, {}, "ranker"),
+        ({"ranker": []}, {}, {}, {}, "ranker"),
         ({}, {"X-Armory-Threshold": "high"}, {}, {}, "X-Armory-Threshold"),
         ({}, {"X-Armory-Top-K": "-1"}, {}, {}, "X-Armory-Top-K"),
         ({}, {}, {"top_k": ["201"]}, {}, "top_k"),
@@ -152,6 +156,17 @@ def test_modes() -> None:
     assert read_mode(context(url={"mode": ["search"]})) == "search"
     with pytest.raises(RpcError, match="mode"):
         read_mode(context(url={"mode": ["everything"]}))
+
+
+def test_a_header_of_several_lines_is_one_list() -> None:
+    lines = [("X-Armory-Query", "send%20mail"), ("x-armory-query", "read, write")]
+    lines += [("X-Armory-Servers", "mail"), ("X-Armory-Servers", "files")]
+    asked = read_list_request(replace(context(), headers=CIMultiDict(lines)), {})
+    assert query_of(asked).texts == ("send mail", "read", "write")
+    assert asked.servers == {"mail", "files"}
+    twice = CIMultiDict([("X-Armory-Top-K", "3"), ("X-Armory-Top-K", "4")])
+    with pytest.raises(RpcError, match="X-Armory-Top-K"):
+        read_list_request(replace(context(), headers=twice), {})
 
 
 def test_names_may_be_a_comma_list() -> None:
