@@ -10,8 +10,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import MISSING, fields
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast, get_args
+from urllib.parse import urlsplit
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -167,6 +169,20 @@ def _blank_as_none(value: Any) -> Any:
     return None if value == "" else value
 
 
+def _with_host(url: str) -> str:
+    """A URL that can be asked: `urlsplit` says of others what is wrong, but quotes it."""
+    try:
+        parts = urlsplit(url)
+        usable = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise PydanticCustomError(
+            "url", "expected a URL with a host, and with a port from 1 to 65535 if it has one"
+        )
+    return url
+
+
 def _one_as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
@@ -181,6 +197,8 @@ def _secrets_as_list(value: Any) -> Any:
 Text = Annotated[str, BeforeValidator(_number_as_text, json_schema_input_type=str | float)]
 OptionalSecret = Annotated[SecretStr | None, BeforeValidator(_blank_as_none)]
 OptionalText = Annotated[str | None, BeforeValidator(_blank_as_none)]
+Url = Annotated[str, Field(pattern=HTTP_URL), AfterValidator(_with_host)]
+OptionalUrl = Annotated[Url | None, BeforeValidator(_blank_as_none)]
 Texts = Annotated[list[str], BeforeValidator(_one_as_list, json_schema_input_type=list[str] | str)]
 Secrets = Annotated[
     list[SecretStr],

@@ -11,11 +11,11 @@ from pydantic import Field, SecretStr
 
 from armory.authserver.settings import ProxySettings
 from armory.config.base import (
-    HTTP_URL,
     Block,
     Count,
     OptionalSecret,
     OptionalText,
+    OptionalUrl,
     Seconds,
     Secrets,
     Texts,
@@ -61,7 +61,7 @@ class JwtConfig(Block):
 class IntrospectionConfig(Block):
     """How opaque tokens are checked."""
 
-    url: OptionalText = Field(default=None, pattern=HTTP_URL)
+    url: OptionalUrl = None
     """Introspection endpoint (RFC 7662); null: the one that the issuer's metadata name."""
     client_id: str = Field(min_length=1)
     """The gateway there."""
@@ -83,13 +83,13 @@ class ProxyClientConfig(Block):
 class ProxyConfig(Block):
     """The gateway as an authorization server in front of a provider that registers no clients."""
 
-    issuer: OptionalText = Field(default=None, pattern=r"^https?://[^\s]+$")
+    issuer: OptionalUrl = None
     """The provider, whose metadata name its endpoints; or give `authorize_url` and `token_url`."""
-    authorize_url: OptionalText = Field(default=None, pattern=r"^https?://[^\s]+$")
+    authorize_url: OptionalUrl = None
     """Where people log in."""
-    token_url: OptionalText = Field(default=None, pattern=r"^https?://[^\s]+$")
+    token_url: OptionalUrl = None
     """Where codes are redeemed."""
-    userinfo_url: OptionalText = Field(default=None, pattern=r"^https?://[^\s]+$")
+    userinfo_url: OptionalUrl = None
     """Who a person is, where the provider gives out no ID tokens."""
     client_id: str = Field(min_length=1)
     """The gateway at the provider, registered with the redirect URI `.../oauth/callback`."""

@@ -11,15 +11,16 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from armory.config.base import (
-    HTTP_URL,
     Block,
     Count,
     OptionalSecret,
     OptionalText,
+    OptionalUrl,
     Patterns,
     Seconds,
     Text,
     Texts,
+    Url,
     defaults_of,
 )
 from armory.domain.catalog import ToolRules
@@ -109,12 +110,12 @@ class AuthConfig(Block):
     """PEM of the key that signs assertions (`client_credentials`)."""
     signing_algorithm: SigningAlgorithm = _MACHINE.signing_algorithm
     """What `private_key` signs with."""
-    client_metadata_url: OptionalText = Field(default=None, pattern=HTTP_URL)
+    client_metadata_url: OptionalUrl = None
     """A client metadata document, for servers that take its URL as id (`authorization_code`)."""
-    token_url: OptionalText = Field(default=None, pattern=HTTP_URL)
+    token_url: OptionalUrl = None
     """Where tokens are given (`client_credentials`), or exchanged (`token_exchange`, `jwt_bearer`);
     null: what the metadata of the server, or of the issuer, say."""
-    issuer: OptionalText = Field(default=None, pattern=HTTP_URL)
+    issuer: OptionalUrl = None
     """The only authorization server that is believed; null: the one that the server names. With
     `token_exchange` and `jwt_bearer` the identity provider."""
     scopes: Texts = Field(default_factory=list[str])
@@ -141,11 +142,11 @@ class UpstreamConfig(Block):
     """Names or glob patterns of further variables that it inherits, credentials included."""
     cwd: str | None = None
     """Its working folder; a relative one counts from the folder of the configuration file."""
-    url: str | None = Field(default=None, pattern=HTTP_URL)
+    url: Url | None = None
     """Endpoint of a Streamable HTTP or HTTP+SSE server."""
     openapi: str | None = Field(default=None, min_length=1)
     """URL or file of an OpenAPI 3 description (JSON or YAML): its operations become tools."""
-    base_url: str | None = Field(default=None, pattern=r"^https?://[^\s]+$")
+    base_url: Url | None = None
     """Where that API is; null: where its description says; needed where that is another host than
     the one that the description came from."""
     include: Texts = Field(default_factory=list[str])
@@ -163,7 +164,7 @@ class UpstreamConfig(Block):
     """An access token for each HTTP request; null: none but what `headers` say."""
     tls: TlsConfig = Field(default_factory=TlsConfig)
     """Certificate checks of an https URL."""
-    proxy: OptionalText = Field(default=None, pattern=HTTP_URL)
+    proxy: OptionalUrl = None
     """URL of an HTTP proxy on the way."""
     protocol: str = _SPEC.protocol
     """`auto` asks the server; or the one protocol revision to speak."""

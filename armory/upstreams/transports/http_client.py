@@ -227,7 +227,9 @@ class HttpClient:
 
     def failed(self, error: Exception) -> UpstreamUnavailable:
         """The error for a failed exchange; never shows credentials that a URL may carry."""
-        where = f"{self.url.scheme}://{self.url.raw_host}:{self.url.port}"
+        host = self.url.raw_host or ""
+        host = f"[{host}]" if ":" in host else host
+        where = f"{self.url.scheme}://{host}:{self.url.port}"
         if isinstance(error, ssl.SSLCertVerificationError):
             what = f"the certificate of {where} is not trusted (see 'tls')"
         elif isinstance(error, NoConnection):
