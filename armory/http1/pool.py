@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import socket
 import ssl
 from collections.abc import Mapping
+from typing import Any
 
 from yarl import URL
 
@@ -17,6 +19,7 @@ from armory.http1.connecting import addresses_of, connected, reason
 from armory.http1.connection import Connection, Origin
 from armory.http1.deadlines import Deadlines
 from armory.http1.response import NoConnection, Response
+from armory.tasks import start
 
 _WITH_BODY = frozenset(("POST", "PUT", "PATCH"))
 """Methods whose requests say that they have none (RFC 9110 §8.6); some servers refuse them else."""
@@ -162,26 +165,13 @@ class Connections:
         return None
 
     async def _connect(self, origin: Origin) -> Connection:
-        scheme, host, port = origin
-        loop = asyncio.get_running_loop()
+        _, host, port = origin
         missing = f"{host!r} is not looked up"
         try:
             async with asyncio.timeout(self._connect_timeout_s):
                 addresses = await addresses_of(host, port)
                 missing = "not"
-                reached = await connected(addresses)
-                try:
-                    _, connection = await loop.create_connection(
-                        lambda: Connection(
-                            origin, self._deadlines, on_free=self._freed, on_closed=self._closed
-                        ),
-                        sock=reached,
-                        ssl=self._context() if scheme == "https" else None,
-                        server_hostname=host if scheme == "https" else None,
-                    )
-                except BaseException:
-                    reached.close()
-                    raise
+                connection = await self._over(await connected(addresses), origin)
         except ssl.SSLCertVerificationError:
             raise
         except TimeoutError:
@@ -190,6 +180,38 @@ class Connections:
             raise NoConnection(reason(error)) from error
         if connection.usable:
             self._open.add(connection)
+        return connection
+
+    async def _over(self, reached: socket.socket, origin: Origin) -> Connection:
+        """The connection over a socket, which it takes.
+
+        Who is cancelled leaves it to be made, and ended then: asyncio's TLS transport that is
+        cancelled as it begins goes on, on a socket whose number is another's by then.
+        """
+        making = start(self._made(reached, origin), "connection to an upstream")
+        try:
+            return await asyncio.shield(making)
+        except asyncio.CancelledError:
+            making.add_done_callback(_end)
+            raise
+
+    async def _made(self, reached: socket.socket, origin: Origin) -> Connection:
+        scheme, host, _ = origin
+        try:
+            tls: dict[str, Any] = {}
+            if scheme == "https":
+                tls = {"ssl": self._context(), "server_hostname": host}
+                tls["ssl_handshake_timeout"] = self._connect_timeout_s
+            _, connection = await asyncio.get_running_loop().create_connection(
+                lambda: Connection(
+                    origin, self._deadlines, on_free=self._freed, on_closed=self._closed
+                ),
+                sock=reached,
+                **tls,
+            )
+        except BaseException:
+            reached.close()
+            raise
         return connection
 
     def _context(self) -> ssl.SSLContext:
@@ -214,3 +236,9 @@ class Connections:
             left = left or bool(idle)
         if left:
             self._sweep = loop.call_later(self._keepalive_s / 2, self._close_idle)
+
+
+def _end(making: asyncio.Task[Connection]) -> None:
+    """Nobody wants the connection any more."""
+    if not making.cancelled() and making.exception() is None:
+        making.result().abort()

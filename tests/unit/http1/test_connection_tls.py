@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -46,3 +47,37 @@ async def test_small_and_large_answers_on_one_connection(tmp_path: Path) -> None
         for _ in range(3):
             await asyncio.sleep(0)
     assert connections_seen == 1
+
+
+@pytest.mark.parametrize("anyio_backend", [("asyncio", {"use_uvloop": False})])
+async def test_who_leaves_while_it_connects_leaves_nothing_behind(tmp_path: Path) -> None:
+    cert, key = certificate(tmp_path)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(cert, key)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}")
+            await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
+    url = URL(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
+    connections = Connections(ssl.create_default_context(cafile=str(cert)), 60.0, 4.0)
+    try:
+        for turns in range(30):  # somewhere between the look-up of the name and the answer
+            leaving = asyncio.create_task(connections.request("POST", url, {}, b"", 60.0))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            leaving.cancel()
+            await asyncio.wait((leaving,))
+            # its socket's number is free now, and the next one's
+            response = await connections.request("POST", url, {}, b"", 60.0)
+            assert await response.read() == b"{}"
+            response.close()
+    finally:
+        connections.close()
+        server.close()
+        for _ in range(5):
+            await asyncio.sleep(0)
