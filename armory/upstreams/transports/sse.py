@@ -116,8 +116,13 @@ class SseLink(DuplexLink):
             self.died(reason)
 
     def _found(self, event: Event) -> None:
-        url = self._client.url.join(URL(event.data.decode("utf-8", "replace").strip()))
-        if url.origin() != self._client.url.origin():
+        named = event.data.decode("utf-8", "replace").strip()
+        try:
+            url = self._client.url.join(URL(named))
+            elsewhere = url.origin() != self._client.url.origin()
+        except ValueError:
+            raise self.unintelligible(f"its endpoint {named[:200]!r} is no URL") from None
+        if elsewhere:
             raise self.unavailable(f"its endpoint {str(url)!r} is on another origin")
         if not self._endpoint.done():
             self._endpoint.set_result(url)
