@@ -10,6 +10,7 @@ import asyncio
 from armory.errors import UpstreamUnavailable
 from armory.http1.failing import broken
 from armory.http1.reading import Answer
+from armory.observability.redaction import redacted
 from armory.upstreams.transports.error_bodies import said_in
 
 
@@ -22,10 +23,20 @@ class HttpFailure(UpstreamUnavailable):
     """
 
     def __init__(
-        self, server: str, status: int, body: bytes | bytearray, retry_after_s: float | None
+        self,
+        server: str,
+        status: int,
+        body: bytes | bytearray,
+        retry_after_s: float | None,
+        leads_to: str = "",
     ) -> None:
         said = said_in(body)
         hint = f"; check the path of upstreams.{server}.url" if status == 404 else ""
+        if leads_to:
+            hint = (
+                f"; it leads to {redacted(leads_to[:300])!r}, and is not followed: give that as "
+                f"upstreams.{server}.url if it is the server"
+            )
         super().__init__(
             self._told(server, f"HTTP {status}{' (' + said + ')' if said else ''}{hint}"),
             upstream=server,
@@ -52,11 +63,15 @@ class LoginRequired(HttpFailure):
 
 
 def http_failure(
-    server: str, status: int, body: bytes | bytearray, retry_after_s: float | None = None
+    server: str,
+    status: int,
+    body: bytes | bytearray,
+    retry_after_s: float | None = None,
+    leads_to: str = "",
 ) -> HttpFailure:
     """The error that an HTTP status and the beginning of its body mean."""
     kind = LoginRequired if status in (401, 403) else HttpFailure
-    return kind(server, status, body, retry_after_s)
+    return kind(server, status, body, retry_after_s, leads_to)
 
 
 async def failure_of(server: str, response: Answer) -> HttpFailure:
@@ -70,7 +85,9 @@ async def failure_of(server: str, response: Answer) -> HttpFailure:
         pass
     finally:
         response.close()
-    return http_failure(server, response.status, body, _retry_after(response))
+    status = response.status
+    leads_to = response.headers.get("Location", "") if 300 <= status < 400 else ""
+    return http_failure(server, status, body, _retry_after(response), leads_to)
 
 
 def _retry_after(response: Answer) -> float | None:

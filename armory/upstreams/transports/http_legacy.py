@@ -171,7 +171,7 @@ class LegacyHttpLink(StatefulLink):
                 )
 
     async def _answer(self, response: Answer, pending: Pending, had_session: bool) -> Reply:
-        if response.status >= 400 and response.content_type != "application/json":
+        if response.status >= 300 and response.content_type != "application/json":
             raise await self._client.failure(response)
         if pending.call.method == "initialize":
             self._session_id = response.headers.get(SESSION_HEADER)

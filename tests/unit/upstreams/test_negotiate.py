@@ -246,6 +246,21 @@ async def test_a_redirect_is_followed_within_the_origin_only(opener: Opener) -> 
             await runner.cleanup()
 
 
+@pytest.mark.parametrize("status", [301, 302, 303])
+async def test_where_a_redirect_leads_that_no_post_follows_is_told(
+    opener: Opener, status: int
+) -> None:
+    async def moved(_request: web.Request) -> web.Response:
+        return web.Response(status=status, headers={"Location": "https://new.invalid/mcp"})
+
+    runner, url = await served(moved)
+    try:
+        with pytest.raises(UpstreamUnavailable, match=rf"HTTP {status}; .*https://new.invalid/mcp"):
+            await opener.open(UpstreamSpec("up", url=url))
+    finally:
+        await runner.cleanup()
+
+
 async def test_a_page_that_is_no_mcp_server(opener: Opener) -> None:
     async def page(_request: web.Request) -> web.Response:
         return web.Response(text="<html>hello</html>", content_type="text/html")
