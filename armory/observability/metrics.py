@@ -98,7 +98,8 @@ class Metrics:
         self.registry.register(self._calls)
         self._lists = self._counter(
             "listings",
-            "Answers to queries over MCP, whole or degraded, and listings that were cut without one.",
+            "Answers to queries over MCP, whole or degraded, and listings that were cut without "
+            "one.",
             "state",
         )
         self._list_seconds = self._histogram(
