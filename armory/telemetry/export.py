@@ -1,15 +1,17 @@
 """Where spans and metrics go: OTLP over HTTP, as the standard environment variables say.
 
-Owns: reading those variables, the SDK's providers, sending what is left at the end. Imports
-OpenTelemetry's SDK inside functions only: it is an extra.
+Owns: reading those variables, the SDK's providers, sending what is left at the end, how often it is
+told that a collector is away. Imports OpenTelemetry's SDK inside functions only: it is an extra.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +31,7 @@ _PROTOCOLS = ("OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_{}_PROTOCOL")
 _PATH = "observability.otel.enabled"
 _END_S = 5.0
 """So long the end waits for a collector; the exporters themselves would for ten seconds each."""
+_TOLD_EVERY_S = 60.0
 MODULE = "opentelemetry.exporter.otlp.proto.http"
 
 
@@ -117,21 +120,59 @@ async def opened_tracing(settings: OtelSettings, version: str) -> AsyncGenerator
     durations, exporting = _metrics(resource, version) if metrics else (None, None)
     ended = traces.on_end if traces else None
     tracing = Tracing(ended, durations, Sampling(), queries=settings.queries)
+    with _told_now_and_then():
+        try:
+            yield tracing
+        finally:
+            ends = [
+                asyncio.wrap_future(unattended(partial(_ended, provider), "end telemetry"))
+                for provider in (traces, exporting)
+                if provider is not None
+            ]
+            done, late = await asyncio.wait(ends, timeout=_END_S)
+            for end in late:
+                end.cancel()
+            failed = [repr(error) for end in done if (error := end.exception()) is not None]
+            if late or failed:
+                why = failed or f"the collector took more than {_END_S:g} s"
+                _log.warning("telemetry_not_sent", error=why)
+
+
+class Seldom(logging.Filter):
+    """Lets one record through, and the next after a minute: the exporters tell of each attempt, a
+    few seconds apart for as long as a collector is away.
+
+    Args:
+        now: seconds.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._now = now
+        self._next = float("-inf")
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a record is told."""
+        now = self._now()
+        if now < self._next:
+            return False
+        self._next = now + _TOLD_EVERY_S
+        return True
+
+
+@contextmanager
+def _told_now_and_then() -> Generator[None]:
+    """What exporters say of a collector that is away, seldom for as long as the context lasts."""
+    held = [
+        (logging.getLogger(f"{MODULE}.{kind}_exporter"), Seldom()) for kind in ("trace", "metric")
+    ]
+    for logger, seldom in held:
+        logger.addFilter(seldom)
     try:
-        yield tracing
+        yield
     finally:
-        ends = [
-            asyncio.wrap_future(unattended(partial(_ended, provider), "end telemetry"))
-            for provider in (traces, exporting)
-            if provider is not None
-        ]
-        done, late = await asyncio.wait(ends, timeout=_END_S)
-        for end in late:
-            end.cancel()
-        failed = [repr(error) for end in done if (error := end.exception()) is not None]
-        if late or failed:
-            why = failed or f"the collector took more than {_END_S:g} s"
-            _log.warning("telemetry_not_sent", error=why)
+        for logger, seldom in held:
+            logger.removeFilter(seldom)
 
 
 def _ended(provider: Any) -> None:
