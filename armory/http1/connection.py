@@ -238,10 +238,15 @@ class Connection(asyncio.BufferedProtocol):
         assert response is not None
         response.finish()
         self.resume()
-        if keep:
+        transport = self._transport
+        if transport is None:
+            return
+        if transport.get_write_buffer_size():
+            transport.abort()  # answered before all was sent, which nobody may ever read
+        elif keep:
             self._on_free(self)
-        elif self._transport is not None:
-            self._transport.close()
+        else:
+            transport.close()
 
     def _break(self, error: Exception) -> None:
         response = self._response

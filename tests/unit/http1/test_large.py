@@ -30,6 +30,9 @@ class Socket(asyncio.Transport):
     def write(self, data: object) -> None:
         """Nobody looks at what is asked."""
 
+    def get_write_buffer_size(self) -> int:
+        return 0
+
     def is_closing(self) -> bool:
         return not self.open
 

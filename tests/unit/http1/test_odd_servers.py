@@ -7,7 +7,9 @@ import base64
 import gzip
 
 import pytest
+from yarl import URL
 
+from armory.http1.pool import Connections
 from armory.http1.response import BadAnswer, ClosedEarly
 from tests.unit.http1.peer import OK, Answer, peer, saying, whole
 
@@ -112,6 +114,37 @@ async def test_who_waits_when_all_connections_close_hears_of_it() -> None:
         connections.close()
         with pytest.raises(ClosedEarly, match="was closed"):
             await asyncio.wait_for(waiting, 10)
+
+
+async def test_an_answer_before_the_whole_request_was_sent_costs_the_connection() -> None:
+    asked = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        await reader.readuntil(b"\r\n\r\n")
+        asked += 1
+        writer.write(OK)
+        if asked > 1:
+            await reader.read()
+        else:
+            await over.wait()  # reads no more of it
+        writer.close()
+
+    over = asyncio.Event()
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = URL(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
+    connections = Connections(True, 60.0, 60.0)
+    try:
+        for body in (bytes(64 << 20), b"{}"):
+            response = await connections.request("POST", url, {}, body, 60)
+            assert await response.read() == b"{}"
+        assert asked == 2
+    finally:
+        over.set()
+        connections.close()
+        server.close()
+        for _ in range(3):
+            await asyncio.sleep(0)
 
 
 async def test_a_connection_that_was_idle_for_too_long_is_not_used() -> None:
