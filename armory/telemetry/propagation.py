@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from msgspec import Raw
+from multidict import MultiMapping
 
 from armory.protocol.rawjson import members_or_none, pack, text_of
 
@@ -67,7 +68,14 @@ def from_meta(meta: Mapping[str, Raw]) -> Parent | None:
 def from_headers(headers: Mapping[str, str]) -> Parent | None:
     """The parent that an HTTP request's headers name."""
     parent = headers.get(TRACEPARENT)
-    return None if parent is None else parsed(parent, headers.get(TRACESTATE))
+    return None if parent is None else parsed(parent, combined(headers, TRACESTATE))
+
+
+def combined(headers: Mapping[str, str], name: str) -> str | None:
+    """A header; several lines of it are one list, as W3C has it for `tracestate` and `baggage`."""
+    if name in headers and isinstance(headers, MultiMapping):
+        return ",".join(headers.getall(name))
+    return headers.get(name)
 
 
 def injected(

@@ -85,7 +85,7 @@ class Tracing:
                 self._below(operation, (_mcp, method, name), parent, around, within=True)
                 return
             if around is not None:
-                operation.baggage = headers.get(propagation.BAGGAGE)
+                operation.baggage = propagation.combined(headers, propagation.BAGGAGE)
                 self._below(operation, (_mcp, method, name), around, None, within=False)
                 return
         if self._ended is not None:
@@ -104,7 +104,7 @@ class Tracing:
         """
         around = propagation.from_headers(headers)
         if around is not None:
-            operation.baggage = headers.get(propagation.BAGGAGE)
+            operation.baggage = propagation.combined(headers, propagation.BAGGAGE)
             self._below(operation, (_http, method, route), around, None, within=False)
         elif self._ended is not None:
             self._new(operation, (_http, method, route))

@@ -6,8 +6,16 @@ import json
 
 import pytest
 from msgspec import Raw
+from multidict import CIMultiDict
 
-from armory.telemetry.propagation import Parent, from_headers, from_meta, injected, parsed
+from armory.telemetry.propagation import (
+    Parent,
+    combined,
+    from_headers,
+    from_meta,
+    injected,
+    parsed,
+)
 
 TRACE, SPAN = "ab" * 16, "cd" * 8
 VALID = f"00-{TRACE}-{SPAN}-01"
@@ -37,6 +45,15 @@ def test_what_is_no_traceparent_names_no_span(bad: str) -> None:
     assert parsed(bad, None) is None
     assert from_headers({"traceparent": bad}) is None
     assert from_meta({"traceparent": Raw(json.dumps(bad).encode())}) is None
+
+
+def test_several_lines_of_a_header_are_one_list() -> None:
+    lines = [("traceparent", VALID), ("TraceState", "a=1"), ("tracestate", "b=2")]
+    headers = CIMultiDict([*lines, ("baggage", "k=1"), ("Baggage", "l=2")])
+    assert from_headers(headers) == Parent(TRACE, SPAN, True, "a=1,b=2")
+    assert combined(headers, "baggage") == "k=1,l=2"
+    assert combined({"baggage": "k=1"}, "baggage") == "k=1"
+    assert combined(headers, "x") is None
 
 
 def test_a_later_version_may_have_more() -> None:
