@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import parse_qsl
 from uuid import uuid4
 
 import msgspec
@@ -213,12 +214,23 @@ def _path_part(name: str, value: str) -> str:
 
 def _params(model: type[BaseModel], request: web.Request) -> BaseModel:
     given: dict[str, Any] = {}
-    for name in request.query:
-        values = request.query.getall(name)
-        if len(values) > 1:
+    written = request.rel_url.raw_query_string
+    for name, value in parse_qsl(written, keep_blank_values=True, errors="surrogateescape"):
+        if name in given:
             raise Problem(422, "invalid_request", "given more than once", parameter=_short(name))
-        given[name] = values[0]
+        if not _is_text(name + value):
+            said = f"{_short(name)}: expected percent-encoded UTF-8"
+            raise Problem(422, "invalid_request", said, parameter=_short(name))
+        given[name] = value
     return _validated(model, given)
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 async def _body(services: RestServices, model: type[BaseModel], request: web.Request) -> BaseModel:

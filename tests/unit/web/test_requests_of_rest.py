@@ -162,3 +162,20 @@ def test_a_login_that_is_missing_is_no_defect() -> None:
     problem = problem_of(LoginNeeded("up wants you to log in", upstream="up"))
     assert (problem.status, problem.code) == (503, "login_required")
     assert problem.detail == "up wants you to log in"
+
+
+@pytest.mark.parametrize(
+    ("written", "named", "said"),
+    [
+        ("query=gr%f6sse", "query", "expected percent-encoded UTF-8"),
+        ("query=%ff&top_k=3", "query", "expected percent-encoded UTF-8"),
+        ("query=a&query=b", "query", "more than once"),
+    ],
+)
+async def test_a_parameter_of_a_url_that_is_no_text_is_named(
+    client: Client, written: str, named: str, said: str
+) -> None:
+    found = await client("GET", f"/retrieve_tools?{written}")
+    assert (found.status, found.body["parameter"]) == (422, named)
+    assert said in found.body["detail"]
+    assert (await client("GET", "/retrieve_tools?query=gr%C3%B6sse+%2B")).status == 200
