@@ -67,6 +67,8 @@ class Proxied:
         session = self._session
         if session is None:
             session = self._session = self._opened()
+        if url.user is not None and any(name.lower() == "authorization" for name in headers):
+            url = url.with_user(None)  # the header counts; aiohttp refuses both
         try:
             return await session.request(
                 method,

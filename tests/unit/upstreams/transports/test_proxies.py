@@ -107,6 +107,16 @@ async def test_what_a_proxy_refuses_is_told_without_its_password(
 
 
 @pytest.mark.anyio
+async def test_a_header_that_says_who_asks_counts_before_a_name_in_the_url(proxy: Begin) -> None:
+    through = await proxy(b"HTTP/1.1 204 No Content\r\n\r\n")
+    client = HttpClient(UpstreamSpec("up", url="http://ann:pw@up.invalid/mcp", proxy=through))
+    response = await client.send("POST", {"Authorization": "Bearer x"}, b"{}", 60.0)
+    assert response.status == 204
+    response.close()
+    await client.close()
+
+
+@pytest.mark.anyio
 async def test_a_proxy_that_does_not_answer_takes_no_longer_than_connecting_may(
     proxy: Begin,
 ) -> None:
