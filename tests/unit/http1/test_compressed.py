@@ -7,7 +7,8 @@ import gzip
 import pytest
 
 from armory.http1.deadlines import Deadlines
-from armory.http1.response import BadAnswer, Response
+from armory.http1.response import Response
+from armory.http1.unpacking import UnusableBody
 
 pytestmark = pytest.mark.anyio
 
@@ -44,5 +45,12 @@ async def test_all_members_are_read(size: int, rest: bytes) -> None:
 
 def test_many_members_unfold_no_further_than_one() -> None:
     bombs = gzip.compress(bytes(4 * 1024 * 1024)) * 5
-    with pytest.raises(BadAnswer, match="unfolds too far"):
+    with pytest.raises(UnusableBody, match="unfolds too far"):
         packed().feed(bombs)
+
+
+async def test_very_many_members_are_read() -> None:
+    response = packed()
+    response.feed(b"".join(gzip.compress(b"%d " % number) for number in range(3_000)))
+    response.finish()
+    assert (await response.read()).split() == [b"%d" % number for number in range(3_000)]
