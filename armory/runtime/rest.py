@@ -23,6 +23,7 @@ from armory.runtime.blocks.auditing import audit_reader
 from armory.runtime.blocks.people import console_sign_in
 from armory.runtime.checking import checked
 from armory.runtime.editing.editor import Editor
+from armory.runtime.editing.tag_key import TagKey
 from armory.runtime.running import Runtime
 from armory.runtime.settings import base_path
 from armory.runtime.version import armory_version
@@ -119,7 +120,10 @@ def _editor(runtime: Runtime) -> Editor | None:
     path = runtime.loaded.path
     if path is None:
         return None
-    return Editor(runtime, path, runtime.loaded.config.server.config_editing)
+    config = runtime.loaded.config
+    given = config.security.encryption_key
+    key = TagKey(runtime.joined.store, given[0].get_secret_value() if given else None)
+    return Editor(runtime, path, config.server.config_editing, key)
 
 
 async def _reload(runtime: Runtime, dry_run: bool) -> Mapping[str, list[str]]:

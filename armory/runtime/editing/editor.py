@@ -20,6 +20,7 @@ from armory.observability.redaction import redacted
 from armory.runtime.checking import checked
 from armory.runtime.editing.file import replace, version_of, why_read_only
 from armory.runtime.editing.masking import Masked, Restored
+from armory.runtime.editing.tag_key import TagKey
 from armory.runtime.reloading import difference
 from armory.runtime.running import Runtime
 from armory.web.rest.live.config_file import Found, NotWritable, Refused, Stale
@@ -36,21 +37,24 @@ class Editor:
         runtime: goes by the file.
         path: the file.
         editing: `server.config_editing` as it was when the gateway began; it takes a restart.
+        key: of tags.
     """
 
     runtime: Runtime
     path: Path
     editing: bool
+    key: TagKey
     _saving: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def show(self) -> Mapping[str, Any]:
         """As `ConfigurationFile.show`."""
-        return await asyncio.to_thread(self._show)
+        return await asyncio.to_thread(self._show, await self.key.current())
 
     async def check(self, text: str, tag: str, effects: bool) -> Mapping[str, Any]:
         """As `ConfigurationFile.check`."""
         try:
-            _, loaded = await asyncio.to_thread(self._checked, text, tag)
+            key = await self.key.current()
+            _, loaded = await asyncio.to_thread(self._checked, text, tag, key)
             done = await self._effects(loaded) if effects else None
         except Refused as error:
             return {"problems": error.found, "effects": None}
@@ -61,17 +65,18 @@ class Editor:
         if not self.editing:
             raise NotWritable(_OFF)
         async with self._saving:
-            whole, loaded = await asyncio.to_thread(self._checked, text, tag)
+            key = await self.key.current()
+            whole, loaded = await asyncio.to_thread(self._checked, text, tag, key)
             effects = await self._effects(loaded)
-            written = await asyncio.to_thread(replace, self.path, whole.text, tag)
+            written = await asyncio.to_thread(replace, self.path, whole.text, tag, key)
         return {"tag": written.tag, "effects": effects}
 
     async def schema(self) -> Mapping[str, Any]:
         """As `ConfigurationFile.schema`."""
         return await asyncio.to_thread(_schema)
 
-    def _show(self) -> Mapping[str, Any]:
-        version = version_of(self.path)
+    def _show(self, key: bytes) -> Mapping[str, Any]:
+        version = version_of(self.path, key)
         text, problems, in_force, due = None, [], False, list[str]()
         masked = Masked(version.text)
         try:
@@ -99,8 +104,8 @@ class Editor:
             "problems": problems,
         }
 
-    def _checked(self, text: str, tag: str) -> tuple[Restored, Loaded]:
-        version = version_of(self.path)
+    def _checked(self, text: str, tag: str, key: bytes) -> tuple[Restored, Loaded]:
+        version = version_of(self.path, key)
         if version.tag != tag:
             raise Stale("the file has changed since it was read; read it again")
         whole = _WHOLE

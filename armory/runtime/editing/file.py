@@ -9,7 +9,6 @@ import contextlib
 import errno
 import hashlib
 import os
-import secrets
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +18,6 @@ from armory.errors import ConfigError
 from armory.web.rest.live.config_file import NotWritable, Stale
 
 _READ_ONLY = frozenset((errno.EROFS, errno.EACCES, errno.EPERM, errno.EBUSY, errno.EXDEV))
-_KEY = secrets.token_bytes(32)
-"""Versions are keyed: a plain hash would let readers try out what a hidden value may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,21 +26,25 @@ class Version:
 
     Attributes:
         text: all of it.
-        tag: names it, within this process.
+        tag: names it, by the key.
     """
 
     text: str
     tag: str
 
 
-def version_of(path: Path) -> Version:
+def version_of(path: Path, key: bytes) -> Version:
     """What the file holds.
+
+    Args:
+        path: of the file.
+        key: of tags. A plain hash would let readers try out what a hidden value may be.
 
     Raises:
         ConfigError: it cannot be read.
     """
     text = read_file(path)
-    return Version(text, hashlib.blake2b(text.encode(), key=_KEY, digest_size=16).hexdigest())
+    return Version(text, hashlib.blake2b(text.encode(), key=key, digest_size=16).hexdigest())
 
 
 def why_read_only(path: Path) -> str | None:
@@ -63,7 +64,7 @@ def why_read_only(path: Path) -> str | None:
     return None
 
 
-def replace(path: Path, text: str, tag: str) -> Version:
+def replace(path: Path, text: str, tag: str, key: bytes) -> Version:
     """Write the file anew, whole or not at all; permissions and owner stay.
 
     Raises:
@@ -83,7 +84,7 @@ def replace(path: Path, text: str, tag: str) -> Version:
             file.flush()
             _as_before(file.fileno(), before)
             os.fsync(file.fileno())
-        if version_of(path).tag != tag:
+        if version_of(path, key).tag != tag:
             raise Stale("the file has changed since it was read; read it again")
         os.replace(name, real)
         name = None
@@ -96,7 +97,7 @@ def replace(path: Path, text: str, tag: str) -> Version:
         if name is not None:
             with contextlib.suppress(OSError):
                 os.unlink(name)
-    return version_of(path)
+    return version_of(path, key)
 
 
 def _as_before(descriptor: int, before: os.stat_result) -> None:
