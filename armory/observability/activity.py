@@ -6,6 +6,7 @@ switched on. Never imports a transport, never writes anything.
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator
@@ -76,6 +77,9 @@ class Activity:
         redact: takes what must not be kept out of a text.
         settings: what is kept of calls.
         now: seconds since 1970.
+
+    Attributes:
+        process: names the one that these are of, no other replica's and none's before it.
     """
 
     def __init__(
@@ -84,6 +88,7 @@ class Activity:
         settings: ActivitySettings | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
+        self.process = secrets.token_hex(8)
         self._redact = redact
         self._now = now
         self._entries: deque[Entry] = deque(maxlen=KEPT)

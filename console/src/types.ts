@@ -108,6 +108,7 @@ export interface ToolDetail extends ToolRow {
 }
 
 export interface ActivityEntry {
+  process: string; // whose number it is
   seq: number;
   at_ms: number;
   kind: "call" | "listing" | "search";

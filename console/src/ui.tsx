@@ -15,7 +15,7 @@ export interface Loaded<T> {
 }
 
 /** One answer of the API, asked again every `everyMs` while the page is looked at. */
-export function useAnswer<T>(path: string | null, everyMs = 0): Loaded<T> {
+export function useAnswer<T>(path: string | null, everyMs = 0, asked: (path: string, signal: AbortSignal) => Promise<T> = get): Loaded<T> {
   const [data, setData] = useState<T | null>(null);
   const [error, setError] = useState<string | null>(null);
   const [loading, setLoading] = useState(path !== null);
@@ -39,7 +39,7 @@ export function useAnswer<T>(path: string | null, everyMs = 0): Loaded<T> {
       if (first || !document.hidden) {
         first = false;
         try {
-          const found = await get<T>(path, end.signal);
+          const found = await asked(path, end.signal);
           if (end.signal.aborted) return;
           setData(found);
           setError(null);
@@ -57,7 +57,7 @@ export function useAnswer<T>(path: string | null, everyMs = 0): Loaded<T> {
       end.abort();
       clearTimeout(timer);
     };
-  }, [path, everyMs, turn]);
+  }, [path, everyMs, asked, turn]);
   const reload = useCallback(() => setTurn((value) => value + 1), []);
   return { data, error, loading, reload };
 }

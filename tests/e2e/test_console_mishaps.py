@@ -118,6 +118,15 @@ async def test_answers_that_are_not_the_gateways(tmp_path: Path, packages: Path)
         assert '"id": 1234567890123456789' in found["result"]
 
 
+@pytest.mark.anyio
+async def test_entries_of_several_replicas_stand_beside_each_other(
+    tmp_path: Path, packages: Path
+) -> None:
+    async with driven(packages, tmp_path, "replicas") as found:
+        assert found["rows"] == ["up__two", "up__one"]  # once each, the latest first
+        assert found["contents"] == ["one", "two"]
+
+
 def driven_at(packages: Path, base: str, token: str, scenario: str) -> dict[str, Any]:
     asked = command(packages, base, token, scenario)
     return facts(subprocess.run(asked, capture_output=True, timeout=WITHIN_S, check=False).stdout)

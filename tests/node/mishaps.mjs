@@ -265,6 +265,47 @@ const scenarios = {
     await type(`\nword${" ".repeat(200_000)}`); // what a line is has to be told in linear time
     await page.getByText(/^\d+ problems?$/).waitFor();
   },
+
+  async replicas() {
+    // a balancer before two: each request goes to the other one
+    const page = await tab();
+    const at_ms = Date.now();
+    const entry = (process, age) => ({
+      seq: 5, at_ms: at_ms - age, kind: "call", who: "ann", what: `up__${process}`, server: "up", ok: true, ms: 1,
+      found: [], visible: 0, saved_tokens: 0, degraded: null, trace: null, contents: true,
+    });
+    const entries = { one: entry("one", 1000), two: entry("two", 0) };
+    let turn = 0;
+    let told = () => undefined;
+    const known = new Promise((done) => { told = done; });
+    await page.route(/\/v1\/activity[?/]/, async (route) => {
+      const url = new URL(route.request().url());
+      const process = turn++ % 2 === 0 ? "one" : "two";
+      if (!url.pathname.endsWith("/activity")) {
+        if (url.searchParams.get("process") === process)
+          await route.fulfill({ json: { arguments: `{"of":"${process}"}`, result: null } });
+        else
+          await route.fulfill({ status: 404, json: { status: 404, code: "other_process", detail: "another has it" } });
+        return;
+      }
+      const seen = (url.searchParams.get("seen") ?? "").split(",");
+      const news = seen.includes(`${process}:5`) ? [] : [entries[process]];
+      await route.fulfill({ json: { process, last: 5, entries: news } });
+      if (turn > 4 && ["one:5", "two:5"].every((one) => seen.includes(one))) told();
+    });
+    await page.goto(`${base}/console/#token=${token}`);
+    await page.getByText("· administrator").waitFor();
+    await open(page, "activity", "Activity");
+    await known;
+    facts.rows = await page.locator("tbody a.mono").allInnerTexts();
+    await page.getByText("Of 2 processes").waitFor();
+    facts.contents = [];
+    for (const process of ["one", "two"]) {
+      await page.getByRole("row", { name: `up__${process}` }).getByText("Arguments and result").click();
+      await page.getByText(`"of": "${process}"`).waitFor();
+      facts.contents.push(process);
+    }
+  },
 };
 
 try {

@@ -1,6 +1,7 @@
 // What was called, listed and searched lately, as it happens.
 
 import { useMemo, useState } from "preact/hooks";
+import { get, Refused } from "../api";
 import { parsed } from "../parts/digits";
 import { useEntries } from "../parts/entries";
 import type { ActivityEntry, Me } from "../types";
@@ -9,6 +10,7 @@ import { clock, Empty, Failure, Loading, ms, number, Page, plain, useAnswer } fr
 const POLL_MS = 2000;
 const KEPT = 1000;
 const SHOWN = 300;
+const TURNS = 20;
 
 export function Activity({ me }: { me: Me }) {
   const [live, setLive] = useState(true);
@@ -23,6 +25,7 @@ export function Activity({ me }: { me: Me }) {
       (outcome === "" || outcomeOf(entry) === outcome) &&
       (wanted === "" || `${entry.who}\n${entry.what}\n${entry.trace ?? ""}`.toLowerCase().includes(wanted)));
   }, [entries, kind, outcome, text]);
+  const processes = useMemo(() => new Set((entries ?? []).map((entry) => entry.process)).size, [entries]);
   return (
     <Page title="Activity" lead={me.admin
       ? "The latest calls, listings with a query and searches of everybody, since the gateway started."
@@ -45,6 +48,7 @@ export function Activity({ me }: { me: Me }) {
         <button type="button" aria-pressed={live} onClick={() => setLive(!live)}>Live</button>
       </div>
       <Failure error={error} />
+      {processes > 1 && <p class="small muted">Of {number(processes)} processes that have answered here: each replica keeps its own, and a new one begins anew.</p>}
       {entries === null && error === null && <Loading of="activity" />}
       {entries !== null && entries.length === 0 && (
         <Empty title="Nothing yet">Call a tool under <a href="#/tools">Tools</a>, ask something in the <a href="#/playground">playground</a>, or <a href="#/connect">connect a client</a>.</Empty>
@@ -54,7 +58,7 @@ export function Activity({ me }: { me: Me }) {
         <div class="panel scroll" tabIndex={0} role="region" aria-label="Entries">
           <table>
             <thead><tr><th>Time</th><th>Kind</th>{me.admin && <th>Caller</th>}<th>Tool or query</th><th>Outcome</th><th class="number">Took</th></tr></thead>
-            <tbody>{shown.slice(0, SHOWN).map((entry) => <Line key={entry.seq} entry={entry} admin={me.admin} />)}</tbody>
+            <tbody>{shown.slice(0, SHOWN).map((entry) => <Line key={`${entry.process}:${entry.seq}`} entry={entry} admin={me.admin} />)}</tbody>
           </table>
           {shown.length > SHOWN && <p class="small muted">{number(shown.length - SHOWN)} older ones fit, too.</p>}
         </div>
@@ -81,7 +85,7 @@ function Line({ entry, admin }: { entry: ActivityEntry; admin: boolean }) {
         {entry.kind !== "call" && entry.found.length > 0 && <div class="small muted">found {entry.found.slice(0, 5).map(plain).join(", ")}{entry.found.length > 5 ? ", …" : ""}; {number(entry.saved_tokens)} tokens saved</div>}
         {entry.trace !== null && <div class="small muted">trace <code class="break">{plain(entry.trace)}</code></div>}
         {entry.degraded !== null && <div class="small">degraded: {plain(entry.degraded)}</div>}
-        {entry.contents && <Contents seq={entry.seq} />}
+        {entry.contents && <Contents entry={entry} />}
       </td>
       <td><span class={`tag ${tone}`}>{outcome}</span></td>
       <td class="number nowrap">{ms(entry.ms)}</td>
@@ -98,10 +102,23 @@ function spread(text: string): string {
   }
 }
 
+/** Asked until the replica answers that has it. */
+async function ofItsProcess<T>(path: string, signal: AbortSignal): Promise<T> {
+  for (let turn = 1; ; turn++) {
+    try {
+      return await get<T>(path, signal);
+    } catch (problem) {
+      if (!(problem instanceof Refused) || problem.problem.code !== "other_process" || turn === TURNS) throw problem;
+    }
+    await new Promise((done) => setTimeout(done, 100));
+  }
+}
+
 /** What a call said, asked for when somebody wants to see it. */
-function Contents({ seq }: { seq: number }) {
+function Contents({ entry }: { entry: ActivityEntry }) {
   const [open, setOpen] = useState(false);
-  const { data, error } = useAnswer<{ arguments: string | null; result: string | null }>(open ? `/v1/activity/${seq}` : null);
+  const path = open ? `/v1/activity/${entry.seq}?process=${entry.process}` : null;
+  const { data, error } = useAnswer<{ arguments: string | null; result: string | null }>(path, 0, ofItsProcess);
   return (
     <details class="small" onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary>Arguments and result</summary>

@@ -1,6 +1,6 @@
 // What is used, how it fares, and what was looked for in vain.
 
-import { useMemo, useState } from "preact/hooks";
+import { useMemo, useRef, useState } from "preact/hooks";
 import { Charts, type Minute } from "../parts/chart";
 import type { Me } from "../types";
 import { Empty, Failure, Loading, ms, number, Page, plain, share, useAnswer } from "../ui";
@@ -11,7 +11,7 @@ interface Asked { query_id: string; at_ms: number; user: string | null; query: s
 const POLL_MS = 15_000;
 const SHOWN = 200;
 
-interface Timeline { since_ms: number; stretch_ms: number; callers: string[]; minutes: Minute[] }
+interface Timeline { process: string; since_ms: number; stretch_ms: number; callers: string[]; minutes: Minute[] }
 
 export function Usage({ me }: { me: Me }) {
   const [server, setServer] = useState("");
@@ -19,7 +19,8 @@ export function Usage({ me }: { me: Me }) {
   const [who, setWho] = useState("");
   const asked = new URLSearchParams(Object.entries({ server, tool, who }).filter(([, value]) => value !== ""));
   const minutes = useAnswer<Timeline>(`/v1/activity/minutes?${asked}`, POLL_MS);
-  const callers = [...new Set([...(minutes.data?.callers ?? []), ...(who === "" ? [] : [who])])].sort();
+  const together = useTogether(minutes.data);
+  const callers = [...new Set([...(together?.callers ?? []), ...(who === "" ? [] : [who])])].sort();
   const tools = useAnswer<{ tools: ToolUse[] }>("/v1/usage/tools", POLL_MS);
   const queries = useAnswer<{ queries: Asked[] }>(me.admin || me.user !== null ? "/v1/queries?limit=1000" : null, POLL_MS);
   const nothing = useMemo(() => timesAsked((queries.data?.queries ?? []).filter((one) => one.returned.length === 0)), [queries.data]);
@@ -36,7 +37,7 @@ export function Usage({ me }: { me: Me }) {
           {me.admin && <Choice label="Caller" value={who} choices={callers} set={setWho} />}
         </div>
         {minutes.data === null && minutes.loading && <Loading of="charts" />}
-        {minutes.data !== null && <OverTime found={minutes.data} whose={me.admin ? "" : "Yours: "} />}
+        {together !== null && <OverTime found={together} whose={me.admin ? "" : "Yours: "} />}
       </section>
       {tools.data === null && tools.loading && <Loading of="statistics" />}
       {tools.data !== null && used.length === 0 && <Empty title="No call yet">Statistics come with the first calls, a few seconds late.</Empty>}
@@ -75,6 +76,25 @@ export function Usage({ me }: { me: Me }) {
       )}
     </Page>
   );
+}
+
+/** What every process has counted that has answered here: behind one address may be replicas. */
+function useTogether(found: Timeline | null): Timeline | null {
+  const known = useRef(new Map<string, Timeline>());
+  return useMemo(() => {
+    if (found === null) {
+      known.current.clear();
+      return null;
+    }
+    known.current.set(found.process, found);
+    const all = [...known.current.values()];
+    return {
+      ...found,
+      since_ms: Math.min(...all.map((one) => one.since_ms)),
+      callers: all.flatMap((one) => one.callers),
+      minutes: all.flatMap((one) => one.minutes).sort((a, b) => a.at_ms - b.at_ms),
+    };
+  }, [found]);
 }
 
 function timesAsked(asked: Asked[]): [string, number][] {

@@ -1,4 +1,5 @@
-// The latest entries of the gateway's activity, asked for once and then only what is new.
+// The latest entries of the gateway's activity, asked for once and then only what is new. Behind
+// one address there may be several replicas, each with entries and numbers of its own.
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { get } from "../api";
@@ -6,9 +7,12 @@ import type { ActivityEntry } from "../types";
 import { words } from "../ui";
 
 interface Answer {
+  process: string;
   last: number;
-  entries: ActivityEntry[];
+  entries: Omit<ActivityEntry, "process">[];
 }
+
+const PROCESSES = 20; // that are told apart
 
 export interface Entries {
   entries: ActivityEntry[] | null;
@@ -19,7 +23,7 @@ export interface Entries {
 export function useEntries(kept: number, everyMs: number, live = true): Entries {
   const [entries, setEntries] = useState<ActivityEntry[] | null>(null);
   const [error, setError] = useState<string | null>(null);
-  const last = useRef(0);
+  const last = useRef(new Map<string, number>());
   const known = useRef(false);
   useEffect(() => {
     const end = new AbortController();
@@ -27,12 +31,18 @@ export function useEntries(kept: number, everyMs: number, live = true): Entries 
     const look = async (): Promise<void> => {
       if (!document.hidden && (live || !known.current)) {
         try {
-          const found = await get<Answer>(`/v1/activity?after=${last.current}&limit=${kept}`, end.signal);
-          // numbers go on when the gateway is started again, unless its clock was put back
-          const anew = found.last < last.current;
-          last.current = anew ? 0 : found.last;
-          if (anew || !known.current || found.entries.length > 0)
-            setEntries((before) => (anew ? [] : [...found.entries, ...(before ?? [])].slice(0, kept)));
+          const seen = [...last.current].map(([process, number]) => `${process}:${number}`).join(",");
+          const found = await get<Answer>(`/v1/activity?limit=${kept}&seen=${encodeURIComponent(seen)}`, end.signal);
+          const more = found.entries.map((entry) => ({ ...entry, process: found.process }));
+          const first = !last.current.delete(found.process);
+          last.current.set(found.process, found.last); // the latest to answer stands last
+          const oldest = [...last.current.keys()][0];
+          if (last.current.size > PROCESSES && oldest !== undefined) last.current.delete(oldest);
+          if (!known.current || more.length > 0)
+            setEntries((before) => {
+              const others = (before ?? []).filter((entry) => !first || entry.process !== found.process);
+              return [...more, ...others].sort((a, b) => b.at_ms - a.at_ms).slice(0, kept);
+            });
           known.current = true;
           setError(null);
         } catch (problem) {

@@ -63,7 +63,30 @@ async def test_calling_goes_the_way_of_every_call(client: Any) -> None:
     assert len((await client("GET", "/v1/activity", token=ADMIN)).body["entries"]) == 1
     last = (await client("GET", "/v1/activity", token=ADMIN)).body["last"]
     newer = await client("GET", "/v1/activity", token=ADMIN, params={"after": str(last)})
-    assert newer.body == {"last": last, "entries": []}
+    assert (newer.body["last"], newer.body["entries"]) == (last, [])
+
+
+async def test_a_page_before_several_replicas_tells_whose_entries_it_has(client: Any) -> None:
+    """Numbers are each process's own, and a balancer sends each request elsewhere."""
+    await client("POST", "/v1/tools/aws__deploy/call", token=SERVICE, json={"arguments": {}})
+    shown = (await client("GET", "/v1/activity", token=ADMIN)).body
+    process, last, (entry,) = shown["process"], shown["last"], shown["entries"]
+
+    async def listed(seen: str) -> list[Any]:
+        params = {"seen": seen, "after": str(last)}
+        return (await client("GET", "/v1/activity", token=ADMIN, params=params)).body["entries"]
+
+    assert await listed(f"another:1,{process}:{last}") == []
+    for strange in (f"another:{last}", "", "x", f"{process}:x", f"{process}:"):
+        assert await listed(strange) == [entry], strange
+    path = f"/v1/activity/{entry['seq']}"
+    own = await client("GET", path, token=ADMIN, params={"process": process})
+    assert own.status == 200
+    other = await client("GET", path, token=ADMIN, params={"process": "another"})
+    assert (other.status, other.body["code"]) == (404, "other_process")
+    assert other.headers["Connection"] == "close"  # the next one may reach another replica
+    minutes = (await client("GET", "/v1/activity/minutes", token=ADMIN)).body
+    assert minutes["process"] == process
 
 
 async def test_search_explains_what_a_listing_would_show(client: Any) -> None:

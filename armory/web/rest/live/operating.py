@@ -13,7 +13,7 @@ from pydantic import Field
 
 from armory.domain.naming import split_name
 from armory.errors import ConfigError, UnknownTool
-from armory.observability.activity import Entry
+from armory.observability.activity import Activity, Entry
 from armory.observability.history import MINUTE_S, PART_S, Tally
 from armory.web.rest.live.access import LiveGateway
 from armory.web.rest.problems import Problem, not_found
@@ -26,6 +26,11 @@ class Since(Shape):
     after: Annotated[int, Field(ge=0)] = Field(
         default=0,
         description="Those with higher numbers; they go on when the gateway is started again.",
+    )
+    seen: Annotated[str, Field(max_length=1_000)] | None = Field(
+        default=None,
+        description="For replicas behind one address: `PROCESS:LAST` of each that has answered, "
+        "with commas between. Stands for `after`; of one that is not named all entries come.",
     )
     limit: Annotated[int, Field(ge=1, le=1_000)] = 200
 
@@ -52,8 +57,19 @@ class ActivityEntry(Answer):
 class ActivityAnswer(Answer):
     """The latest entries, newest first: an administrator sees all, others their own."""
 
+    process: str = Field(description="Whose entries these are: each replica keeps its own.")
     last: int = Field(description="Number of the latest entry; give it as `after`.")
     entries: list[ActivityEntry]
+
+
+class Of(Shape):
+    """Whose entry."""
+
+    process: Annotated[str, Field(max_length=100)] | None = Field(
+        default=None,
+        description="That listed it; another one answers 404 `other_process`, and a request on a "
+        "new connection may reach it.",
+    )
 
 
 class ContentsAnswer(Answer):
@@ -97,6 +113,7 @@ class Whose(Shape):
 class Timeline(Answer):
     """Oldest first: the last day, since the gateway started."""
 
+    process: str = Field(description="Which has counted: each replica counts for itself.")
     since_ms: int = Field(description="From when on everything was counted.")
     stretch_ms: int = Field(description="How long each of them is: a minute, or five of a part.")
     callers: list[str] = Field(description="Who there is anything of; administrators are told.")
@@ -132,9 +149,9 @@ def routes(live: LiveGateway) -> list[Route]:
     return [
         Route("GET", "/v1/activity", partial(_activity, live), "The latest calls and queries",
               ActivityAnswer, tag="gateway", params=Since,
-              description="Kept in memory, the last 5,000."),
+              description="Kept in memory, the last 5,000 of the process that answers."),
         Route("GET", "/v1/activity/{seq}", partial(_contents, live), "What a call said",
-              ContentsAnswer, tag="gateway", path_params={"seq": "Number of the entry."},
+              ContentsAnswer, tag="gateway", params=Of, path_params={"seq": "Number of the entry."},
               description="404 where `observability.activity` does not have it kept, or the entry "
               "is gone."),
         Route("GET", "/v1/activity/minutes", partial(_minutes, live), "What happened each minute",
@@ -155,18 +172,34 @@ async def _activity(live: LiveGateway, call: RestCall) -> Reply:
     mine = None if call.admin else call.principal.owner
     shown: list[dict[str, Any]] = []
     last = live.activity.last
-    for entry in live.activity.latest(after=call.params.after):
-        if len(shown) >= call.params.limit:
+    asked: Since = call.params
+    after = asked.after if asked.seen is None else _last_seen(asked.seen, live.activity.process)
+    for entry in live.activity.latest(after=after):
+        if len(shown) >= asked.limit:
             break
         if mine is None or entry.owner == mine:
             shown.append(_shown(entry))
-    return Reply({"last": last, "entries": shown})
+    return Reply({"process": live.activity.process, "last": last, "entries": shown})
+
+
+def _last_seen(seen: str, process: str) -> int:
+    """The number that was seen last of a process; 0: none was."""
+    for one in seen.split(","):
+        name, _, last = one.partition(":")
+        if name == process:
+            return _number(last)
+    return 0
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 18 else 0
 
 
 async def _contents(live: LiveGateway, call: RestCall) -> Reply:
-    given = call.path["seq"]
-    number = int(given) if given.isascii() and given.isdigit() and len(given) < 18 else 0
-    found = live.activity.contents(number)
+    if call.params.process not in (None, live.activity.process):
+        said = "another process has this entry; ask again on a new connection"
+        raise Problem(404, "other_process", said, headers={"Connection": "close"})
+    found = live.activity.contents(_number(call.path["seq"]))
     if found is None or not (call.admin or found[0] == call.principal.owner):
         raise not_found("contents of an entry")
     return Reply(found[1]._asdict())
@@ -178,7 +211,7 @@ async def _minutes(live: LiveGateway, call: RestCall) -> Reply:
     who = asked.who if call.admin else call.principal.owner
     callers = activity.callers() if call.admin else []
     if who is None and asked.server is None and asked.tool is None:
-        return _timeline(activity.since, MINUTE_S, callers, activity.minutes())
+        return _timeline(activity, activity.since, MINUTE_S, callers, activity.minutes())
 
     def fits(owner: str, tool: str) -> bool:
         if who is not None and owner != who:
@@ -188,7 +221,7 @@ async def _minutes(live: LiveGateway, call: RestCall) -> Reply:
         return asked.server is None or _server(tool) == asked.server
 
     since, found = activity.parts(fits)
-    return _timeline(since, PART_S, callers, found)
+    return _timeline(activity, since, PART_S, callers, found)
 
 
 async def _restart(live: LiveGateway, call: RestCall) -> Reply:
@@ -232,11 +265,15 @@ def _shown(entry: Entry) -> dict[str, Any]:
 
 
 def _timeline(
-    since: float, stretch_s: int, callers: list[str], tallies: Iterable[tuple[int, Tally]]
+    activity: Activity,
+    since: float,
+    stretch_s: int,
+    callers: list[str],
+    tallies: Iterable[tuple[int, Tally]],
 ) -> Reply:
     shown = [_minute(at, tally) for at, tally in tallies]
     times = {"since_ms": int(since * 1_000), "stretch_ms": stretch_s * 1_000}
-    return Reply({**times, "callers": callers, "minutes": shown})
+    return Reply({"process": activity.process, **times, "callers": callers, "minutes": shown})
 
 
 def _minute(at: int, tally: Tally) -> dict[str, Any]:
