@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from aiohttp import web
+from sqlalchemy import select, update
 
 from armory.authserver.clients import Client
 from armory.authserver.errors import OAuthError
@@ -25,6 +27,7 @@ from armory.storage.cache import MemoryCache
 from armory.storage.changes import ChangeFeed
 from armory.storage.database import Database
 from armory.storage.grants import GRANTS, StoredGrants
+from armory.storage.tables import oauth_grants
 from armory.testing.identity import IdentityProvider
 from armory.testing.listening import listening
 from armory.upstreams.oauth.logins import Login
@@ -38,10 +41,12 @@ class Gateway:
     """The gateway as far as grants go."""
 
     def __init__(self, database: Database, settings: ProxySettings) -> None:
+        self.database = database
         self.feed = ChangeFeed(database, MemoryCache())
         seal = Seal(["a-secret-of-some-length"])
         self.store = StoredGrants(database, self.feed, seal)
-        self.grants = Grants(self.store, seal, Provider(settings))
+        self.provider, self.seal = Provider(settings), seal
+        self.grants = Grants(self.store, seal, self.provider)
         self.now = 0.0
         self.scheme = GrantScheme(self.grants, clock=lambda: self.now)
         self.ended: list[str | None] = []
@@ -51,14 +56,18 @@ class Gateway:
 
         self.feed.subscribe(GRANTS, ended)
 
-    async def logged_in(self, login: Login) -> tuple[str, str]:
-        """(access token, refresh token) of ann."""
+    async def code(self, login: Login) -> str:
+        """What ann's client comes back with."""
         digest = hashlib.sha256(VERIFIER.encode()).digest()
         challenge = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
         asked = Request(CLIENT.digest, CLIENT.redirects[0], None, challenge, WHERE)
         id = await self.grants.begin("a state")
         assert id is not None
-        code = await self.grants.code(id, Grant(asked, Identity("idp|ann", "ann"), login))
+        return await self.grants.code(id, Grant(asked, Identity("idp|ann", "ann"), login))
+
+    async def logged_in(self, login: Login) -> tuple[str, str]:
+        """(access token, refresh token) of ann."""
+        code = await self.code(login)
         given = await self.grants.redeem(code, CLIENT, "", VERIFIER, "")
         return given.access, given.refresh
 
@@ -154,3 +163,26 @@ async def test_a_grant_that_ends_while_it_is_read_is_not_believed(tmp_path: Path
         for _ in range(2):
             with pytest.raises(AuthenticationFailed):
                 await found.scheme.identify(access)
+
+
+@pytest.mark.parametrize("apart_s", [-90.0, 90.0])
+async def test_replicas_whose_clocks_are_apart_redeem_each_others_codes(
+    tmp_path: Path, apart_s: float
+) -> None:
+    async with gateway(tmp_path, ProxySettings("armory", issuer="https://idp.example")) as found:
+        code = await found.code(Login("idp", "", "", "armory", access_token="a"))
+        other = Grants(found.store, found.seal, found.provider, clock=lambda: time.time() + apart_s)
+        assert (await other.redeem(code, CLIENT, "", VERIFIER, "")).access
+
+
+async def test_a_code_expires_by_the_clock_of_the_store(tmp_path: Path) -> None:
+    async with gateway(tmp_path, ProxySettings("armory", issuer="https://idp.example")) as found:
+        code = await found.code(Login("idp", "", "", "armory", access_token="a"))
+        async with found.database.write() as connection:
+            row = (await connection.execute(select(oauth_grants.c.expires_at_ms))).one()
+            now_ms = (await connection.execute(select(found.database.now_ms))).scalar_one()
+            assert 0 < row.expires_at_ms - now_ms <= 60_000
+            await connection.execute(update(oauth_grants).values(expires_at_ms=now_ms - 1))
+        with pytest.raises(OAuthError) as refused:
+            await found.grants.redeem(code, CLIENT, "", VERIFIER, "")
+        assert refused.value.code == "invalid_grant"
