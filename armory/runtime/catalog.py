@@ -141,8 +141,10 @@ class CatalogKeeper:
         self._asked += 1
         self._dirty.set()
 
-    def queries_written(self) -> None:
-        """Example queries of some tools are there: they are indexed and listed with them."""
+    def build_again(self) -> None:
+        """Build a new snapshot soon though no list differs: example queries of some tools were
+        written, or a definition was approved.
+        """
         self._again = True
         self.changed()
 
@@ -306,7 +308,7 @@ class CatalogKeeper:
         if self._late and not self._wanted.is_set():
             self._late = False
             if self._examples is not None:  # the snapshot that did not wait lacks them
-                self.queries_written()
+                self.build_again()
             _log.info("indexing_complete", tools=tools, took_s=round(took_s, 1))
 
     def _report(self, problems: Sequence[str]) -> None:

@@ -21,6 +21,7 @@ from armory.observability.activity import Activity
 from armory.observability.redaction import redacted
 from armory.runtime.blocks.auditing import audit_reader
 from armory.runtime.blocks.people import console_sign_in
+from armory.runtime.blocks.pins import tell_approved
 from armory.runtime.checking import checked
 from armory.runtime.editing.editor import Editor
 from armory.runtime.editing.tag_key import TagKey
@@ -109,6 +110,7 @@ def live_gateway(runtime: Runtime) -> LiveGateway:
         restart=runtime.supervisor.restart,
         pinning=lambda: runtime.keeper.pinning,
         rebuild=runtime.keeper.approved,
+        tell_approved=partial(tell_approved, runtime.accounts),
         reload=partial(_reload, runtime),
         audit=audit_reader(loaded),
         configuration=_editor(runtime),

@@ -28,7 +28,7 @@ from armory.runtime.blocks.chat import chat_of
 from armory.runtime.blocks.encryption import logs_people_in
 from armory.runtime.blocks.learning import learning_of
 from armory.runtime.blocks.people import follow_logins, vault_of
-from armory.runtime.blocks.pins import pinning_of
+from armory.runtime.blocks.pins import follow_approvals, pinning_of
 from armory.runtime.blocks.replicas import Shared
 from armory.runtime.blocks.secrets import hide_secrets
 from armory.runtime.blocks.watching import watched
@@ -135,7 +135,7 @@ class Runtime:
                 memory=self.learning.uses if self.learning else None,
             ),
             generator=generator,
-            on_written=None if trusted else lambda: self.keeper.queries_written(),
+            on_written=None if trusted else lambda: self.keeper.build_again(),
         )
         self.figures = Figures(
             self.pool,
@@ -169,6 +169,7 @@ class Runtime:
         if accounts is not None:
             follow_logins(accounts, self.pool, self.gateway.principal_lists)
             accounts.scopes.observe(self.gateway.changes.tell_user)
+            follow_approvals(accounts, self.keeper)
         self.first_snapshot = asyncio.Event()
         self._starting: asyncio.Task[None] | None = None
 

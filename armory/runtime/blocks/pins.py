@@ -1,16 +1,25 @@
 """Where a project's pinned definitions are kept: by configuration file, so that two projects that
 name a server alike do not share what they know of it.
 
-Owns: the place. Opens nothing but the file.
+Owns: the place, and telling other replicas what was approved at one. Opens nothing but the file.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 
+from armory.accounts.service import Accounts
 from armory.config import Loaded
-from armory.security.pinning import Pinning
+from armory.errors import BackendError
+from armory.logger import Logger
+from armory.runtime.catalog import CatalogKeeper
+from armory.security.pinning import Changed, Pinning
 from armory.security.settings import PinningMode
+
+_log = Logger(__name__)
+APPROVED = "approved"
+"""Topic: a changed definition was approved."""
 
 _FOLDER = "pins"
 _SHARED = "pins.json"
@@ -23,3 +32,36 @@ def pinning_of(loaded: Loaded, mode: PinningMode) -> Pinning:
     name = hashlib.sha256(project.encode("utf-8", "surrogateescape")).hexdigest()[:16]
     path = loaded.home / _FOLDER / f"{name}.json"
     return Pinning(path, mode, project=project, before=loaded.home / _SHARED)
+
+
+def follow_approvals(accounts: Accounts, keeper: CatalogKeeper) -> None:
+    """Take here, too, what was approved at another replica, where the same is withheld."""
+
+    async def approved(id: str) -> None:
+        pinning = keeper.pinning
+        withheld = () if pinning is None else tuple(pinning.withheld.values())
+        for change in withheld:
+            if pinning is not None and _id(change) == id:
+                try:
+                    await asyncio.to_thread(pinning.take, change)
+                except OSError as error:
+                    _log.error("pins_not_stored", error=str(error))
+                keeper.build_again()  # the feed does not wait for it
+
+    accounts.feed.subscribe(APPROVED, approved)
+
+
+async def tell_approved(accounts: Accounts | None, change: Changed) -> None:
+    """Have the other replicas hear of an approval; while the database is away, they do not."""
+    if accounts is None:
+        return
+    try:
+        async with accounts.feed.transaction() as transaction:
+            transaction.changed(APPROVED, _id(change))
+    except BackendError as error:
+        _log.warning("approval_not_told", tool=change.name, error=error.message)
+
+
+def _id(change: Changed) -> str:
+    """The tool and the definition that it has now: whoever withholds another one is not meant."""
+    return hashlib.sha256(f"{change.name} {change.now}".encode()).hexdigest()

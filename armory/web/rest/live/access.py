@@ -24,7 +24,7 @@ from armory.gateway.requests import ClientRequest
 from armory.observability.activity import Activity
 from armory.protocol.link import Answer, ClientGone, Params
 from armory.protocol.versions import MODERN_VERSIONS
-from armory.security.pinning import Pinning
+from armory.security.pinning import Changed, Pinning
 from armory.web.rest.live.config_file import ConfigurationFile
 from armory.web.rest.live.sign_in import SignIn
 from armory.web.rest.problems import Problem
@@ -57,6 +57,10 @@ async def _done() -> None:
     return
 
 
+async def _untold(_change: Changed) -> None:
+    return
+
+
 async def _unknown(server: str) -> None:
     raise UnknownTool(f"there is no upstream {server!r}")
 
@@ -83,6 +87,7 @@ class LiveGateway:
         restart: connects an upstream anew; raises `UnknownTool` where there is none.
         pinning: knows the definitions that are withheld; None: nothing is.
         rebuild: builds and serves a new snapshot.
+        tell_approved: tells other replicas of a definition that was approved.
         reload: reads the configuration again and puts it in force, or, for a dry run, only says
             what would become of it; raises `ConfigError` where it does not hold.
         audit: the latest so many of the audit's records that are wanted; None: none can be read.
@@ -99,6 +104,7 @@ class LiveGateway:
     restart: Callable[[str], Awaitable[None]] = _unknown
     pinning: Callable[[], Pinning | None] = lambda: None
     rebuild: Callable[[], Awaitable[None]] = _done
+    tell_approved: Callable[[Changed], Awaitable[None]] = _untold
     reload: Callable[[bool], Awaitable[Mapping[str, list[str]]]] = _no_file
     audit: Callable[[Wanted, int], Awaitable[list[dict[str, object]]]] | None = None
     configuration: ConfigurationFile | None = None

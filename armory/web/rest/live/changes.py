@@ -72,6 +72,7 @@ async def _approve(live: LiveGateway, call: RestCall) -> Reply:
         said = "the definition has changed again; look at it anew"
         raise Problem(422, "changed_again", said, parameter="now")
     await asyncio.to_thread(pinning.take, change)
+    await live.tell_approved(change)
     await live.rebuild()
     return Reply(None, 204)
 
