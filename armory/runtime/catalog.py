@@ -29,6 +29,10 @@ Examples = Callable[[ToolRecord], tuple[str, ...]]
 SETTLE_S = 0.02
 FIRST_INDEX_S = 20.0
 INDEX_S = 3.0
+TURN_S, MOST_TURN_S = 10.0, 320.0
+"""After so long a list that is being embedded gives way to a newer one, whose tools are found by
+words then; twice as long each time, since what gives way begins again with all but the embedding.
+"""
 SHRUNK = 10_000
 """Entries; where a snapshot has so many fewer, their memory is given back."""
 REPORTED = 20
@@ -89,6 +93,7 @@ class CatalogKeeper:
         self._wanted = asyncio.Event()
         self._indexed = asyncio.Event()
         self._late = False
+        self._turn_s = TURN_S
         self._to_index: Sequence[ToolRecord] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._reported: set[str] = set()
@@ -284,7 +289,8 @@ class CatalogKeeper:
             started = time.monotonic()
             try:
                 with TURNS.short():
-                    await self._retriever.index(tools, partial(self._outdated, len(tools)))
+                    outdated = partial(self._outdated, len(tools), started)
+                    await self._retriever.index(tools, outdated)
             except ArmoryError as error:
                 _log.error("indexing_failed", error=error.message)
             except Exception:  # noqa: BLE001 - the next list gets its turn
@@ -292,16 +298,25 @@ class CatalogKeeper:
             else:
                 self._say_complete(len(tools), time.monotonic() - started)
             if not self._wanted.is_set():
+                self._turn_s = TURN_S
                 self._indexed.set()
 
-    def _outdated(self, tools: int) -> bool:
-        """Whether a much shorter list waits: to go on with this one would hold memory and time.
+    def _outdated(self, tools: int, started: float) -> bool:
+        """Whether a much shorter list waits, since to go on with this one would hold memory and
+        time, or any list for long: none of its new tools are found before its turn.
 
-        A list of about the same length waits its turn: one upstream that changes again and again
-        must not keep the tools of all others from ever being embedded.
+        Turns grow: one upstream that changes again and again must not keep the tools of all others
+        from ever being embedded.
         """
         newer = self._to_index
-        return self._wanted.is_set() and newer is not None and 2 * len(newer) < tools
+        if newer is None or not self._wanted.is_set():
+            return False
+        if 2 * len(newer) < tools:
+            return True
+        if time.monotonic() - started < self._turn_s:
+            return False
+        self._turn_s = min(2 * self._turn_s, MOST_TURN_S)
+        return True
 
     def _say_complete(self, tools: int, took_s: float) -> None:
         """Whoever was told that indexing goes on is told that it has ended."""

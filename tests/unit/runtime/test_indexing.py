@@ -98,6 +98,30 @@ async def test_a_list_is_outdated_when_a_much_shorter_one_waits(
     assert index.indexed == [10, 4]
 
 
+@pytest.mark.anyio
+@pytest.mark.parametrize("waits", [True, False])
+async def test_a_list_that_has_long_been_embedded_gives_way_to_a_newer_one(
+    monkeypatch: pytest.MonkeyPatch, waits: bool
+) -> None:
+    monkeypatch.setattr("armory.runtime.catalog.FIRST_INDEX_S", 0.0)
+    monkeypatch.setattr("armory.runtime.catalog.INDEX_S", 0.0)
+    monkeypatch.setattr("armory.runtime.catalog.TURN_S", 0.0)
+    index = Asked()
+    lists = {"a": ServerLists(tools=[{"name": "x"}])}
+    keeper = CatalogKeeper(index, {})
+    keeper.start(lambda: lists, lambda _catalog: None)
+    try:
+        async with asyncio.timeout(30):
+            await keeper.settle()
+            if waits:
+                lists = {"a": ServerLists(tools=[{"name": "x"}, {"name": "late"}])}
+                await keeper.settle()
+            assert index.outdated is not None
+            assert index.outdated() is waits, "the tools of a slow upstream would not be found"
+    finally:
+        await keeper.stop()
+
+
 def test_progress_is_said_now_and_then_and_never_of_what_is_quick(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
