@@ -2,10 +2,14 @@
 
 Owns: `Logger`, and what is done before that event. structlog brings rich, Pygments and attrs, a
 third of what a command loads that has nothing to log. Never imports a room.
+
+Where nobody set structlog up, as in a program that uses Armory as a library, warnings go to
+standard error: standard output is the program's own.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -82,6 +86,13 @@ class Logger:
         if LEVELS[level] < _first.least:
             return
         set_up()
+        if "structlog" not in sys.modules and LEVELS[level] < LEVELS["warning"]:
+            return  # nobody set it up
         import structlog
 
-        getattr(structlog.get_logger(self._name), level)(event, **fields)
+        logger = structlog.get_logger(self._name)
+        if not structlog.is_configured():
+            if LEVELS[level] < LEVELS["warning"]:
+                return
+            logger = structlog.wrap_logger(structlog.PrintLogger(sys.stderr))
+        getattr(logger, level)(event, **fields)

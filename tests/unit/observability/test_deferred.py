@@ -6,6 +6,7 @@ import json
 import logging
 
 import pytest
+from structlog.testing import capture_logs
 
 from armory.logger import Logger
 from armory.observability.deferred import log_later
@@ -46,3 +47,20 @@ def test_what_is_less_than_wanted_sets_nothing_up(capsys: pytest.CaptureFixture[
     (line,) = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert line["event"] == "seen"
     assert "ValueError: broken" in line["exception"]
+
+
+def test_a_library_leaves_standard_output_to_the_program(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    _log.info("done")
+    assert capsys.readouterr() == ("", "")
+    _log.warning("broken", path="x")
+    written = capsys.readouterr()
+    assert written.out == ""
+    assert "broken" in written.err
+
+
+def test_a_program_that_sets_structlog_up_gets_every_event() -> None:
+    with capture_logs() as logs:
+        _log.info("done", tools=1)
+    assert logs == [{"event": "done", "log_level": "info", "tools": 1}]
