@@ -148,7 +148,7 @@ def _said(tool: ToolRecord) -> tuple[str, str]:
 
 def _rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
     try:
-        with path.open(encoding="utf-8") as file:
+        with path.open(encoding="utf-8-sig") as file:
             for number, line in enumerate(file, start=1):
                 if line.strip():
                     yield number, _object(path, number, line)
@@ -161,7 +161,7 @@ def _rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
 def _object(path: Path, number: int, line: str) -> Mapping[str, Any]:
     try:
         row = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path}:{number}: not JSON: {error}") from error
     if not isinstance(row, dict):
         raise ConfigError(f"{path}:{number}: {type(row).__name__}, expected an object")

@@ -5,6 +5,7 @@ Owns: the JSON object, reading gates (`recall@5=0.8`). Never imports retrieval.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -98,7 +99,7 @@ def parse_gate(text: str) -> Gate:
     except ValueError:
         separator = ""
         least = 0.0
-    if not separator or not figure:
+    if not separator or not figure or math.isnan(least):  # nothing is below NaN
         raise ConfigError(f"--min {text!r}: expected FIGURE=NUMBER, for example recall@5=0.8")
     return Gate(figure.strip(), least)
 

@@ -252,7 +252,10 @@ async def _asked(loaded: Loaded, data: str | None) -> AsyncGenerator[_Asked]:
 
 def _queries(asked: _Asked, queries_file: str | None, limit: int) -> list[str]:
     if queries_file is not None:
-        lines = Path(queries_file).read_text(encoding="utf-8").splitlines()
+        try:
+            lines = Path(queries_file).read_text(encoding="utf-8-sig").splitlines()
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"{queries_file} is not UTF-8: {error}") from error
         found = [line.strip() for line in lines if line.strip()]
         if not found:
             raise ConfigError(f"{queries_file} has no query; write one a line")

@@ -166,3 +166,11 @@ def test_a_set_without_labels_says_so(folder: Path) -> None:
     done = CliRunner().invoke(cli, ["eval", str(folder), "--embedder", "none"])
     assert isinstance(done.exception, ConfigError)
     assert "labels no query with a tool" in str(done.exception)
+
+
+def test_a_file_of_queries_that_is_no_text_is_named(folder: Path) -> None:
+    (folder / "asked.txt").write_bytes(b"\xff\xfe")
+    options = ["report", "--data", str(folder), "--queries", "asked.txt"]
+    done = CliRunner().invoke(cli, options)
+    assert isinstance(done.exception, ConfigError)
+    assert "asked.txt is not UTF-8" in str(done.exception)

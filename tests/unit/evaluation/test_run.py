@@ -124,6 +124,7 @@ def test_splits_and_limits(write: Write) -> None:
     ("tools", "queries", "said"),
     [
         (["{nonsense"], QUERIES, r"tools\.jsonl:1: not JSON"),
+        (["[" * 100_000], QUERIES, r"tools\.jsonl:1: not JSON"),
         (["[]"], QUERIES, r"tools\.jsonl:1: list, expected an object"),
         ([{"id": "t0"}], QUERIES, r"tools\.jsonl:1: name is None"),
         ([TOOLS[0], TOOLS[0]], QUERIES, "'t0' is there twice"),
@@ -143,6 +144,14 @@ def test_malformed_sets_name_file_and_line(
 ) -> None:
     with pytest.raises(ConfigError, match=said):
         load_dataset(write(tools, queries))
+
+
+def test_a_mark_of_byte_order_is_no_part_of_the_first_line(write: Write) -> None:
+    folder = write(TOOLS, QUERIES)
+    read = load_dataset(folder)
+    for path in folder.glob("*.jsonl"):
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert load_dataset(folder) == read
 
 
 def test_absent_files(tmp_path: Path) -> None:
@@ -168,7 +177,7 @@ def test_gates() -> None:
     gates = [parse_gate("recall@5=0.8"), parse_gate("threshold.recall=0.9")]
     assert missed_gates(report, gates) == ["recall@5 is 0.7, wanted at least 0.8"]
     assert len(missed_gates(report, [parse_gate("abstention_accuracy=0.1")])) == 1
-    for text in ("recall@5", "=1", "a=b"):
+    for text in ("recall@5", "=1", "a=b", "recall@5=nan"):
         with pytest.raises(ConfigError, match="FIGURE=NUMBER"):
             parse_gate(text)
     for text in ("nonsense=1", "threshold=1", "embedder=1"):
