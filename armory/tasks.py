@@ -192,6 +192,11 @@ class LoopThread:
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
 
+    @property
+    def here(self) -> bool:
+        """Whether the caller runs there, who must not wait for anything else there."""
+        return threading.current_thread() is self._thread
+
     def submit(self, work: Coroutine[Any, Any, _T]) -> Future[_T]:
         """Run `work` there; from any thread."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)

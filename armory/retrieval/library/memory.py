@@ -310,7 +310,7 @@ class ToolContext:
             for tool in self.tools
         )
 
-    async def search_tools(self, query: str, top_k: int = 3) -> list[SelectedTool]:
+    async def search_tools(self, query: str | Sequence[str], top_k: int = 3) -> list[SelectedTool]:
         """Find tools for a query and take them into the working set; returns what was found."""
         found = await self._memory.select_tools_for_query(
             query, min(whole("top_k", top_k), self.max_tools)

@@ -5,6 +5,7 @@ Owns: the synchronous face. Everything else is `AsyncToolMemory`.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError
@@ -26,7 +27,8 @@ _END_S = 10.0
 
 
 class ToolMemory:
-    """Remembers tools and finds those that a query wants; blocking, safe from any thread.
+    """Remembers tools and finds those that a query wants; blocking, safe from any thread. A process
+    that was forked needs one of its own.
 
     Arguments and errors are those of `AsyncToolMemory`.
 
@@ -59,6 +61,7 @@ class ToolMemory:
         self._loop = LoopThread("armory-tool-memory")
         self._gate = threading.Lock()
         self._closed = False
+        self._process = os.getpid()
 
     def __enter__(self) -> ToolMemory:
         return self
@@ -73,6 +76,11 @@ class ToolMemory:
 
     def close(self) -> None:
         """Let threads, files and connections go; safe to call twice."""
+        if os.getpid() != self._process:
+            self._closed = True  # the thread is in the process that made this
+            return
+        if problem := self._out_of_place():
+            raise InvalidRequest(problem)
         with self._gate:  # nothing comes to the loop after this
             if self._closed:
                 return
@@ -144,6 +152,10 @@ class ToolMemory:
         return self._run(self._memory.load(folder, handles))
 
     def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        problem = self._out_of_place()
+        if problem:
+            work.close()
+            raise InvalidRequest(problem)
         with self._gate:
             if self._closed:
                 work.close()
@@ -155,6 +167,14 @@ class ToolMemory:
             if not self._closed:
                 raise
             raise InvalidRequest("this memory was closed meanwhile; make a new one") from error
+
+    def _out_of_place(self) -> str:
+        """Why the thread of this memory would never answer the caller; "" where it does."""
+        if os.getpid() != self._process:
+            return "this memory was made before its process was forked; make one in each process"
+        if self._loop.here:
+            return "this memory cannot be used by what it calls itself, as a filter"
+        return ""
 
     @staticmethod
     async def _call(function: Any, *args: Any, **options: Any) -> Any:
@@ -183,6 +203,6 @@ class SyncToolContext:
         """Estimated tokens of the working set's definitions."""
         return self._inner.tokens
 
-    def search_tools(self, query: str, top_k: int = 3) -> list[SelectedTool]:
+    def search_tools(self, query: str | Sequence[str], top_k: int = 3) -> list[SelectedTool]:
         """Find tools and take them into the working set; returns what was found."""
         return self._run(self._inner.search_tools(query, top_k))

@@ -36,7 +36,7 @@ def write(folder: Path, content: dict[str, Any]) -> Path:
         handle, name = tempfile.mkstemp(dir=folder, prefix=_FILE)
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(content, file, ensure_ascii=False)
+                json.dump(content, file)  # ASCII: half of an emoji is no UTF-8
                 file.flush()
                 os.fsync(file.fileno())
             Path(name).replace(path)

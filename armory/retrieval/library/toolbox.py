@@ -258,10 +258,7 @@ def schema_of(function: Handle) -> dict[str, Any]:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
         return {"type": "object"}
-    try:
-        hints = typing.get_type_hints(_function_of(function))
-    except (NameError, TypeError):  # annotations that cannot be resolved here
-        hints = {}
+    hints = _hints_of(_function_of(function))
     properties: dict[str, Any] = {}
     required: list[str] = []
     for name, parameter in signature.parameters.items():
@@ -271,6 +268,18 @@ def schema_of(function: Handle) -> dict[str, Any]:
         if parameter.default is parameter.empty:
             required.append(name)
     return {"type": "object", "properties": properties, "required": required}
+
+
+def _hints_of(function: Any) -> dict[str, Any]:
+    """The types of a callable's parameters; none where one of them cannot be resolved here."""
+    if isinstance(function, type):
+        function = function.__init__
+    elif not inspect.isroutine(function):  # an object that can be called
+        function = type(function).__call__
+    try:
+        return typing.get_type_hints(function)
+    except Exception:  # noqa: BLE001 - an annotation is any expression, and may fail with anything
+        return {}
 
 
 def _function_of(given: Handle) -> Handle:

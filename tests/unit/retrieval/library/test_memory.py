@@ -75,6 +75,33 @@ def test_a_callables_schema() -> None:
     assert listed == {"type": "array", "items": {"type": "string"}}
 
 
+@pytest.mark.parametrize("annotation", ["the city", "os.NoSuchThing", "NoSuchType", "1 / 0"])
+def test_annotations_that_cannot_be_resolved_cost_types_alone(annotation: str) -> None:
+    def opened(path: str) -> None:
+        """Open."""
+
+    opened.__annotations__["path"] = annotation
+    expected = {"type": "object", "properties": {"path": {}}, "required": ["path"]}
+    assert Tool.of(opened).input_schema == expected
+
+
+def test_the_schema_of_an_object_that_can_be_called_and_of_a_class() -> None:
+    class Sender:
+        """Send a message."""
+
+        def __init__(self, host: str) -> None:
+            self.host = host
+
+        def __call__(self, to: str, times: int = 1) -> None:
+            """Send it."""
+
+    called, made = Tool.of(Sender("a")), Tool.of(Sender)
+    assert (called.name, called.description) == ("Sender", "Send a message.")
+    properties = {"to": {"type": "string"}, "times": {"type": "integer"}}
+    assert called.input_schema["properties"] == properties
+    assert made.input_schema["properties"] == {"host": {"type": "string"}}
+
+
 def test_a_tuples_schema_and_what_a_partial_calls() -> None:
     def plot(point: tuple[int, str], rest: tuple[float, ...] = (), unit: str = "m") -> None:
         """Draw a point."""
@@ -184,6 +211,16 @@ async def test_saving_and_loading(memory: AsyncToolMemory, tmp_path: Path) -> No
         with pytest.raises(ConfigError, match="version 1"):
             await other.load()
         assert len(other) == 0
+
+
+@pytest.mark.anyio
+async def test_half_an_emoji_is_saved_as_well(tmp_path: Path) -> None:
+    async with AsyncToolMemory(embedder="none") as memory:
+        memory.add({"name": "weather", "description": "sun \ud83c"})
+        await memory.save(tmp_path)
+    async with AsyncToolMemory(embedder="none") as other:
+        assert await other.load(tmp_path) == 1
+        assert other.get("weather").description == "sun \ud83c"
 
 
 @pytest.mark.anyio

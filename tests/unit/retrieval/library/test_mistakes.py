@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -153,3 +156,47 @@ async def test_a_closed_asynchronous_memory_says_so() -> None:
     await memory.aclose()
     with pytest.raises(InvalidRequest, match="is closed"):
         await memory.select_tools_for_query("x")
+
+
+def test_a_filter_that_asks_the_memory_itself_is_told(memory: ToolMemory) -> None:
+    """It would wait for the thread on which it runs."""
+    asked: tuple[Callable[[], object], ...] = (
+        lambda: memory.select_tools_for_query("rain"),
+        lambda: memory.remove("get_weather"),
+        memory.close,
+    )
+    for ask in asked:
+        with pytest.raises(InvalidRequest, match="cannot be used by what it calls itself"):
+            memory.select_tools_for_query("rain", filters=lambda _tool, ask=ask: bool(ask()))
+    assert len(memory.select_tools_for_query("weather")) == 1
+
+
+_FORKS = """
+import os
+from armory import ArmoryError, ToolMemory
+
+memory = ToolMemory(embedder="none")
+memory.add({"name": "get_weather"})
+child = os.fork()
+if not child:
+    try:
+        memory.select_tools_for_query("weather")
+    except ArmoryError as error:
+        print(error, flush=True)
+    memory.close()
+    os._exit(0)
+os.waitpid(child, 0)
+assert len(memory.select_tools_for_query("weather")) == 1
+memory.close()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_process_that_was_forked_is_told_to_make_its_own() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", _FORKS],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert done.stdout == (
+        "this memory was made before its process was forked; make one in each process\n"
+    )
