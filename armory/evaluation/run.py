@@ -146,6 +146,11 @@ async def evaluate(
     return tally.result(named)
 
 
+def of_nothing() -> Result:
+    """What figures there are: those of a set without tools and queries."""
+    return _Tally(Dataset("", (), ()), 0).result(Setup("", ""))
+
+
 class _Tally:
     """What the loop collects."""
 

@@ -155,6 +155,13 @@ def test_a_gateway_elsewhere_is_asked_as_one_opened_here_is(
     failed(armory("search", "--agent", "x", "--url", served.url), 1, "agent.enabled")
 
 
+def test_a_search_of_an_upstream_that_there_is_not(armory: Run, tmp_path: Path) -> None:
+    write(tmp_path, {"upstreams": {"notes": {"command": "x", "enabled": False}}})
+    for more in ((), ("--json",)):
+        done = armory("search", "add a note", "--server", "note", *more)
+        failed(done, 2, "--server note: no such upstream; there are: notes")
+
+
 def test_calls_that_are_wrong(armory: Run, tmp_path: Path, demo_upstreams: dict[str, Any]) -> None:
     write(tmp_path, {"upstreams": demo_upstreams})
     failed(armory("call", "time__get_current_time", "[1]"), 2, "a JSON object is expected")

@@ -87,6 +87,14 @@ def test_what_is_configured_is_what_is_counted(tmp_path: Path, data: Path) -> No
     assert more["meta_tools"] > usual["meta_tools"] + 100, "find_tools"
 
 
+def test_a_query_that_is_too_long_is_cut_as_by_eval(data: Path, tmp_path: Path) -> None:
+    row = {"id": "q", "query": "rotate my document " * 1_000, "relevant": ["t0"]}
+    (data / "queries.jsonl").write_text(json.dumps(row), encoding="utf-8")
+    done = run(tmp_path, "report", "--data", str(data), "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["queries"] == 1
+
+
 def test_upstreams_with_queries_of_ones_own(tmp_path: Path) -> None:
     config = tmp_path / "armory.yaml"
     demo = {"command": sys.executable, "args": ["-m", "armory.demo"]}
@@ -146,3 +154,19 @@ async def test_queries_are_written_once_and_kept(tmp_path: Path) -> None:
         again = await asyncio.to_thread(run, tmp_path, *arguments, "--yes")
         assert json.loads(again.stdout)["stored"] == before["tools"]
         assert len(chat.requests) == before["tools"]
+
+
+def test_queries_that_fail_are_told_in_one_answer(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and never listens
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+        config = tmp_path / "armory.yaml"
+        demo = {"command": sys.executable, "args": ["-m", "armory.demo"]}
+        told = {"upstreams": {"notes": demo}, "agent": {"base_url": url, "model": "m"}}
+        config.write_text(yaml.safe_dump(told), encoding="utf-8")
+        done = run(tmp_path, "queries", "--config", str(config), "--json", "--yes")
+    assert done.returncode == 1
+    answer = json.loads(done.stdout)
+    assert answer["failed"] > 0
+    assert url in answer["problem"]
+    assert "run it again" in done.stderr

@@ -137,7 +137,12 @@ async def _here(
     """The answer, and the upstreams that are searched and could not be reached."""
     from armory.cli.local import opened, unreached
 
-    async with opened(loaded_config(config), searched=True) as runtime:
+    loaded = loaded_config(config)
+    unknown = sorted((query.servers or frozenset()) - loaded.config.upstreams.keys())
+    if unknown:
+        there = ", ".join(sorted(loaded.config.upstreams)) or "none"
+        raise ConfigError(f"--server {unknown[0]}: no such upstream; there are: {there}")
+    async with opened(loaded, searched=True) as runtime:
         if runtime.retriever is None:
             raise ConfigError("it is off, so nothing can be searched", path="tool_rag.enabled")
         tools = VisibleSet(frozenset(runtime.gateway.view.catalog.tools))

@@ -22,7 +22,7 @@ from armory.config.home import armory_home
 from armory.errors import BackendError, ConfigError
 from armory.evaluation.dataset import Dataset, among, load_dataset, load_uses
 from armory.evaluation.report import failure_json, missed_gates, parse_gate, to_json
-from armory.evaluation.run import Failure, Result, Setup, evaluate
+from armory.evaluation.run import Failure, Result, Setup, evaluate, of_nothing
 from armory.feedback.vectors import FeedbackLimits, FeedbackVectors
 from armory.retrieval.names import INDEXES, RANKERS
 from armory.retrieval.options import INDEX
@@ -84,6 +84,7 @@ def eval_command(
     folder: the next run over the same tools starts at once.
     """
     wanted = [parse_gate(gate) for gate in gates]
+    missed_gates(to_json(of_nothing()), wanted)  # a figure that there is not, before it takes long
     dataset = load_dataset(folder, split=split, limit=limit)
     if not dataset.queries:
         raise ConfigError(f"{folder}: queries.jsonl holds no query")
@@ -140,6 +141,8 @@ async def _run(
     usage: str | None,
     failures: int,
 ) -> Result:
+    if usage is not None and options.model == "none":
+        raise ConfigError("--usage needs an embedder: past queries are found by their vectors")
     uses = load_uses(usage, frozenset(t.name for t in dataset.tools)) if usage else []
     memory = FeedbackVectors(FeedbackLimits(per_tool=1_000)) if uses else None
     with waiting(EMBEDDING) as shown:

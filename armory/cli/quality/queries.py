@@ -15,9 +15,9 @@ import click
 from armory.agent.synthetic import ChatQueryGenerator, CostEstimate, estimate, generate_all
 from armory.cli.local import opened
 from armory.cli.options import config_option, json_option, loaded_config
-from armory.cli.output import err, print_json, waiting
+from armory.cli.output import err, print_json, say_error, waiting
 from armory.config import Loaded
-from armory.errors import ArmoryError, ConfigError
+from armory.errors import ConfigError
 from armory.retrieval.indexing.cache import DocumentCache
 from armory.retrieval.indexing.writing import content_key
 from armory.retrieval.registry import VECTORS_FILE
@@ -32,7 +32,7 @@ _WRITING = "writing queries of tools"
 @click.option(
     "--price",
     nargs=2,
-    type=float,
+    type=click.FloatRange(min=0),
     metavar="IN OUT",
     help="Prices of a million prompt and completion tokens, for the estimate.",
 )
@@ -62,7 +62,8 @@ def queries(
     if as_json:
         print_json(told)
     if told.get("failed"):
-        raise ArmoryError(f"{told['failed']} tools failed: {told['problem']}; run it again")
+        say_error(f"{told['failed']} tools failed: {told['problem']}; run it again")
+        raise click.exceptions.Exit(1)
 
 
 async def _queries(

@@ -23,6 +23,7 @@ from armory.cli.options import config_option, json_option, loaded_config
 from armory.cli.output import EMBEDDING, out, print_json, say_notice, waiting
 from armory.config import Loaded, load_text
 from armory.domain.catalog import ServerLists
+from armory.domain.query import MAX_QUERY_CHARS
 from armory.domain.results import Selection
 from armory.domain.tool import ToolRecord
 from armory.errors import BackendError, ConfigError
@@ -265,7 +266,7 @@ def _queries(asked: _Asked, queries_file: str | None, limit: int) -> list[str]:
         say_notice("no --queries: using queries made from the tools' own descriptions")
         found = [template_queries(tool)[0] for tool in asked.tools]
     step = max(1, -(-len(found) // limit))
-    return found[::step][:limit]
+    return [query[:MAX_QUERY_CHARS] for query in found[::step][:limit]]
 
 
 def _show(found: ContextReport) -> None:

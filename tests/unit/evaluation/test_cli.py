@@ -174,3 +174,19 @@ def test_a_file_of_queries_that_is_no_text_is_named(folder: Path) -> None:
     done = CliRunner().invoke(cli, options)
     assert isinstance(done.exception, ConfigError)
     assert "asked.txt is not UTF-8" in str(done.exception)
+
+
+def test_a_gate_of_no_figure_is_told_before_anything_is_measured(folder: Path) -> None:
+    options = ["eval", str(folder), "--embedder", "none", "--json", "--min", "recall@6=0.5"]
+    done = CliRunner().invoke(cli, options)
+    assert isinstance(done.exception, ConfigError)
+    assert "--min recall@6: the report has no such figure" in str(done.exception)
+    assert done.stdout == ""
+
+
+def test_past_uses_need_vectors(folder: Path) -> None:
+    (folder / "uses.jsonl").write_text('{"query": "q", "tool": "paint_letter"}')
+    options = ["eval", str(folder), "--embedder", "none", "--usage", "uses.jsonl"]
+    done = CliRunner().invoke(cli, options)
+    assert isinstance(done.exception, ConfigError)
+    assert "--usage needs an embedder" in str(done.exception)
