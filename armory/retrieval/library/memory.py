@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -297,8 +298,12 @@ class ToolContext:
 
     @property
     def tools(self) -> list[SelectedTool]:
-        """The working set, the latest found last."""
-        return list(self._held.values())
+        """The working set, the latest found last: as the tools are now, without those removed."""
+        return [
+            _told(tool, found["_score"], found["_relevance"], found["_reason"])
+            for name, found in tuple(self._held.items())
+            if (tool := self._there(name)) is not None
+        ]
 
     @property
     def tokens(self) -> int:
@@ -318,25 +323,41 @@ class ToolContext:
         for tool in reversed(found):  # the best one goes in last and stays longest
             self._held.pop(tool["identifier"], None)
             self._held[tool["identifier"]] = tool
+        for name in [name for name in self._held if self._there(name) is None]:
+            del self._held[name]
         while len(self._held) > self.max_tools:
             del self._held[next(iter(self._held))]
         return found
+
+    def _there(self, identifier: str) -> Tool | None:
+        """The tool as it is now; None where it was removed or made private."""
+        try:
+            tool = self._memory.get(identifier)
+        except UnknownTool:
+            return None
+        return None if tool.private else tool
 
 
 def _selected(tools: Mapping[str, Tool], ranking: Ranking, position: int) -> SelectedTool:
     match = ranking.match(position)
     tool = tools[match.tool.name]
     cosine = ranking.features.cosine
+    score = 0.0 if cosine is None else float(cosine[position])
+    return _told(tool, score, match.score, match.reason)
+
+
+def _told(tool: Tool, score: float, relevance: float, reason: str) -> SelectedTool:
+    """The record of a tool; its schemas are the caller's own, to change at will."""
     return SelectedTool(
         identifier=tool.identifier,
         name=tool.name,
         description=tool.description,
         tags=list(tool.tags),
-        inputSchema=dict(tool.input_schema),
-        outputSchema=None if tool.output_schema is None else dict(tool.output_schema),
+        inputSchema=deepcopy(dict(tool.input_schema)),
+        outputSchema=None if tool.output_schema is None else deepcopy(dict(tool.output_schema)),
         metadata=dict(tool.metadata),
         handle=tool.handle,
-        _score=0.0 if cosine is None else float(cosine[position]),
-        _relevance=match.score,
-        _reason=match.reason,
+        _score=score,
+        _relevance=relevance,
+        _reason=reason,
     )

@@ -107,3 +107,36 @@ def test_selecting_keeps_no_list_of_names_for_every_query() -> None:
             memory.select_tools_for_query(f"weather {number}", filters={"team": "ops"})
             memory.select_tools_for_query(f"weather {number}", exclude=["wipe"])
         assert sets() - before <= 3
+
+
+@pytest.mark.anyio
+async def test_a_context_shows_tools_as_they_are_now() -> None:
+    async with AsyncToolMemory(embedder="none") as memory:
+        memory.add(WEATHER, EMAIL, {"name": "get_time", "description": "Time in a city"})
+        context = memory.expansion(max_tools=2)
+        await context.search_tools("weather forecast", 1)
+        await context.search_tools("email message", 1)
+        memory.update("send_email", description="Send a letter")
+        memory.remove("get_weather")
+        told = [(tool["name"], tool["description"]) for tool in context.tools]
+        assert told == [("send_email", "Send a letter")]
+        await context.search_tools("time", 1)
+        assert [tool["name"] for tool in context.tools] == ["send_email", "get_time"]
+        memory.update("get_time", metadata={"private": True})
+        assert [tool["name"] for tool in context.tools] == ["send_email"]
+
+
+@pytest.mark.anyio
+async def test_a_schema_that_was_selected_is_the_callers_to_change() -> None:
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}}
+    async with AsyncToolMemory(embedder="none") as memory:
+        memory.add({**WEATHER, "inputSchema": schema, "outputSchema": schema})
+        context = memory.expansion()
+        for found in (await context.search_tools("weather", 1), context.tools):
+            for key in ("inputSchema", "outputSchema"):
+                told = found[0][key]
+                assert told is not None
+                told["properties"]["city"]["type"] = "changed"
+        tool = memory.get("get_weather")
+        assert tool.input_schema == tool.output_schema == schema
+        assert schema["properties"] == {"city": {"type": "string"}}
