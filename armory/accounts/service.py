@@ -1,7 +1,7 @@
 """Accounts as one object: opened by the runtime, kept going by one owner task.
 
 Owns: what belongs together over one database and one cache, and the rhythm of flushing. Satisfies
-`gateway.ports.ToolEvents` and `gateway.ports.Limiter`; its `keys` are a `Scheme` and its `scopes`
+`gateway.ports.ToolEvents` and `runtime.limits.Plans`; its `keys` are a `Scheme` and its `scopes`
 the `Admission` of `security.authentication`, and `scopes` the `Packs` of `security.policy`.
 """
 
@@ -131,7 +131,7 @@ class Accounts:
         await self.quotas.flush()
         await self.query_log.flush()
 
-    # -- gateway.ports.Limiter ---------------------------------------------------------------
+    # -- runtime.limits.Plans ----------------------------------------------------------------
 
     async def acquire(self, principal: Principal, method: str, name: str) -> None:
         """Count a retrieval query against the user's plan; anything else passes.

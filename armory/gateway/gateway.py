@@ -65,6 +65,9 @@ class Unlimited:
     async def acquire(self, principal: Principal, method: str, name: str) -> Hold | None:
         """As `Limiter.acquire`: always."""
 
+    async def take(self, principal: Principal) -> None:
+        """As `Limiter.take`: always."""
+
 
 @dataclass(frozen=True, slots=True)
 class Services:
@@ -151,8 +154,8 @@ class Gateway:
             pool, limiter, answers, self.tasks, meta_tools, outcomes, self._renewed
         )
         forwarder = Forwarder(pool, limiter, answers)
-        self.primitives = Primitives(pool, forwarder, self.tasks)
-        self.skills = Skills(pool, forwarder)
+        self.primitives = Primitives(forwarder, self.tasks)
+        self.skills = Skills(forwarder)
         self.groups = Groups(self.primitives.pass_on)
         self.manifest = Manifest(self.tool_lists.list, self.primitives.pass_on)
         self.session_methods = SessionMethods(pool, self.changes.resources)

@@ -158,6 +158,14 @@ class Limiter(Protocol):
         """
         ...
 
+    async def take(self, principal: Principal) -> None:
+        """Count one request that asks nothing of any upstream against the rate alone.
+
+        Raises:
+            RateLimited: the rate is used up; says until when.
+        """
+        ...
+
 
 class Finder(Protocol):
     """The retrieval agent (`agent.loop.RetrievalAgent`)."""

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from msgspec import Raw
 
-from armory.gateway.calls.forwarding import Forwarder, located
+from armory.gateway.calls.forwarding import Forwarder
 from armory.gateway.context import RequestContext
-from armory.gateway.ports import Pool
-from armory.gateway.results.answers import missing
 from armory.gateway.tasks.ownership import TaskOwnership
 from armory.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from armory.protocol.errors import RpcError
@@ -22,13 +20,11 @@ class Primitives:
     """Forwards what belongs to one prompt, resource or task.
 
     Args:
-        pool: says which upstreams there are.
         forwarder: sends requests to them.
         tasks: whose tasks are.
     """
 
-    def __init__(self, pool: Pool, forwarder: Forwarder, tasks: TaskOwnership) -> None:
-        self._pool = pool
+    def __init__(self, forwarder: Forwarder, tasks: TaskOwnership) -> None:
         self._forwarder = forwarder
         self._tasks = tasks
 
@@ -42,7 +38,7 @@ class Primitives:
         name = need_text(params, "name")
         record = context.view.prompt(context, name)
         if record is None:
-            raise missing(self._pool, context, "prompt", name)
+            raise await self._forwarder.missing(context, "prompt", name)
         original = record.original_name
         sent = {**params, "name": pack(original)}
         return await self._forwarder.send(
@@ -56,7 +52,7 @@ class Primitives:
             RpcError: no such resource for this caller.
             UpstreamUnavailable: its upstream cannot answer.
         """
-        server, uri = located(self._pool, context, need_text(params, "uri"))
+        server, uri = await self._forwarder.located(context, need_text(params, "uri"))
         sent = {**params, "uri": pack(uri)}
         return await self._forwarder.send(
             context, server, "resources/read", sent, uri, safe_to_retry=True
@@ -78,11 +74,11 @@ class Primitives:
             name = need_text(ref, "name")
             record = context.view.prompt(context, name)
             if record is None:
-                raise missing(self._pool, context, "prompt", name)
+                raise await self._forwarder.missing(context, "prompt", name)
             server = record.server
             ref["name"] = pack(record.original_name)
         elif kind == "ref/resource":
-            server, uri = located(self._pool, context, need_text(ref, "uri"))
+            server, uri = await self._forwarder.located(context, need_text(ref, "uri"))
             ref["uri"] = pack(uri)
         else:
             raise RpcError(

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from math import ceil
+from typing import Protocol
 
 from armory.config import Config
 from armory.domain.limits import Counted, Demand, Exceeded, PerDay, Rate, Taken
@@ -18,7 +19,7 @@ from armory.errors import BackendError, QuotaExceeded, RateLimited
 from armory.gateway.calls.meta_tools import CALL_METHOD
 from armory.gateway.lists.tool_lists import LIST
 from armory.gateway.metatools.definitions import FIND, SEARCH
-from armory.gateway.ports import Hold, Limiter
+from armory.gateway.ports import Hold
 from armory.logger import Logger
 from armory.security.counts import LocalCounts
 from armory.security.quotas import Quota, Quotas
@@ -27,6 +28,18 @@ from armory.storage.shared_counts import SharedCounts
 _log = Logger(__name__)
 _AGAIN_S = 1.0
 """So long Redis is not asked after it failed: every call would wait for its deadline."""
+
+
+class Plans(Protocol):
+    """The plans of users (`accounts.service.Accounts`)."""
+
+    async def acquire(self, principal: Principal, method: str, name: str) -> None:
+        """Count one request against the plan of the caller's user.
+
+        Raises:
+            RateLimited: it is used up.
+        """
+        ...
 
 
 class Limits:
@@ -46,7 +59,7 @@ class Limits:
     def __init__(
         self,
         config: Config,
-        plans: Limiter | None,
+        plans: Plans | None,
         refused: Callable[[Exceeded], None],
         shared: SharedCounts | None = None,
         *,

@@ -9,9 +9,10 @@ from __future__ import annotations
 from msgspec import Raw
 
 from armory.domain.naming import split_uri
+from armory.errors import ArmoryError, UpstreamUnavailable
 from armory.gateway.context import RequestContext
 from armory.gateway.ports import Limiter, Pool
-from armory.gateway.results.answers import Answers, not_known
+from armory.gateway.results.answers import Answers, missing, not_known
 from armory.gateway.results.channels import exposed_channel
 from armory.gateway.results.uri_rewriting import original_task
 from armory.protocol.codes import INVALID_PARAMS, RESOURCE_NOT_FOUND
@@ -73,6 +74,28 @@ class Forwarder:
             if hold is not None:
                 hold()
         return await self._answers.exposed(context, server, reply)
+
+    async def located(self, context: RequestContext, uri: str) -> tuple[str, str]:
+        """As `located`; where nothing is there, that counts against the caller's rate.
+
+        Raises:
+            RateLimited: not now.
+            RpcError, UpstreamUnavailable: as of `located`.
+        """
+        try:
+            return located(self._pool, context, uri)
+        except (RpcError, UpstreamUnavailable):
+            await self._limiter.take(context.principal)
+            raise
+
+    async def missing(self, context: RequestContext, kind: str, name: str) -> ArmoryError:
+        """As `results.answers.missing`; counts against the caller's rate.
+
+        Raises:
+            RateLimited: not now.
+        """
+        await self._limiter.take(context.principal)
+        return missing(self._pool, context, kind, name)
 
 
 def place_of(context: RequestContext, uri: str) -> tuple[str, str] | None:

@@ -10,10 +10,9 @@ from typing import Any
 
 from msgspec import Raw
 
-from armory.gateway.calls.forwarding import Forwarder, located
+from armory.gateway.calls.forwarding import Forwarder
 from armory.gateway.context import RequestContext
 from armory.gateway.lists.entries import list_entries
-from armory.gateway.ports import Pool
 from armory.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Reply
@@ -29,12 +28,10 @@ class Skills:
     """Serves the skills of upstreams, where any offers them.
 
     Args:
-        pool: says which upstreams there are.
         forwarder: sends requests to them.
     """
 
-    def __init__(self, pool: Pool, forwarder: Forwarder) -> None:
-        self._pool = pool
+    def __init__(self, forwarder: Forwarder) -> None:
         self._forwarder = forwarder
 
     async def list(self, context: RequestContext, params: dict[str, Raw]) -> Reply:
@@ -72,7 +69,7 @@ class Skills:
         if offered is None or (setting and offered.get(setting) is not True):
             raise _unknown(method)
         given = need_text(params, "uri")
-        server, uri = located(self._pool, context, given)
+        server, uri = await self._forwarder.located(context, given)
         own = skills_settings(context.view.catalog.servers[server].capabilities)
         if own is None or (setting and own.get(setting) is not True):
             raise RpcError(

@@ -101,6 +101,12 @@ class ToolCalls:
             searched = True
         record = context.view.tool(context, name)
         if record is None or (searched and not for_models(record)):
+            try:  # else names could be guessed without limit
+                await self._limiter.take(context.principal)
+            except RateLimited as error:
+                if raising:
+                    raise
+                return failed_call(error)
             if server := _login_at(context, name):
                 return await self._pool.request(server, context.owner, _login(context))
             return self._missing(context, name, searched=searched)

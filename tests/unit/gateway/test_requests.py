@@ -41,6 +41,10 @@ class Noted:
         if self.limit is not None:
             raise self.limit
 
+    async def take(self, principal: Principal) -> None:
+        if self.limit is not None:
+            raise self.limit
+
     def called(
         self,
         principal: Principal,

@@ -52,8 +52,9 @@ class Client:
             "MCP-Protocol-Version": "2026-07-28",
             "Mcp-Method": method,
         }
-        if "name" in params:
-            headers["Mcp-Name"] = params["name"]
+        named = params.get("name") or params.get("uri")
+        if named is not None:
+            headers["Mcp-Name"] = named
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         async with self.session.post(f"{self.url}/mcp", json=body, headers=headers) as answer:
             text = await answer.text()
@@ -107,3 +108,40 @@ async def test_a_caller_that_asks_too_often_is_told_when_to_come_back(tmp_path: 
         assert report.applied == ["security"]
         assert (await client.catalog("ann"))[0] == 200
         assert not (await client.call("ann"))["result"]["isError"]
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("tools/call", {"name": "notes__list_tag", "arguments": {}}),
+        ("tools/call", {"name": "call_tool", "arguments": {"name": "notes__list_tag"}}),
+        ("prompts/get", {"name": "notes__secret"}),
+        ("resources/read", {"uri": "secret+file:///a"}),
+        (
+            "completion/complete",
+            {
+                "ref": {"type": "ref/prompt", "name": "notes__secret"},
+                "argument": {"name": "a", "value": ""},
+            },
+        ),
+    ],
+)
+async def test_names_that_do_not_exist_count_so_that_none_can_be_guessed(
+    tmp_path: Path, method: str, params: dict[str, Any]
+) -> None:
+    slow = loaded(tmp_path, "{per_s: 0.001, burst: 2}")
+    async with (
+        open_runtime(slow, address=("127.0.0.1", 0)) as runtime,
+        aiohttp.ClientSession() as session,
+    ):
+        await runtime.ready()
+        client = Client(runtime, session)
+        guess = {**params, "_meta": META}
+        told = [str(await client.ask("ann", method, guess)) for _ in range(3)]
+        assert ["unknown" in answer for answer in told] == [True, True, False], told
+        assert "more than 0.001 requests a second" in told[2]
+        assert "rate_limited" in told[2]
+        assert "list_tags" not in told[2]
+        assert "unknown" in str(await client.ask("bob", method, guess))
+        assert (await client.call("ann"))["result"]["isError"] is True
+        assert "armory_rate_limited_total 2.0" in await client.metrics()
