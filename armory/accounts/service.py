@@ -164,13 +164,14 @@ class Accounts:
         principal: Principal,
         tool: str,
         *,
-        ok: bool,
+        ok: bool | None,
         latency_ms: float,
         query: str | None = None,
         exchanged: Exchanged | None = None,
     ) -> None:
-        """Count one call."""
-        self.usage.called(principal.owner, tool, ok=ok, latency_ms=latency_ms)
+        """Count one call; one that was cancelled says nothing of its tool."""
+        if ok is not None:
+            self.usage.called(principal.owner, tool, ok=ok, latency_ms=latency_ms)
 
     def listed(self, principal: Principal, listing: Listing) -> None:
         """Record one query."""

@@ -125,7 +125,7 @@ class Learning:
         principal: Principal,
         tool: str,
         *,
-        ok: bool,
+        ok: bool | None,
         latency_ms: float,
         query: str | None = None,
         exchanged: Exchanged | None = None,

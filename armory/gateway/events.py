@@ -24,7 +24,7 @@ class EventFanOut:
         principal: Principal,
         tool: str,
         *,
-        ok: bool,
+        ok: bool | None,
         latency_ms: float,
         query: str | None = None,
         exchanged: Exchanged | None = None,

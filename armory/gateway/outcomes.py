@@ -62,7 +62,7 @@ class Outcomes:
         record: ToolRecord,
         started: float,
         *,
-        ok: bool,
+        ok: bool | None,
         params: Mapping[str, Raw],
         reply: Reply | None,
         searched: bool = False,
@@ -73,7 +73,7 @@ class Outcomes:
             context: the request.
             record: the tool.
             started: `time.perf_counter` when it began.
-            ok: whether it went well.
+            ok: whether it went well; None: it was cancelled.
             params: as the client gave them.
             reply: what came of it; None: it was given up.
             searched: whether it came by way of `call_tool`.

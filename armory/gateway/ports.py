@@ -131,13 +131,13 @@ class ToolEvents(Protocol):
         principal: Principal,
         tool: str,
         *,
-        ok: bool,
+        ok: bool | None,
         latency_ms: float,
         query: str | None = None,
         exchanged: Exchanged | None = None,
     ) -> None:
-        """One `tools/call` was answered; `exchanged` where that is kept. Must not block or
-        raise.
+        """One `tools/call` ended: well, badly, or (`ok` is None) cancelled, which says nothing of
+        the tool; `exchanged` where that is kept. Must not block or raise.
         """
         ...
 

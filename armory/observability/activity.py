@@ -36,6 +36,10 @@ class Contents(NamedTuple):
     result: str | None
 
 
+_Call = tuple[float, str, str, bool | None, float, str | None, Contents | None]
+"""When, whose, which tool, whether it went well, milliseconds, trace, what was said."""
+
+
 class Entry(msgspec.Struct, frozen=True, gc=False):
     """One thing that was answered.
 
@@ -45,7 +49,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
         kind: a call, a listing with a query, or a search by a meta-tool or over REST.
         owner: under whose name usage is kept.
         what: exposed name of the tool, or the texts of the query.
-        ok: whether it went well.
+        ok: whether it went well; None: it was cancelled.
         ms: how long it took.
         found: names that a query returned.
         visible: tools that the caller may see; 0 for calls.
@@ -60,7 +64,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     kind: Kind
     owner: str
     what: str
-    ok: bool
+    ok: bool | None
     ms: float
     found: tuple[str, ...] = ()
     visible: int = 0
@@ -94,7 +98,9 @@ class Activity:
         self._entries: deque[Entry] = deque(maxlen=KEPT)
         self._settings = settings or ActivitySettings()
         self._minutes, self._parts = Minutes(), Parts()
-        self._waiting: list[tuple[float, str, str, bool, float, str | None, Contents | None]] = []
+        self._waiting: list[
+            tuple[float, str, str, bool | None, float, str | None, Contents | None]
+        ] = []
         self._began = now()
         # Higher than any of a process before this one: whoever asks for later ones gets them all.
         self._seq = int(self._began * 1_000_000)
@@ -104,7 +110,7 @@ class Activity:
         principal: Principal,
         tool: str,
         *,
-        ok: bool,
+        ok: bool | None,
         latency_ms: float,
         query: str | None = None,
         exchanged: Exchanged | None = None,
@@ -133,7 +139,7 @@ class Activity:
             )
             group = (owner, tool, int(now) // MINUTE_S)
             alike[group].append(ms)
-            if not ok:
+            if ok is False:
                 failed[group] += 1
         self._seq = seq
         for group, times in alike.items():

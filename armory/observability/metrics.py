@@ -136,7 +136,11 @@ class Metrics:
             "server",
         )
         self._rest = self._counter(
-            "rest_requests", "Requests to the REST API.", "method", "route", "status"
+            "rest_requests",
+            "Requests to the REST API; 499: cancelled.",
+            "method",
+            "route",
+            "status",
         )
         self._rest_seconds = self._histogram(
             "rest_request_seconds", "Duration of requests to the REST API.", _CALL_S, "route"
@@ -155,7 +159,7 @@ class Metrics:
         principal: Principal,
         tool: str,
         *,
-        ok: bool,
+        ok: bool | None,
         latency_ms: float,
         query: str | None = None,
         exchanged: Exchanged | None = None,

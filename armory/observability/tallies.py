@@ -22,11 +22,12 @@ _TOOLS_KEPT = 100_000
 class _Tally:
     """The calls of one server."""
 
-    __slots__ = ("buckets", "failed", "seconds", "succeeded")
+    __slots__ = ("buckets", "cancelled", "failed", "seconds", "succeeded")
 
     def __init__(self, buckets: int) -> None:
         self.succeeded = 0
         self.failed = 0
+        self.cancelled = 0
         self.seconds = 0.0
         self.buckets = [0] * buckets
 
@@ -44,11 +45,13 @@ class CallTallies(Collector):
         self._servers: dict[str, _Tally] = {}
         self._of_tool: dict[str, _Tally] = {}
 
-    def count(self, tool: str, latency_ms: float, *, ok: bool) -> None:
-        """Note one call of the exposed name `tool`."""
+    def count(self, tool: str, latency_ms: float, *, ok: bool | None) -> None:
+        """Note one call of the exposed name `tool`; `ok` is None where it was cancelled."""
         tally = self._of_tool.get(tool) or self._find(tool)
         if ok:
             tally.succeeded += 1
+        elif ok is None:
+            tally.cancelled += 1
         else:
             tally.failed += 1
         seconds = latency_ms / 1_000
@@ -73,13 +76,16 @@ class CallTallies(Collector):
     def collect(self) -> Iterable[Metric]:
         """As `Collector.collect`."""
         calls = CounterMetricFamily(
-            "armory_tool_calls", "Calls of tools, by outcome.", labels=["server", "outcome"]
+            "armory_tool_calls",
+            "Calls of tools, by outcome: `ok`, `error` or `cancelled`.",
+            labels=["server", "outcome"],
         )
         took = HistogramMetricFamily(
             "armory_tool_call_seconds", "Duration of calls.", labels=["server"]
         )
         for server, tally in self._servers.items():
-            for outcome, count in (("ok", tally.succeeded), ("error", tally.failed)):
+            counts = (tally.succeeded, tally.failed, tally.cancelled)
+            for outcome, count in zip(("ok", "error", "cancelled"), counts, strict=True):
                 if count:
                     calls.add_metric([server, outcome], count)
             upto = zip(self._names, accumulate(tally.buckets), strict=True)

@@ -115,7 +115,7 @@ export interface ActivityEntry {
   who: string;
   what: string;
   server: string | null;
-  ok: boolean;
+  ok: boolean | null;
   ms: number;
   found: string[];
   visible: number;

@@ -5,6 +5,7 @@ Owns: resolving a tool, and forwarding its call. Never imports a transport.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -133,7 +134,8 @@ class ToolCalls:
         raising: bool,
     ) -> Reply:
         hold = await self._limiter.acquire(context.principal, CALL_METHOD, record.name)
-        started, ok = time.perf_counter(), False
+        started = time.perf_counter()
+        ok: bool | None = False
         answered: Reply | None = None
         try:
             if needs_task(record, params):
@@ -147,6 +149,9 @@ class ToolCalls:
             reply = answered = failed_call(error)
             if raising:
                 raise
+        except asyncio.CancelledError:
+            ok = None
+            raise
         finally:
             if hold is not None:
                 hold()

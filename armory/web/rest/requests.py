@@ -35,6 +35,8 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _KEY = re.compile(r"acx_[A-Za-z0-9_-]{8,}")
 _NO_STORE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 _LONGEST_PATH_PART = 200
+CLIENT_LEFT = 499
+"""As which a request counts that was cancelled, as proxies write it; nothing is answered."""
 
 
 def request_id_of(request: web.Request) -> str:
@@ -56,9 +58,10 @@ async def serve(services: RestServices, route: Route, request: web.Request) -> w
             CURRENT.reset(token)
         if services.audit is not None and recorded(route, asked):
             await note(services.audit, route, request, asked)
-    if services.answered is not None:
-        took_s = time.perf_counter() - asked.started
-        services.answered(route.method, route.path, response.status, took_s)
+        if services.answered is not None:
+            took_s = time.perf_counter() - asked.started
+            status = asked.status or CLIENT_LEFT
+            services.answered(route.method, route.path, status, took_s)
     return response
 
 

@@ -41,7 +41,7 @@ export function Activity({ me }: { me: Me }) {
         </label>
         <label class="field">Outcome
           <select value={outcome} onChange={(event) => setOutcome(event.currentTarget.value)}>
-            <option value="">all</option><option value="done">done</option><option value="failed">failed</option><option value="nothing found">nothing found</option>
+            <option value="">all</option><option value="done">done</option><option value="failed">failed</option><option value="cancelled">cancelled</option><option value="nothing found">nothing found</option>
           </select>
         </label>
         <label class="field grow">Tool, query, caller or trace<input type="search" value={text} onInput={(event) => setText(event.currentTarget.value)} /></label>
@@ -68,6 +68,7 @@ export function Activity({ me }: { me: Me }) {
 }
 
 const outcomeOf = (entry: ActivityEntry): string => {
+  if (entry.ok === null) return "cancelled";
   if (!entry.ok) return "failed";
   return entry.kind !== "call" && entry.found.length === 0 ? "nothing found" : "done";
 };

@@ -26,7 +26,7 @@ export function Overview({ me }: { me: Me }) {
   const away = list.filter((one) => one.state !== "ready");
   const entries = activity.entries ?? [];
   const calls = entries.filter((entry) => entry.kind === "call");
-  const failed = calls.filter((entry) => !entry.ok).length;
+  const failed = calls.filter((entry) => entry.ok === false).length;
   const saved = entries.reduce((sum, entry) => sum + entry.saved_tokens, 0);
   const whose = me.admin ? "of the latest 1,000 events" : "of your latest 1,000 events";
   return (
@@ -77,7 +77,7 @@ function UpstreamPanel(props: { one: Upstream; me: Me; calls: ActivityEntry[]; c
   const [problem, setProblem] = useState<string | null>(null);
   const mine = props.calls.filter((entry) => entry.server === one.server);
   const times = mine.map((entry) => entry.ms).sort((a, b) => a - b);
-  const bad = mine.filter((entry) => !entry.ok).length;
+  const bad = mine.filter((entry) => entry.ok === false).length;
   const restart = async (): Promise<void> => {
     setBusy(true);
     setProblem(null);

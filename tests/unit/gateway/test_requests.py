@@ -33,7 +33,7 @@ class Noted:
     """Statistics and limits that only take notes."""
 
     def __init__(self) -> None:
-        self.calls: list[tuple[str, bool]] = []
+        self.calls: list[tuple[str, bool | None]] = []
         self.lists: list[tuple[int, int]] = []
         self.limit: RateLimited | None = None
 
@@ -50,7 +50,7 @@ class Noted:
         principal: Principal,
         tool: str,
         *,
-        ok: bool,
+        ok: bool | None,
         latency_ms: float,
         query: str | None = None,
         exchanged: Exchanged | None = None,

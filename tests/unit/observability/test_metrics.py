@@ -19,6 +19,7 @@ def test_calls_listings_and_the_state_of_upstreams_are_counted() -> None:
     )
     metrics.called(ANONYMOUS, "a__b", ok=True, latency_ms=20)
     metrics.called(ANONYMOUS, "a__b", ok=False, latency_ms=20)
+    metrics.called(ANONYMOUS, "a__b", ok=None, latency_ms=20)
     listing = Listing(
         Query(("q",)),
         visible=100,
@@ -37,7 +38,8 @@ def test_calls_listings_and_the_state_of_upstreams_are_counted() -> None:
     for line in (
         'armory_tool_calls_total{outcome="ok",server="a"} 1.0',
         'armory_tool_calls_total{outcome="error",server="a"} 1.0',
-        'armory_tool_call_seconds_count{server="a"} 2.0',
+        'armory_tool_calls_total{outcome="cancelled",server="a"} 1.0',
+        'armory_tool_call_seconds_count{server="a"} 3.0',
         "armory_listing_tokens_saved_total 18900.0",
         "armory_listing_tokens_sent_total 1100.0",
         'armory_listings_total{state="degraded"} 1.0',

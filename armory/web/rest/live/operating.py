@@ -44,7 +44,7 @@ class ActivityEntry(Answer):
     who: str
     what: str = Field(description="The tool's exposed name, or the query.")
     server: str | None
-    ok: bool
+    ok: bool | None = Field(description="Whether it went well; null: it was cancelled.")
     ms: float
     found: list[str]
     visible: int
