@@ -10,6 +10,8 @@ import re
 from armory.domain.principal import OWNER_CHARS as MAX_NAME
 from armory.errors import InvalidRequest
 
+_STEPS = (".", "..")
+"""In the path of a URL these are steps: what is called so could not be addressed over REST."""
 _PACK = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 
 
@@ -20,15 +22,17 @@ class AlreadyExists(InvalidRequest):
 
 
 def check_name(value: str, parameter: str) -> str:
-    """A name as given, when it can be stored: 1 to 200 printable characters, no space at its ends.
+    """A name as given, when it can be stored: 1 to 200 printable characters, no space at its ends,
+    neither `.` nor `..`.
 
     Raises:
         InvalidRequest: it cannot.
     """
-    if not 1 <= len(value) <= MAX_NAME or not value.isprintable() or value != value.strip():
+    well = 1 <= len(value) <= MAX_NAME and value.isprintable() and value == value.strip()
+    if not well or value in _STEPS:
         raise InvalidRequest(
             f"{parameter} is {value[:40]!r}; expected 1 to {MAX_NAME} printable characters "
-            "without spaces at the ends",
+            "without spaces at the ends, and neither . nor ..",
             parameter=parameter,
         )
     return value

@@ -167,6 +167,12 @@ async def test_a_plan_that_does_not_exist_is_refused(client: Any) -> None:
     assert (await client("GET", "/v1/users/lim", token=ADMIN)).body["plan"] == "tiny"
 
 
+@pytest.mark.parametrize("name", [".", ".."])
+async def test_names_that_no_url_could_address_are_refused(client: Any, name: str) -> None:
+    new = await client("POST", "/v1/users", token=ADMIN, json={"id": name})
+    assert (new.status, new.body["parameter"]) == (422, "id")
+
+
 async def test_servers_and_tools_that_do_not_exist_or_are_hidden_are_refused(client: Any) -> None:
     for wrong, parameter in (
         ({"server": "awz"}, "server"),
