@@ -19,6 +19,7 @@ TERMINAL = {"COLUMNS": str(WIDTH), "FORCE_COLOR": "1", "TERM": "xterm"}
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 USER = "someone.with.a.long.address@example-company.org"
 LONG = "a-server-with-quite-a-long-name"
+LONGEST = "a-server-whose-name-is-so-long-that-no-column-has-room-for-it"
 WHY = "this server cannot start, since it lacks a very important variable: THE_LONG_API_KEY"
 NEVER_WRAPPED = {("console",): "a link to be copied", ("logs", "broken"): "another program's lines"}
 
@@ -55,6 +56,7 @@ def test_help_fits(armory: Command) -> None:
 def test_what_a_gateway_says_fits(
     armory: Command, serve: Serve, tmp_path: Any, upstreams: dict[str, Any]
 ) -> None:
+    upstreams[LONGEST] = upstreams[LONG]
     config = {"upstreams": upstreams, "observability": {"audit": {"to": "database"}}}
     (tmp_path / "armory.yaml").write_text(yaml.safe_dump(config))
     served = serve(tmp_path / "armory.yaml").ready()
@@ -69,6 +71,7 @@ def test_what_a_gateway_says_fits(
     checked(armory("call", f"{LONG}__nothing", *at, env=TERMINAL), code=1)
     status = checked(armory("status", env=TERMINAL))
     assert f"  {LONG} " in status
+    assert f"  {LONGEST}\n" in status
     assert "THE_LONG_API_KEY" in status
     checked(armory("reload", "--dry-run", env=TERMINAL))
     deadline = time.monotonic() + 60

@@ -112,6 +112,13 @@ def _list(gateway: Gateway, body: dict[str, Any]) -> None:
         sys.stdout.write("\t".join(cells) + "\n")
 
 
+def _state(upstream: dict[str, Any]) -> Text:
+    state = str(upstream["state"])
+    told = Text().append(f"{state.replace('_', ' '):14}", style=_STATES.get(state, ""))
+    told.append(f"{upstream['tools']:5} tools" if state == "ready" else "")
+    return told.append(f", {_count(skills, 'skill')}" if (skills := upstream.get("skills")) else "")
+
+
 def _show(gateway: Gateway, body: dict[str, Any]) -> None:
     console = out()
     upstreams: dict[str, dict[str, Any]] = body.get("upstreams", {})
@@ -121,13 +128,14 @@ def _show(gateway: Gateway, body: dict[str, Any]) -> None:
     if "upstreams" in body:
         line += f", {ready} of {len(upstreams)} upstreams, {body.get('tools', 0)} tools"
     console.print(Text(line), soft_wrap=True)
-    width = max((len(name) for name in upstreams), default=0)
+    states = {name: _state(upstream) for name, upstream in upstreams.items()}
+    room = console.width - 4 - max(map(len, states.values()), default=0)
+    width = max(1, min(room, max(map(len, upstreams), default=0)))
     for name, upstream in upstreams.items():
-        state = str(upstream["state"])
-        row = Text(f"  {name:{width}}  ")
-        row.append(f"{state.replace('_', ' '):14}", style=_STATES.get(state, ""))
-        row.append(f"{upstream['tools']:5} tools" if state == "ready" else "")
-        row.append(f", {_count(skills, 'skill')}" if (skills := upstream.get("skills")) else "")
+        fits = len(name) <= width
+        if not fits:
+            console.print(Text(f"  {name}"), soft_wrap=True)
+        row = Text(f"  {name if fits else '':{width}}  ").append_text(states[name])
         console.print(row, soft_wrap=True)
         if told := session_words(upstream):
             console.print(Padding(Text(told, style="dim"), (0, 0, 0, 4)))
