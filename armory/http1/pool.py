@@ -58,7 +58,7 @@ class Connections:
         self._open: set[Connection] = set()
         self._sweep: asyncio.TimerHandle | None = None
         self._deadlines = Deadlines()
-        self._targets: dict[URL, tuple[Origin, str]] = {}
+        self._targets: dict[URL, tuple[Origin, str, str]] = {}
 
     async def request(
         self,
@@ -74,7 +74,8 @@ class Connections:
             method: HTTP method.
             url: absolute, http or https; a name and password in it are sent, unless `headers` have
                 an Authorization of their own.
-            headers: without Host and Content-Length; `Fields` where they go out again.
+            headers: without Content-Length; a Host counts before that of the URL; `Fields` where
+                they go out again.
             body: or None.
             timeout_s: for the whole exchange after connecting, in seconds; None: no limit.
 
@@ -107,14 +108,19 @@ class Connections:
         return response
 
     def _head(self, method: str, url: URL, headers: Mapping[str, str]) -> tuple[Origin, bytes]:
-        origin, target = self._targets.get(url) or self._remember(url)
-        lines = [f"{method} {target}", *(f"{name}: {value}" for name, value in headers.items())]
+        origin, target, host = self._targets.get(url) or self._remember(url)
+        lines = [f"{method} {target} HTTP/1.1", ""]
+        for name, value in headers.items():
+            if name.lower() == "host":
+                host = value
+            else:
+                lines.append(f"{name}: {value}")
+        lines[1] = f"Host: {host}"  # first, and once: servers refuse two
         if url.user is not None and not any(name.lower() == "authorization" for name in headers):
             pair = f"{url.user}:{url.password or ''}".encode()
             lines.append(f"Authorization: Basic {base64.b64encode(pair).decode()}")
         text = "\r\n".join(lines) + "\r\n"
-        breaks = len(lines) + 1  # one a line, one more inside the first
-        if text.count("\n") != breaks or text.count("\r") != breaks:
+        if text.count("\n") != len(lines) or text.count("\r") != len(lines):
             raise ValueError("a header holds a line break")
         return origin, text.encode("utf-8", "surrogateescape")
 
@@ -142,7 +148,8 @@ class Connections:
         for connection in tuple(self._open):
             connection.abort()
 
-    def _remember(self, url: URL) -> tuple[Origin, str]:
+    def _remember(self, url: URL) -> tuple[Origin, str, str]:
+        """Where a URL is, what is asked for there, and its Host."""
         if url.scheme not in ("http", "https") or url.raw_host is None or url.port is None:
             raise NoConnection(f"{url.scheme or 'no'} URL; expected http:// or https://")
         host = f"[{url.raw_host}]" if ":" in url.raw_host else url.raw_host
@@ -150,7 +157,7 @@ class Connections:
         origin = (url.scheme, url.raw_host, url.port)
         if len(self._targets) > 64:
             self._targets.clear()
-        known = (origin, f"{url.raw_path_qs or '/'} HTTP/1.1\r\nHost: {host}{port}")
+        known = (origin, url.raw_path_qs or "/", f"{host}{port}")
         self._targets[url] = known
         return known
 

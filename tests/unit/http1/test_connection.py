@@ -259,6 +259,16 @@ async def test_kept_headers_go_out_the_same_each_time() -> None:
     assert other.heads[0] == other.heads[1] == other.heads[2]
 
 
+@pytest.mark.parametrize("name", ["Host", "host"])
+async def test_the_host_that_was_configured_is_sent_in_place_of_that_of_the_url(name: str) -> None:
+    async with peer(OK) as (scripted, connections):
+        headers = {"A": "b", name: "internal.example"}
+        response = await connections.request("GET", scripted.url, headers, None, 5)
+        await response.read()
+        expected = b"GET /mcp?a=1 HTTP/1.1\r\nHost: internal.example\r\nA: b\r\n\r\n"
+        assert scripted.heads == [expected]
+
+
 async def test_a_line_break_in_kept_headers_is_refused_every_time() -> None:
     kept = Fields({"A": "b\r\nC: d"})
     async with peer() as (other, connections):
