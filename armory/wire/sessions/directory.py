@@ -11,6 +11,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Protocol, TypeVar
 
 from cachetools import LRUCache, TTLCache
@@ -25,8 +26,10 @@ ALIVE_S = 15.0
 REMEMBERED_S = 86_400.0
 """So long a claim is kept that is not made again, and a quarter of that before it is."""
 ATTEMPTS = 3
-CLAIM_S = 1.0
-"""So long at most a client waits for its new session to be told to the store."""
+WAITED_S = 1.0
+"""So long at most anybody waits for a store: a client whose session begins or ends, a replica that
+starts or ends.
+"""
 _BEATS = 15
 """Signs of life while one lasts."""
 _LOST = "replicas-lost"
@@ -89,19 +92,20 @@ class Directory:
     async def start(self) -> None:
         """Announce this replica from now on."""
         if self._beating is None:
-            await self._beat()
-            self._beating = spawn(self._beat_on(), "signs of life")
+            begun = asyncio.Event()
+            self._beating = spawn(self._beat_on(begun), "signs of life")
             self._claiming = spawn(self._claim_on(), "claims of sessions")
+            with suppress(TimeoutError):
+                async with asyncio.timeout(WAITED_S):
+                    await begun.wait()
 
     async def close(self) -> None:
         """Withdraw this replica: others no longer hand requests to it."""
         beating, self._beating = self._beating, None
         if beating is not None:
             await stop(beating, self._claiming)
-            try:
-                await self.store.delete(self._life(self.own_url))
-            except ArmoryError as error:
-                _log.info("replica_not_signed_off", error=error.message)
+            if why := await self._not_deleted(self._life(self.own_url)):
+                _log.info("replica_not_signed_off", error=why)
 
     async def _beat(self) -> None:
         try:
@@ -140,10 +144,11 @@ class Directory:
         for tell in self.tells if untold else ():
             await tell()
 
-    async def _beat_on(self) -> None:
+    async def _beat_on(self, begun: asyncio.Event) -> None:
         while True:
-            await asyncio.sleep(self._alive_s / _BEATS)
             await self._beat()
+            begun.set()
+            await asyncio.sleep(self._alive_s / _BEATS)
 
     async def _complete(self) -> bool:
         """Whether what the store does not have is nowhere: what it lost, or could not be told while
@@ -167,7 +172,7 @@ class Directory:
             self._untold = True
             return
         try:
-            async with asyncio.timeout(CLAIM_S):
+            async with asyncio.timeout(WAITED_S):
                 await self._tried(lambda: self._claim(session_id))
         except (ArmoryError, TimeoutError) as error:
             self._untold = True
@@ -193,10 +198,19 @@ class Directory:
     async def release(self, session_id: str) -> None:
         """A session ended: it belongs to no replica any more."""
         self._claimed.discard(session_id)
+        if why := await self._not_deleted(f"session:{session_id}"):
+            _log.info("session_not_released", error=why)
+
+    async def _not_deleted(self, key: str) -> str:
+        """Why a key is still in the store, for as long as it was written; empty: it is deleted."""
         try:
-            await self.store.delete(f"session:{session_id}")
+            async with asyncio.timeout(WAITED_S):
+                await self.store.delete(key)
         except ArmoryError as error:
-            _log.info("session_not_released", error=error.message)
+            return error.message
+        except TimeoutError:
+            return "no answer in time"
+        return ""
 
     async def owner(self, session_id: str) -> str | None:
         """Base URL of the other replica that owns the session and is alive; else None.

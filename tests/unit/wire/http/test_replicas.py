@@ -150,6 +150,10 @@ class Hanging(MemoryCache):
         await self.there.wait()
         await super().set(key, value, ttl_s)
 
+    async def delete(self, *keys: str) -> None:
+        await self.there.wait()
+        await super().delete(*keys)
+
 
 ONE, TWO = "http://one", "http://two"
 
@@ -308,3 +312,20 @@ async def test_messages_of_a_client_of_2024_find_its_stream() -> None:
             assert await posted(path[:-1]) == 404
         while await posted(path) != 404:  # noqa: ASYNC110 - the end of a stream announces nothing
             await asyncio.sleep(0.01)
+
+
+async def test_a_store_that_hangs_keeps_no_start_no_session_and_no_end_waiting() -> None:
+    store = Hanging()
+    store.there.clear()
+    here = replicas.Replicas(store, "http://here")
+    with capture_logs() as logs:
+        async with asyncio.timeout(60):
+            await here.start()
+            await here.claim("one")
+            await here.release("one")
+            await here.close()
+    assert [(entry["event"], entry["error"]) for entry in logs] == [
+        ("session_not_claimed", "no answer in time"),
+        ("session_not_released", "no answer in time"),
+        ("replica_not_signed_off", "no answer in time"),
+    ]
