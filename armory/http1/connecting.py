@@ -35,7 +35,12 @@ async def addresses_of(host: str, port: int) -> Sequence[AddrInfoType]:
     Raises:
         OSError: there is no such name, or it cannot be looked up.
     """
-    return await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    if "%" not in host:
+        return found
+    # uvloop forgets the interface, unless the text of the address has it
+    return [(*each[:4], (host, *each[4][1:])) for each in found]
 
 
 async def connected(addresses: Sequence[AddrInfoType]) -> socket.socket:

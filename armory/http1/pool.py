@@ -152,9 +152,12 @@ class Connections:
         """Where a URL is, what is asked for there, and its Host."""
         if url.scheme not in ("http", "https") or url.raw_host is None or url.port is None:
             raise NoConnection(f"{url.scheme or 'no'} URL; expected http:// or https://")
-        host = f"[{url.raw_host}]" if ":" in url.raw_host else url.raw_host
+        name = host = url.raw_host
+        if ":" in name:
+            name = name.replace("%25", "%", 1)  # a zone is written so in URLs (RFC 6874)
+            host = f"[{_without_zone(name)}]"
         port = "" if url.is_default_port() else f":{url.port}"
-        origin = (url.scheme, url.raw_host, url.port)
+        origin = (url.scheme, name, url.port)
         if len(self._targets) > 64:
             self._targets.clear()
         known = (origin, url.raw_path_qs or "/", f"{host}{port}")
@@ -207,7 +210,9 @@ class Connections:
         try:
             tls: dict[str, Any] = {}
             if scheme == "https":
-                tls = {"ssl": self._context(), "server_hostname": host}
+                # certificates are for names without the dot at their end (RFC 6066 §3)
+                name = _without_zone(host).removesuffix(".")
+                tls = {"ssl": self._context(), "server_hostname": name}
                 tls["ssl_handshake_timeout"] = self._connect_timeout_s
             _, connection = await asyncio.get_running_loop().create_connection(
                 lambda: Connection(
@@ -243,6 +248,11 @@ class Connections:
             left = left or bool(idle)
         if left:
             self._sweep = loop.call_later(self._keepalive_s / 2, self._close_idle)
+
+
+def _without_zone(host: str) -> str:
+    """An address without the interface that it is reached over, which means nothing elsewhere."""
+    return host.partition("%")[0]
 
 
 def _end(making: asyncio.Task[Connection]) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import socket
 import sys
 from collections.abc import AsyncGenerator, Generator
@@ -10,9 +11,10 @@ from typing import Any
 import pytest
 from yarl import URL
 
-from armory.http1.connecting import connected
+from armory.http1.connecting import addresses_of, connected
 from armory.http1.pool import Connections
 from armory.http1.response import NoConnection
+from tests.unit.http1.peer import OK, peer
 
 pytestmark = pytest.mark.anyio
 
@@ -105,6 +107,53 @@ async def test_a_name_that_is_not_looked_up_in_time_is_called_so(
     connections = Connections(True, 0.05, 4.0)
     with pytest.raises(NoConnection, match=r"^'slow\.test' is not looked up within 0\.05 s$"):
         await connections.request("GET", URL("http://slow.test/"), {}, None, 5)
+
+
+@pytest.mark.parametrize("zone", ["%25eth0", "%eth0"])
+async def test_the_interface_of_an_address_is_for_the_lookup_alone(
+    monkeypatch: pytest.MonkeyPatch, zone: str
+) -> None:
+    asked: list[str] = []
+    async with peer(OK) as (scripted, connections):
+        assert scripted.url.port is not None
+        there = entry("127.0.0.1", scripted.url.port)
+
+        async def getaddrinfo(host: str, *_args: Any, **_more: Any) -> list[Any]:
+            asked.append(host)
+            return [there]
+
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
+        url = URL(f"http://[fe80::1{zone}]:{scripted.url.port}/")
+        answer = await connections.request("GET", url, {}, None, 5)
+        await answer.read()
+        assert asked[0] == "fe80::1%eth0"
+        assert b"\r\nHost: [fe80::1]:%d\r\n" % scripted.url.port in scripted.heads[0]
+
+
+def of_one_link() -> Generator[str]:
+    """Addresses of this machine that are the same on every interface."""
+    with suppress(OSError), open("/proc/net/if_inet6", encoding="ascii") as file:
+        for address, _, _, scope, _, name in map(str.split, file):
+            if scope == "20":
+                yield f"{ipaddress.IPv6Address(bytes.fromhex(address))}%{name}"
+
+
+@pytest.mark.parametrize(
+    "anyio_backend",
+    [("asyncio", {"use_uvloop": True}), ("asyncio", {"use_uvloop": False})],
+    ids=["uvloop", "asyncio"],
+)
+async def test_an_address_of_one_link_is_reached() -> None:
+    address = next(of_one_link(), None)
+    if address is None:
+        pytest.skip("no interface has an address of its link")
+
+    def opened(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    async with await asyncio.start_server(opened, "::", 0) as server:
+        found = await addresses_of(address, server.sockets[0].getsockname()[1])
+        (await connected(found)).close()
 
 
 async def test_a_silent_connection_is_probed(port: int) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import ssl
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from yarl import URL
@@ -81,3 +82,32 @@ async def test_who_leaves_while_it_connects_leaves_nothing_behind(tmp_path: Path
         server.close()
         for _ in range(5):
             await asyncio.sleep(0)
+
+
+async def test_a_server_is_asked_for_by_its_name_without_the_dot_at_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*certificate(tmp_path))
+    names: list[str | None] = []
+    context.sni_callback = lambda _socket, name, _context: names.append(name)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+        writer.close()
+
+    loop = asyncio.get_running_loop()
+    usual = loop.getaddrinfo
+    async with await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context) as server:
+
+        async def getaddrinfo(_host: str, *args: Any, **more: Any) -> list[Any]:
+            return [*await usual("127.0.0.1", *args, **more)]
+
+        monkeypatch.setattr(loop, "getaddrinfo", getaddrinfo)
+        url = URL(f"https://up.test.:{server.sockets[0].getsockname()[1]}/")
+        connections = Connections(False, 5.0, 4.0)
+        response = await connections.request("GET", url, {}, None, 10)
+        await response.read()
+        connections.close()
+    assert names == ["up.test"]
