@@ -117,6 +117,22 @@ def test_a_token_that_the_environment_brings_is_not_generated(
     assert given[0]
 
 
+def test_pods_follow_the_config_maps_and_secrets_that_their_environment_is_from(
+    render: Render,
+) -> None:
+    key = {"configMapKeyRef": {"name": "one", "key": "a"}}
+    values = {
+        "extraEnv": [{"name": "A", "valueFrom": key}],
+        "extraEnvFrom": [{"configMapRef": {"name": "all"}}, {"secretRef": {"name": "hidden"}}],
+    }
+    template = render(values)["Deployment", "armory"]["spec"]["template"]
+    notes = template["metadata"]["annotations"]  # nothing is there to have a version here
+    assert notes["armory.dev/config-map-versions"] == "all= one="
+    assert notes["armory.dev/secret-versions"] == "hidden="
+    notes = render()["Deployment", "armory"]["spec"]["template"]["metadata"]["annotations"]
+    assert not [name for name in notes if name.endswith("-versions")]
+
+
 def test_a_token_of_another_secret_is_read_by_its_key(render: Render) -> None:
     objects = render({"token": {"existingSecret": "mine", "key": "password"}})
     source = environment(objects)["ARMORY_TOKEN"]["valueFrom"]["secretKeyRef"]

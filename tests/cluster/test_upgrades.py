@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -65,23 +66,30 @@ def test_a_secret_without_the_token_of_clients_is_refused_before_pods_are(
     cluster.helm("upgrade", "armory", values=values)
 
 
-def test_a_changed_secret_replaces_the_pods_at_the_next_upgrade(cluster: Cluster) -> None:
+@pytest.mark.parametrize(
+    ("kind", "ref", "change"),
+    [("secret", "secret", "stringData"), ("configmap", "configMap", "data")],
+)
+def test_what_the_environment_is_from_replaces_the_pods_at_the_next_upgrade(
+    cluster: Cluster, kind: str, ref: str, change: str
+) -> None:
     def template() -> Any:
         cluster.helm("upgrade", "armory", values=values)
         return cluster.get("deployment", "armory")["spec"]["template"]
 
-    named = {"secretKeyRef": {"name": "one", "key": "a"}}
+    named = {f"{ref}KeyRef": {"name": "one", "key": "a"}}
     values: dict[str, Any] = {
         "extraEnv": [{"name": "A", "valueFrom": named}],
-        "extraEnvFrom": [{"secretRef": {"name": "all"}}],
+        "extraEnvFrom": [{f"{ref}Ref": {"name": "all"}}],
     }
     for name in ("one", "all"):
-        cluster.kubectl("create", "secret", "generic", name, "--from-literal=a=1")
+        generic = ["generic"] if kind == "secret" else []
+        cluster.kubectl("create", kind, *generic, name, "--from-literal=a=1")
     cluster.helm("install", "armory", values=values)
     before = template()
     assert template() == before
     for name in ("one", "all"):
-        cluster.kubectl("patch", "secret", name, "-p", '{"stringData": {"a": "2"}}')
+        cluster.kubectl("patch", kind, name, "-p", json.dumps({change: {"a": "2"}}))
         after = template()
         assert after != before, name
         before = after

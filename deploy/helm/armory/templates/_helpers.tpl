@@ -98,12 +98,24 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 
 {{- /* What changes when a Secret that the chart does not own changes; no hash, since passwords may be short */}}
 {{- define "armory.secretVersions" -}}
-{{- $root := . }}
 {{- $names := list .Values.existingSecret .Values.token.existingSecret .Values.postgres.existingSecret .Values.redis.existingSecret }}
 {{- range .Values.extraEnvFrom }}{{ $names = append $names (dig "secretRef" "name" "" .) }}{{ end }}
 {{- range .Values.extraEnv }}{{ $names = append $names (dig "valueFrom" "secretKeyRef" "name" "" .) }}{{ end }}
-{{- range $names | compact | uniq }}
-{{- $there := lookup "v1" "Secret" $root.Release.Namespace . | default dict }}
+{{- include "armory.objectVersions" (dict "root" . "kind" "Secret" "names" $names) }}
+{{- end }}
+
+{{- /* The same of ConfigMaps */}}
+{{- define "armory.configMapVersions" -}}
+{{- $names := list }}
+{{- range .Values.extraEnvFrom }}{{ $names = append $names (dig "configMapRef" "name" "" .) }}{{ end }}
+{{- range .Values.extraEnv }}{{ $names = append $names (dig "valueFrom" "configMapKeyRef" "name" "" .) }}{{ end }}
+{{- include "armory.objectVersions" (dict "root" . "kind" "ConfigMap" "names" $names) }}
+{{- end }}
+
+{{- define "armory.objectVersions" -}}
+{{- $of := . }}
+{{- range .names | compact | uniq }}
+{{- $there := lookup "v1" $of.kind $of.root.Release.Namespace . | default dict }}
 {{- printf "%s=%s " . (dig "metadata" "resourceVersion" "" $there) }}
 {{- end }}
 {{- end }}
