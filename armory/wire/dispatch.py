@@ -22,7 +22,7 @@ from armory.wire.eras.results import shape
 from armory.wire.errors import ANSWERED, error_object
 from armory.wire.interaction.interactions import Interactions
 from armory.wire.interaction.state import OwnedByReplica
-from armory.wire.listening import Listening, start_listening
+from armory.wire.listening import ClientListening, start_listening
 from armory.wire.logins import asking_for_logins
 from armory.wire.methods import METHODS, Handler, Route, exists_elsewhere, route
 
@@ -109,7 +109,7 @@ class Dispatcher:
 
     async def listen(
         self, request: ClientRequest, id: bytes, params: Mapping[str, Raw]
-    ) -> Listening | Reply:
+    ) -> ClientListening | Reply:
         """Open the stream of notifications that a `subscriptions/listen` asks for; a reply where
         it cannot be opened.
         """

@@ -27,7 +27,7 @@ from armory.wire.dispatch import Dispatcher
 from armory.wire.eras import inbound
 from armory.wire.errors import error_object
 from armory.wire.interaction.state import REFUSED_STATE, OwnedByReplica
-from armory.wire.listening import Listening
+from armory.wire.listening import ClientListening
 from armory.wire.messages import Data, cancelled, encoded, opened, refused, whole
 from armory.wire.methods import named_parameter, refuse_large
 from armory.wire.requests import modern_request, session_request
@@ -75,7 +75,7 @@ class Duplex:
         self._inflight: dict[bytes, asyncio.Task[None]] = {}
         self._requests = Tasks()
         self._batches = Tasks()
-        self._listening: set[Listening] = set()
+        self._listening: set[ClientListening] = set()
         self._session: Session | None = None
 
     async def take(self, data: bytes) -> None:

@@ -42,7 +42,7 @@ _AT_ONCE = 50
 """Resources that are looked at in one turn of the event loop."""
 
 
-class Listening:
+class ClientListening:
     """One `subscriptions/listen`: what it wants, and the frames that wait for its transport.
 
     Args:
@@ -111,7 +111,7 @@ class Listening:
 
 async def start_listening(
     gateway: Gateway, context: RequestContext, id: bytes, params: Mapping[str, Raw]
-) -> Listening:
+) -> ClientListening:
     """Subscribe to what a `subscriptions/listen` asks for; the acknowledgement is on its stream.
 
     Raises:
@@ -127,7 +127,7 @@ async def start_listening(
     lists = frozenset(method for key, method in LISTENED.items() if wanted.get(key) == _TRUE)
     if not groups_negotiated(context):
         lists -= {GROUPS_CHANGED}
-    listening = Listening(id, context, gateway.changes, lists, tasks)
+    listening = ClientListening(id, context, gateway.changes, lists, tasks)
     subscription = listening.subscription
     listening.stream.attach()
     gateway.changes.add(subscription)

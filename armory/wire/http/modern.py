@@ -32,7 +32,7 @@ from armory.wire.http.context import EdgeContext
 from armory.wire.http.lazy_answer import LazyAnswer
 from armory.wire.http.replicas import OwnerGone, was_passed
 from armory.wire.interaction.state import REFUSED_STATE, OwnedByReplica
-from armory.wire.listening import Listening
+from armory.wire.listening import ClientListening
 from armory.wire.messages import encoded
 from armory.wire.methods import named_parameter
 from armory.wire.requests import modern_request
@@ -112,10 +112,12 @@ class ModernEndpoint:
             return await self._stream(admitted, listening)
         finally:
             streams.give_back(key)
-            if isinstance(listening, Listening):
+            if isinstance(listening, ClientListening):
                 await listening.end()
 
-    async def _stream(self, admitted: AdmittedRequest, listening: Listening) -> web.StreamResponse:
+    async def _stream(
+        self, admitted: AdmittedRequest, listening: ClientListening
+    ) -> web.StreamResponse:
         streams = self._edge.streams
         streams.add_listening(listening)
         try:

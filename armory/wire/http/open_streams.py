@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from armory.domain.principal import Principal
-from armory.wire.listening import Listening
+from armory.wire.listening import ClientListening
 from armory.wire.streams import EventStream
 
 
@@ -30,7 +30,7 @@ class OpenStreams:
         self._per_principal = per_principal
         self._count = 0
         self._of: Counter[str] = Counter()
-        self.listening: set[Listening] = set()
+        self.listening: set[ClientListening] = set()
         self._pipes: dict[EventStream, Principal] = {}
         self.closing = False
 
@@ -57,11 +57,11 @@ class OpenStreams:
         if not self._of[key]:
             del self._of[key]
 
-    def add_listening(self, listening: Listening) -> None:
+    def add_listening(self, listening: ClientListening) -> None:
         """A `subscriptions/listen` was opened."""
         self.listening.add(listening)
 
-    def drop_listening(self, listening: Listening) -> None:
+    def drop_listening(self, listening: ClientListening) -> None:
         """A `subscriptions/listen` has ended."""
         self.listening.discard(listening)
 
