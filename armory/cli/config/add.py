@@ -16,7 +16,14 @@ from urllib.parse import quote, urlencode
 
 import click
 
-from armory.cli.config.adding import added, block_text, next_step, taken_in, write_text
+from armory.cli.config.adding import (
+    added,
+    block_text,
+    existing_in,
+    next_step,
+    taken_in,
+    write_text,
+)
 from armory.cli.config.clear_secrets import clear_secrets, moved, write_private
 from armory.cli.config.server_json import KINDS, Described, Wanted, described
 from armory.cli.options import json_option, writing_options
@@ -69,8 +76,8 @@ def add(
     found = described(_document(server, registry.rstrip("/")), told.answer, kind)
     if told.unused:
         raise InvalidRequest(f"--set {min(told.unused)}: {found.name} does not ask for it")
-    existing = into.read_text(encoding="utf-8") if into.is_file() else ""
-    chosen = _key(key, found, taken_in(existing), into)
+    existing = existing_in(into)
+    chosen = _key(key, found, taken_in(existing, into), into)
     upstreams: dict[str, Any] = {chosen: found.block}
     secret = list(clear_secrets(upstreams))
     variables = {} if env_file is None else moved(upstreams, env_file)

@@ -1,6 +1,6 @@
 """Adding upstreams to `armory.yaml` without touching its comments.
 
-Owns: finding what is there, and the text with what is new. Never imports a room.
+Owns: finding what is there, and the text with what is new. Never imports a room but `config`.
 """
 
 from __future__ import annotations
@@ -12,20 +12,33 @@ from typing import Any
 
 import yaml
 
+from armory.config.load import read_file
+from armory.config.loaded import ConfigProblems
+from armory.config.source import Source
 from armory.errors import ConfigError
 
+_BARE_NEWLINE = re.compile(r"(?<!\r)\n")
 
-def taken_in(existing: str) -> dict[str, Any]:
+
+def existing_in(into: Path) -> str:
+    """The text to add to, its newlines as they are; empty where there is no file.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    return read_file(into).removeprefix("\ufeff") if into.is_file() else ""
+
+
+def taken_in(existing: str, into: Path) -> dict[str, Any]:
     """The upstreams of a configuration, by key.
 
     Raises:
-        ConfigError: it is no YAML.
+        ConfigProblems: it is no YAML.
     """
-    try:
-        data = yaml.safe_load(existing) or {}
-    except yaml.YAMLError as error:
-        raise ConfigError(f"the configuration to add to is broken: {error}") from None
-    blocks = data.get("upstreams") if isinstance(data, dict) else None
+    source = Source(existing)
+    if source.problems:
+        raise ConfigProblems(source.problems, str(into))
+    blocks = source.data.get("upstreams")
     return {str(key): blocks[key] for key in blocks} if isinstance(blocks, dict) else {}
 
 
@@ -47,11 +60,13 @@ def added(existing: str, upstreams: dict[str, Any], into: Path) -> str:
         ConfigError: they are written on one line, or otherwise than can be added to.
     """
     text = _added(existing, upstreams, into)
+    if "\r\n" in existing:
+        text = _BARE_NEWLINE.sub("\r\n", text)
     try:
-        held = taken_in(text)
+        held = taken_in(text, into)
     except ConfigError:
         held = {}
-    if held != {**taken_in(existing), **upstreams}:
+    if held != {**taken_in(existing, into), **upstreams}:
         raise ConfigError(
             f"nothing can be added to {into} as it is written; use --print and add it by hand"
         )
@@ -91,6 +106,6 @@ def write_text(into: Path, text: str) -> None:
         ConfigError: it cannot be written.
     """
     try:
-        into.write_text(text, encoding="utf-8")
+        into.write_text(text, encoding="utf-8", newline="")
     except OSError as error:
         raise ConfigError(f"{into} cannot be written: {error.strerror}") from None

@@ -150,7 +150,8 @@ def write_private(path: Path, text: str, *, append: bool = False) -> None:
         before = path.read_bytes() if append and path.exists() else b""
         if before and not before.endswith(b"\n"):
             text = f"\n{text}"
-        with os.fdopen(os.open(path, flags, 0o600), "w", encoding="utf-8") as file:
+        descriptor = os.open(path, flags, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
             os.fchmod(file.fileno(), 0o600)
             file.write(text)
     except OSError as error:

@@ -13,7 +13,14 @@ from typing import Any
 
 import click
 
-from armory.cli.config.adding import added, block_text, next_step, taken_in, write_text
+from armory.cli.config.adding import (
+    added,
+    block_text,
+    existing_in,
+    next_step,
+    taken_in,
+    write_text,
+)
 from armory.cli.config.clear_secrets import clear_secrets, moved, write_private
 from armory.cli.config.client_files import servers_of
 from armory.cli.options import json_option, writing_options
@@ -23,6 +30,7 @@ from armory.config.clients import Imported, import_servers
 from armory.config.dotenv import read_variables, written
 from armory.domain.naming import slug
 
+_WAYS = ("command", "url", "openapi", "skills")
 _REFERENCE = re.compile(r"\$\{\w++\}")
 
 
@@ -40,15 +48,15 @@ def import_file(
     armory.yaml are known to `${VAR}` there.
     """
     servers = servers_of(file)
-    existing = into.read_text(encoding="utf-8") if into.is_file() else ""
-    taken = taken_in(existing)
+    existing = existing_in(into)
+    taken = taken_in(existing, into)
     again = [name for name, entry in servers.items() if _is_there(name, entry, taken)]
     imported = import_servers(
         {name: entry for name, entry in servers.items() if name not in again},
         taken=set(taken),
         home=str(Path.home()),
     )
-    notices = [*imported.notices]
+    notices = [*imported.notices, *_left_out(imported)]
     notices += [f"{name} is in {into} already and left as it is" for name in again]
     notices += _env_files(servers, imported, file.parent)
     secret = list(clear_secrets(imported.upstreams))
@@ -78,6 +86,23 @@ def import_file(
         return
     names = ", ".join(imported.upstreams) or "nothing"
     out().print(f"Added to {into}: {names}.{next_step(into)}", soft_wrap=True)
+
+
+def _left_out(imported: Imported) -> list[str]:
+    """Take out what no configuration could hold: one such entry would make all of it invalid."""
+    notices: list[str] = []
+    for key, block in list(imported.upstreams.items()):
+        if not isinstance(block, dict):
+            why = "is no mapping of keys"
+        elif not (ways := [way for way in _WAYS if block.get(way)]):
+            why = "has neither a command nor a URL"
+        elif len(ways) > 1:
+            why = f"has {' and '.join(repr(way) for way in ways)}, of which a server has one,"
+        else:
+            continue
+        notices.append(f"server {imported.names[key]!r} {why} and is left out")
+        del imported.upstreams[key], imported.names[key]
+    return notices
 
 
 def _is_there(name: str, entry: Any, taken: dict[str, Any]) -> bool:

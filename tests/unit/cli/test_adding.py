@@ -1,0 +1,76 @@
+"""Adding to a configuration as people's editors leave it, and what no configuration could hold."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from armory.cli.main import main
+from armory.config import load_file
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def taken_over(servers: dict[str, Any], *options: str) -> int:
+    Path("theirs.json").write_text(json.dumps({"mcpServers": servers}))
+    with pytest.raises(SystemExit) as ended:
+        main(("import", "theirs.json", *options))
+    return int(ended.value.code or 0)
+
+
+@pytest.mark.parametrize("env", [{}, {"API_TOKEN": "in-clear"}])
+def test_a_file_of_windows_is_added_to_and_keeps_its_newlines(env: dict[str, str]) -> None:
+    file = Path("armory.yaml")
+    file.write_bytes(b"\xef\xbb\xbfupstreams: # mine\r\n  here:\r\n    command: x\r\n")
+    assert taken_over({"there": {"command": "y", "env": env}}) == 0
+    assert list(load_file(file).config.upstreams) == ["there", "here"]
+    written = file.read_bytes()
+    assert written.count(b"\n") == written.count(b"\r\n") > 3
+    assert b"upstreams: # mine\r\n" in written
+
+
+@pytest.mark.parametrize(
+    ("held", "said"),
+    [
+        (b"# caf\xe9\n", "armory.yaml is not UTF-8 text"),
+        (b"upstreams:\n\there:\n", "line 2: broken YAML in column 1: a tab"),
+        (b"- one\n", "line 1: a mapping of blocks is expected, this is a list"),
+        (b"upstreams:\n  a: {command: x}\n  a: {command: y}\n", "this key is here twice"),
+    ],
+)
+def test_a_file_that_cannot_be_added_to_is_told_as_validate_tells_it(
+    held: bytes, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = Path("armory.yaml")
+    file.write_bytes(held)
+    assert taken_over({"there": {"command": "y"}}) == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+    assert file.read_bytes() == held
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ("npx", "server 'odd' is no mapping of keys and is left out"),
+        (
+            {"source": "extension", "settings": {"key": "value"}},
+            "server 'odd' has neither a command nor a URL and is left out",
+        ),
+        (
+            {"command": "x", "url": "http://x.example"},
+            "server 'odd' has 'command' and 'url', of which a server has one, and is left out",
+        ),
+    ],
+)
+def test_an_entry_that_would_make_the_whole_file_invalid_is_left_out_and_told(
+    entry: Any, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert taken_over({"odd": entry, "good": {"command": "x"}}) == 0
+    assert said in " ".join(capsys.readouterr().err.split())
+    assert list(load_file(Path("armory.yaml")).config.upstreams) == ["good"]
