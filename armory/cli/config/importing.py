@@ -31,6 +31,7 @@ from armory.config.dotenv import read_variables, written
 from armory.domain.naming import slug
 
 _WAYS = ("command", "url", "openapi", "skills")
+_BARE_REFERENCE = re.compile(r"\$([A-Za-z_]\w*+)")
 _REFERENCE = re.compile(r"\$\{\w++\}")
 
 
@@ -62,6 +63,7 @@ def import_file(
     secret = list(clear_secrets(imported.upstreams))
     variables = {} if env_file is None else moved(imported.upstreams, env_file)
     notices += _problems(imported, variables)
+    notices += _bare_references(imported)
     if secret and env_file is None:
         where = ", ".join(dict.fromkeys(one.where for one in secret))
         notices.append(
@@ -103,6 +105,19 @@ def _left_out(imported: Imported) -> list[str]:
         notices.append(f"server {imported.names[key]!r} {why} and is left out")
         del imported.upstreams[key], imported.names[key]
     return notices
+
+
+def _bare_references(imported: Imported) -> list[str]:
+    """`$NAME`, which Gemini CLI fills in and Armory does not: it may be a password, too."""
+    return [
+        f"upstreams.{key}.{part}.{name}: {value!r} is taken as it stands; write "
+        f"${{{match[1]}}} if the variable is meant"
+        for key, block in imported.upstreams.items()
+        for part in ("env", "headers")
+        if isinstance(held := block.get(part), dict)
+        for name, value in held.items()
+        if isinstance(value, str) and (match := _BARE_REFERENCE.fullmatch(value))
+    ]
 
 
 def _is_there(name: str, entry: Any, taken: dict[str, Any]) -> bool:
