@@ -34,7 +34,7 @@ def find_config(given: str | None, environ: Mapping[str, str] | None = None) -> 
     for origin, name in (("--config", given), ("$ARMORY_CONFIG", environ.get("ARMORY_CONFIG"))):
         if name:
             if not File(name).is_file():
-                raise ConfigError(f"{origin} names {name!r}, where no file is")
+                raise ConfigError(f"{origin} names {name!r}, {_what_is_there(File(name))}")
             return File(name)
     if not File(FILE_NAME).is_file():
         raise ConfigError(
@@ -42,3 +42,11 @@ def find_config(given: str | None, environ: Mapping[str, str] | None = None) -> 
             "or name one with --config or $ARMORY_CONFIG"
         )
     return File(FILE_NAME)
+
+
+def _what_is_there(path: File) -> str:
+    if path.is_dir():
+        return f"which is a folder; name the file, such as {str(path / FILE_NAME)!r}"
+    if path.exists():
+        return "which is a pipe or a device; it is read more than once, so write it to a file"
+    return "where no file is"

@@ -259,6 +259,10 @@ def test_the_file_is_found_by_flag_then_variable_then_folder(
     assert find_config(None, {"ARMORY_CONFIG": str(other)}) == other
     with pytest.raises(ConfigError, match="--config"):
         find_config("nowhere.yaml", {"ARMORY_CONFIG": str(other)})
+    with pytest.raises(ConfigError, match=r"is a folder; name the file, such as '.*armory\.yaml'"):
+        find_config(str(tmp_path), {})
+    with pytest.raises(ConfigError, match="--config names '/dev/null', which is a pipe or a dev"):
+        find_config("/dev/null", {})
 
 
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
