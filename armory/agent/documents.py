@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +57,8 @@ def _pdf(path: Path) -> str:
         from pypdf.errors import PyPdfError
     except ImportError as error:
         raise _missing(path) from error
+    # What it complains of names no file; one that cannot be read is told by its name.
+    logging.getLogger("pypdf").setLevel(logging.ERROR)
     try:
         return "\n".join(page.extract_text() for page in PdfReader(path).pages)
     except (PyPdfError, ValueError, KeyError, TypeError, RecursionError) as error:

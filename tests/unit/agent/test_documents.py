@@ -64,7 +64,9 @@ def folder(tmp_path: Path) -> Path:
     return root
 
 
-def test_every_kind_is_read_and_the_rest_left_out(folder: Path) -> None:
+def test_every_kind_is_read_and_the_rest_left_out(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     chunks = {chunk.id: chunk.text for chunk in read_folder(folder)}
     assert sorted(chunks) == [
         "latin.txt#0",
@@ -78,6 +80,7 @@ def test_every_kind_is_read_and_the_rest_left_out(folder: Path) -> None:
     assert PDF_TEXT in chunks["report.pdf#0"]
     assert "word599" in chunks["long.txt#1"]
     assert chunks["latin.txt#0"].endswith("table")
+    assert "EOF marker" not in caplog.text  # the parser's own words name no file
 
 
 def test_a_missing_folder_is_a_configuration_error(tmp_path: Path) -> None:
