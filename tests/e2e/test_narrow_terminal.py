@@ -49,6 +49,7 @@ def test_help_fits(armory: Command) -> None:
     checked(armory("--help", env=TERMINAL))
     for name in COMMANDS:
         shown = checked(armory(name, "--help", env=TERMINAL))
+        assert "...\n" not in shown.partition("\nCommands:")[2]  # what a command does is told whole
         for group in re.findall(r"^  ([a-z]+)  ", shown.partition("\nCommands:")[2], re.MULTILINE):
             checked(armory(name, group, "--help", env=TERMINAL))
 

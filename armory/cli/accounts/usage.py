@@ -80,9 +80,10 @@ def usage(
 def forget(
     user: str | None, tool: str | None, everything: bool, config: str | None, as_json: bool
 ) -> None:
-    """Forget what `tool_rag.learn_from_use` has learned; gateways that run forget it too.
+    """Forget what was learned from use.
 
-    With --user and --tool: what that user has taught about that tool. Statistics stay.
+    That is what `tool_rag.learn_from_use` has kept; gateways that run forget it too. With --user
+    and --tool: what that user has taught about that tool. Statistics stay.
     """
     if everything == (user is not None or tool is not None):
         raise InvalidRequest(

@@ -83,7 +83,10 @@ def audit(
 @config_option
 @json_option
 def verify_command(files: tuple[Path, ...], config: str | None, as_json: bool) -> None:
-    """Check that no record was changed and none is missing; names the first that is."""
+    """Check that no record was changed and none is missing.
+
+    Names the first that is.
+    """
     from armory.audit.reading import checked
 
     url, read = _source(config, files)
