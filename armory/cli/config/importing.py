@@ -31,7 +31,7 @@ from armory.config.dotenv import read_variables, written
 from armory.domain.naming import slug
 
 _WAYS = ("command", "url", "openapi", "skills")
-_BARE_REFERENCE = re.compile(r"\$([A-Za-z_]\w*+)")
+_BARE_REFERENCE = re.compile(r"(?:[A-Za-z]++ )?\$([A-Za-z_]\w*+)")
 _REFERENCE = re.compile(r"\$\{\w++\}")
 
 

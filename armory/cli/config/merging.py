@@ -63,6 +63,8 @@ def merged_toml(file: Path, whole: Json) -> str | None:
     if not any(added.values()):
         return None
     merged = f"{text}{chr(10) if text else ''}{toml_of(added)}\n"
+    if "\r\n" in text:
+        merged = merged.replace("\r\n", "\n").replace("\n", "\r\n")
     try:
         tomllib.loads(merged)
     except tomllib.TOMLDecodeError:  # the table is written on one line, which cannot be added to
@@ -85,7 +87,7 @@ def toml_of(whole: Json) -> str:
 
 def _read_toml(file: Path) -> tuple[str, Json]:
     try:
-        text = file.read_text(encoding="utf-8-sig")
+        text = file.read_bytes().decode("utf-8-sig")  # its newlines as they are
         return text, tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{file} is no TOML: {error}; correct it first") from None

@@ -78,8 +78,10 @@ def test_an_entry_that_would_make_the_whole_file_invalid_is_left_out_and_told(
 
 def test_a_variable_as_gemini_writes_it_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     env = {"TOKEN": "$MY_TOKEN", "PRICE": "$5 off", "HERE": "${HOME}"}
-    assert taken_over({"odd": {"command": "x", "env": env}}) == 0
+    bearer = {"url": "http://x.example", "headers": {"Authorization": "Bearer $MY_TOKEN"}}
+    assert taken_over({"odd": {"command": "x", "env": env}, "far": bearer}) == 0
     said = " ".join(capsys.readouterr().err.split())
     assert "odd.env.TOKEN: '$MY_TOKEN' is taken as it stands; write ${MY_TOKEN}" in said
+    assert "far.headers.Authorization: 'Bearer $MY_TOKEN' is taken as it stands" in said
     assert "PRICE" not in said
     assert "HERE" not in said

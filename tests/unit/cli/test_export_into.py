@@ -98,3 +98,13 @@ def test_no_url_is_made_of_a_port_that_is_chosen_at_each_start(
     Path("armory.yaml").write_text("server: {port: 0}\n")
     assert run("--client", "cursor") == 2
     assert "server.port" in capsys.readouterr().err
+
+
+def test_a_file_of_windows_keeps_its_newlines() -> None:
+    theirs = b'# mine\r\n[mcp_servers.other]\r\nurl = "http://o"\r\n'
+    Path("config.toml").write_bytes(theirs)
+    assert run("--client", "codex", "--url", URL, "--into", "config.toml") == 0
+    written = Path("config.toml").read_bytes()
+    assert written.startswith(theirs)
+    assert written.count(b"\n") == written.count(b"\r\n")
+    assert list(tomllib.loads(written.decode())["mcp_servers"]) == ["other", "armory"]
