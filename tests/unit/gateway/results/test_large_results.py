@@ -21,9 +21,9 @@ class Calls:
     """Keeps what statistics hear of calls."""
 
     def __init__(self) -> None:
-        self.ok: list[bool] = []
+        self.ok: list[bool | None] = []
 
-    def called(self, principal: Principal, tool: str, *, ok: bool, **_: Any) -> None:
+    def called(self, principal: Principal, tool: str, *, ok: bool | None, **_: Any) -> None:
         self.ok.append(ok)
 
     def listed(self, *_: Any, **__: Any) -> None:
