@@ -111,7 +111,7 @@ class Connections:
         origin, target, host = self._targets.get(url) or self._remember(url)
         lines = [f"{method} {target} HTTP/1.1", ""]
         for name, value in headers.items():
-            if name.lower() == "host":
+            if len(name) == 4 and name.lower() == "host":
                 host = value
             else:
                 lines.append(f"{name}: {value}")
