@@ -11,11 +11,11 @@ import secrets
 from armory.errors import ArmoryError
 from armory.logger import Logger
 from armory.storage.cache import Cache
+from armory.wire.interaction.shared_key import agreed
 
 _log = Logger(__name__)
 _NAME = "configuration-tag-key"
 _BYTES = 32
-_KEPT_S = 10 * 365 * 86_400.0
 _PURPOSE = b"armory: tags of the configuration file"
 
 
@@ -39,11 +39,7 @@ class TagKey:
         """The key; while the store is away, the latest one that is known."""
         if self._store is not None:
             try:
-                found = await self._store.get(_NAME)
-                if found is None:  # nobody was here before, or the store was emptied
-                    await self._store.add(_NAME, self._key, _KEPT_S)
-                    found = await self._store.get(_NAME)
-                self._key = found or self._key
+                self._key = await agreed(self._store, _NAME, self._key)
             except ArmoryError as error:
                 _log.info("configuration_tag_key_not_shared", error=error.message)
         return self._key

@@ -1,6 +1,6 @@
 """The secret with which all replicas seal request state.
 
-Owns: agreeing on one in the store that they share. Never seals anything.
+Owns: agreeing on a secret in the store that they share. Never seals anything.
 """
 
 from __future__ import annotations
@@ -47,8 +47,17 @@ class SharedKey:
         Raises:
             ArmoryError: the store failed.
         """
-        await self._store.add(_STATE_KEY, self._key, _YEARS_S)
-        key = await self._store.get(_STATE_KEY)
-        if key is not None and key != self._key:
+        key = await agreed(self._store, _STATE_KEY, self._key)
+        if key != self._key:
             self._key = key
             self._taken(key)
+
+
+async def agreed(store: Store, name: str, own: bytes) -> bytes:
+    """What all replicas have under a name: `own`, unless another was there first.
+
+    Raises:
+        ArmoryError: the store failed.
+    """
+    await store.add(name, own, _YEARS_S)
+    return await store.get(name) or own
