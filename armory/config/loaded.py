@@ -5,6 +5,7 @@ Owns: `Loaded` and `ConfigProblems`. Never imports a room.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path as File
@@ -42,6 +43,17 @@ class Loaded:
     def folder(self) -> File:
         """What relative paths count from."""
         return self.path.parent if self.path else File.cwd()
+
+    @property
+    def project(self) -> str:
+        """Whose configuration it is: the file, or the folder where there is none."""
+        return str((self.path or self.folder).resolve())
+
+    @property
+    def project_id(self) -> str:
+        """The same, as a name for what is kept for it alone."""
+        named = self.project.encode("utf-8", "surrogateescape")
+        return hashlib.sha256(named).hexdigest()[:16]
 
 
 class ConfigProblems(ConfigError):
