@@ -80,6 +80,9 @@ class ChangeFeed:
             to it is trusted.
         poll_s: pause between two looks into the database.
         lease_s: how long after the last sign of life what is cached may still answer.
+
+    Attributes:
+        problem: why the database did not answer the last time; empty: it did.
     """
 
     def __init__(
@@ -91,6 +94,7 @@ class ChangeFeed:
         lease_s: float = LEASE_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.problem = ""
         self._database = database
         self._cache = cache
         self._poll_s = poll_s
@@ -200,15 +204,14 @@ class ChangeFeed:
             )
 
     async def _poll_forever(self) -> None:
-        failing = False
         while True:
             try:
                 await self.poll()
-                failing = False
+                self.problem = ""
             except BackendError as error:
-                if not failing:
+                if not self.problem:
                     _log.warning("change_poll_failed", error=error.message)
-                failing = True
+                self.problem = error.message
             await asyncio.sleep(self._poll_s)
 
     async def _listen_forever(self) -> None:
