@@ -292,6 +292,7 @@ class Runtime:
             upstreams=self._ready_when,
             blocked="shutting down" if self._leaving else blocked,
             audit=self.observers.audit,
+            process=self.activity.process if self.activity is not None else None,
         )
 
     def _degraded(self, database: str) -> list[str]:
