@@ -74,7 +74,6 @@ class Figures:
         upstreams: ReadyWhen = "gateway",
         blocked: str | None = None,
         audit: AuditLog | None = None,
-        process: str | None = None,
     ) -> Readiness:
         """What `/readyz` says. Ready is a gateway that can answer: it has had its first snapshot.
 
@@ -86,12 +85,10 @@ class Figures:
             upstreams: as `server.readiness`: whether any or all of them have to be there, too.
             blocked: why requests should not come although all that is there; None: they may.
             audit: has to take what is done; requests should not come while it drops records.
-            process: which of the replicas answers, as it is called elsewhere.
         """
         status = self._supervisor().status()
         served, pool = gateway.view.catalog.servers, self._pool.status()
         details = {
-            "process": process,
             "upstreams": {
                 key: {**_upstream(found), **_sessions(pool.get(key))}
                 for key, found in status.items()
