@@ -1,4 +1,4 @@
-"""How late timers are on the gateway's cores, whatever runs there: what is late here is the machine.
+"""How late timers are on the gateway's cores, whatever runs there: what is late is the machine.
 
 Prints answers as `good` does, of the kind `core`. Prints none where it may not go first: its timers
 would wait for the gateway, not for the machine. Linux only.
