@@ -9,12 +9,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import importlib
-import importlib.util
 import os
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
+
+from armory.libraries import read_ahead
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -26,8 +26,6 @@ _ID_INFO = b"mcp/request-state/v1/kid:"
 _ID, _NONCE, _TAG = 4, 12, 16
 _KEPT = 4
 """Secrets that still open what they sealed."""
-_LIBRARY = "cryptography.hazmat.bindings._rust"
-_PIECE = 1 << 20
 
 
 class BrokenSeal(Exception):
@@ -96,16 +94,8 @@ class Seals:
 
 
 def load_ciphers() -> None:
-    """Load what seals, ten megabytes that a gateway without questions does without; in a thread.
-
-    The library is read from its file first: while Python maps it in nothing else runs in the
-    process, for 0.7 s where it comes from a slow disk.
-    """
-    found = importlib.util.find_spec(_LIBRARY)
-    if found is not None and found.origin is not None:
-        with suppress(OSError), open(found.origin, "rb", buffering=0) as file:
-            while file.read(_PIECE):
-                pass
+    """Load what seals, ten megabytes that a gateway without questions does without; in a thread."""
+    read_ahead("cryptography")
     for module in ("ciphers.aead", "hashes", "kdf.hkdf"):
         importlib.import_module(f"cryptography.hazmat.primitives.{module}")
 
