@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_era_and_identity_are_negotiated(rig: Rig) -> None:
-    link = await rig.pool.link("up", rig.owner)
+    link = await rig.link(rig.owner)
     assert link.era == ("modern" if rig.modern else "legacy")
     assert link.protocol_version == ("2026-07-28" if rig.modern else "2025-11-25")
     assert link.server_info["name"] == "scripted"
