@@ -333,6 +333,6 @@ class Pool:
 
 async def _logging_from(level: str, link: BaseLink) -> None:
     try:
-        await link.ensure_log_level(level)
+        await link.subscriptions.ensure_log_level(level)
     except UpstreamUnavailable as error:
         log.debug("upstream_log_level_unsent", error=str(error))

@@ -202,7 +202,7 @@ async def test_a_crash_in_mid_call_is_an_error_and_the_upstream_comes_back(rig: 
 
 async def test_lists_change_and_the_listener_hears_it(rig: Rig) -> None:
     link = await rig.pool.upstream("up").own_link()
-    assert await link.watch_lists() is True
+    assert await link.subscriptions.watch_lists() is True
     if rig.kind.startswith("http-legacy"):
         assert rig.server is not None
         async with asyncio.timeout(BOUND_S):
