@@ -101,7 +101,7 @@ async def test_a_lost_session_is_made_again_however_long_its_upstream_is_away(
     sessions = crashed.upstream("up").links
     for _ in range(3):
         await clock.advance(60)
-        await until(lambda: clock.sleeping == 1)
+        await until(lambda: clock.sleeping == 2)
     assert not sessions.announces(ANN)
     away.end()
     await clock.advance(60)
