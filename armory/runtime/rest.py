@@ -22,6 +22,7 @@ from armory.observability.redaction import redacted
 from armory.runtime.blocks.auditing import audit_reader
 from armory.runtime.blocks.people import console_sign_in
 from armory.runtime.blocks.pins import tell_approved
+from armory.runtime.blocks.projects import place_of
 from armory.runtime.checking import checked
 from armory.runtime.editing.editor import Editor
 from armory.runtime.editing.tag_key import TagKey
@@ -99,12 +100,10 @@ def live_gateway(runtime: Runtime) -> LiveGateway:
         }
 
     loaded = runtime.loaded
-    project = str((loaded.path or loaded.folder).resolve())
-    name = hashlib.sha256(project.encode("utf-8", "surrogateescape")).hexdigest()[:16]
     return LiveGateway(
         runtime.gateway,
         runtime.activity or Activity(),
-        MarkedQueries(loaded.home / _LABELS / name),
+        MarkedQueries(place_of(loaded, loaded.home / _LABELS)),
         admit=runtime.admit,
         tokens=tokens,
         restart=runtime.supervisor.restart,
