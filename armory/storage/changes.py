@@ -73,6 +73,9 @@ class ChangeFeed:
         database: where changes are written.
         cache: with a shared one, changes travel over its channel too, and only an unbroken line
             to it is trusted.
+
+    Attributes:
+        problem: why the database did not answer the last time; empty: it did.
     """
 
     def __init__(
@@ -82,6 +85,7 @@ class ChangeFeed:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.problem = ""
         self._database = database
         self._cache = cache
         self._clock = clock
@@ -194,15 +198,14 @@ class ChangeFeed:
             )
 
     async def _poll_forever(self) -> None:
-        failing = False
         while True:
             try:
                 await self.poll()
-                failing = False
+                self.problem = ""
             except BackendError as error:
-                if not failing:
+                if not self.problem:
                     _log.warning("change_poll_failed", error=error.message)
-                failing = True
+                self.problem = error.message
             await asyncio.sleep(POLL_S)
 
     async def _listen_forever(self) -> None:

@@ -13,7 +13,6 @@ from armory.accounts.service import Accounts
 from armory.config import Loaded
 from armory.errors import BackendError
 from armory.logger import Logger
-from armory.runtime.blocks.projects import place_of, project_of
 from armory.runtime.catalog import CatalogKeeper
 from armory.security.pinning import Changed, Pinning
 from armory.security.settings import PinningMode
@@ -29,8 +28,8 @@ _SHARED = "pins.json"
 
 def pinning_of(loaded: Loaded, mode: PinningMode) -> Pinning:
     """The pinned definitions of one configuration file, or of the folder where there is none."""
-    path = place_of(loaded, loaded.home / _FOLDER, ".json")
-    return Pinning(path, mode, project=project_of(loaded), before=loaded.home / _SHARED)
+    path = loaded.place_in(loaded.home / _FOLDER, ".json")
+    return Pinning(path, mode, project=loaded.project, before=loaded.home / _SHARED)
 
 
 def follow_approvals(accounts: Accounts, keeper: CatalogKeeper) -> None:
