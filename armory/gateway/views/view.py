@@ -131,6 +131,21 @@ class View:
             )
         return server in usable
 
+    def sees_whole(self, request: ClientRequest) -> bool:
+        """Whether policy bars nothing that the caller's endpoint has."""
+        if not self.policy.restricts:
+            return True
+        visible, catalog, scope = self.visible(request), self.catalog, request.endpoint.scope
+        shown = visible.tools.names | visible.prompts | visible.resources | visible.templates
+        shown |= visible.skills
+        kinds = (catalog.tools, catalog.prompts, catalog.resources, catalog.templates)
+        return all(
+            name in shown
+            for records in (*kinds, catalog.skills)
+            for name, record in records.items()
+            if scope.has_server(record.server)
+        )
+
     def info(self, endpoint: Endpoint) -> Raw:
         """`serverInfo` as an endpoint gives it: the upstream's own on the transparent one."""
         if endpoint.transparent:
