@@ -6,6 +6,7 @@ Owns: hiding them, and putting back what is hidden into a text that was edited. 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -67,18 +68,21 @@ class Masked:
         Newlines become those of the file where all of them are of one kind.
 
         Raises:
-            ConfigProblems: something that looks like a hidden value stands for none.
+            ConfigProblems: something that looks like a hidden value stands for none, or one stands
+                where it would be shown from then on.
         """
         windows = "\r\n" in self.original and "\n" not in self.original.replace("\r\n", "")
         mark = re.compile(rf"<{self._word}-(?P<number>\d{{1,6}})>|<{self._word}-")
         parts: list[str] = []
-        lines, line, at = [1], 1, 0
+        places: list[tuple[int, int, str, int]] = []
+        lines, line, at, size = [1], 1, 0, 0
         for match in [*mark.finditer(edited), None]:
             plain = edited[at : match.start() if match else len(edited)].replace("\r\n", "\n")
             for _ in range(plain.count("\n")):
                 line += 1
                 lines.append(line)
             parts.append(plain.replace("\n", "\r\n") if windows else plain)
+            size += len(parts[-1])
             if match is None:
                 break
             number = int(match["number"] or 0)
@@ -87,9 +91,37 @@ class Masked:
                 raise ConfigProblems([Problem("", said, line)])
             value = self.hidden[number - 1]
             parts.append(value)
+            places.append((size, size + len(value), match[0], line))
+            size += len(value)
             lines += [line] * value.count("\n")
             at = match.end()
-        return Restored("".join(parts), tuple(lines))
+        text = "".join(parts)
+        _stay_hidden(text, places)
+        return Restored(text, tuple(lines), self.hidden)
+
+
+def _stay_hidden(text: str, places: Sequence[tuple[int, int, str, int]]) -> None:
+    """Refuse hidden values where they would not be hidden: who moves one must not read it there.
+
+    Args:
+        text: with them.
+        places: (start, end, what stands for it, line of that) of each.
+
+    Raises:
+        ConfigProblems: names them.
+    """
+    try:
+        secret = secret_places(text)
+    except (yaml.YAMLError, RecursionError):
+        return  # what is no YAML is refused as that, and nothing of it is quoted
+    said = "stands where no secret is expected, and would be shown there; write the value"
+    shown = [
+        Problem("", f"{mark!r} {said}", line)
+        for start, end, mark, line in places
+        if not any(first <= start and end <= last for first, last in secret)
+    ]
+    if shown:
+        raise ConfigProblems(shown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +131,12 @@ class Restored:
     Attributes:
         text: with its secrets.
         lines: for each of its lines the number of the line in the edited text.
+        hidden: its secrets, as they stand there.
     """
 
     text: str
     lines: tuple[int, ...]
+    hidden: tuple[str, ...]
 
     def shown_line(self, line: int | None) -> int | None:
         """The line of the edited text that a line of this one stands in, both from 1."""
