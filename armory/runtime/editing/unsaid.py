@@ -6,7 +6,6 @@ it what the gateway's environment holds, or what is hidden in its file.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -60,7 +59,15 @@ def _spellings(value: str) -> Iterator[str]:
 
 
 def _without(message: str, value: str, shown: str) -> str:
-    message = re.sub(re.escape(value), lambda _: shown, message, flags=re.IGNORECASE)
+    """The message without a value, whatever has become of its capitals, and of its end."""
+    message = message.replace(value, shown)
+    parts: list[str] = []
+    lowered, sought, at = message.lower(), value.lower(), 0
+    if len(lowered) == len(message):
+        while (found := lowered.find(sought, at)) >= 0:
+            parts += [message[at:found], shown]
+            at = found + len(sought)
+    message = "".join([*parts, message[at:]])
     for length in range(min(len(value), _CUT_CHARS), _SHORTEST - 1, -1):
         message = message.replace(value[:length] + _CUT, shown + _CUT)
     return message
