@@ -15,7 +15,6 @@ from cachetools import LRUCache
 from msgspec import Raw
 
 from armory.domain.catalog import Catalog, ServerLists
-from armory.domain.naming import expose_uri
 from armory.domain.principal import Principal
 from armory.domain.query import VisibleSet
 from armory.domain.results import Selection
@@ -183,7 +182,7 @@ class View:
         return (
             server in self.catalog.servers
             and request.endpoint.scope.has_server(server)
-            and self.policy.allows(request.principal, expose_uri(server, uri))
+            and self.policy.allows_uri(request.principal, server, uri)
         )
 
     def headers_of(self, record: ToolRecord) -> dict[str, tuple[tuple[str, ...], str]]:
