@@ -130,7 +130,8 @@ class Description:
             everything = not view.policy.restricts
             shown = [key for key in view.catalog.servers if key in visible or everything]
             document["servers"] = {key: f"{base}/mcp/{key}" for key in shown}
-            document["sets"] = {key: f"{base}/mcp/set/{key}" for key in view.settings.sets}
+            sets = view.sets_for(principal)
+            document["sets"] = {key: f"{base}/mcp/set/{key}" for key in sets}
         return document
 
     def _extension(self, view: View) -> dict[str, Any]:

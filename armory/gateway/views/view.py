@@ -86,6 +86,20 @@ class View:
         """The endpoint `/mcp`, `/mcp/set/{name}` or `/mcp/{name}`; None when there is none."""
         return ALL if kind == "all" else self._endpoints.get((kind, name))
 
+    def endpoint_for(self, principal: Principal, kind: str, name: str) -> Endpoint | None:
+        """The same for a caller: one of which it may see nothing is not there."""
+        endpoint = self.endpoint(kind, name)
+        if endpoint is None or kind == "all" or not self.policy.restricts:
+            return endpoint
+        visible = self.policy.visible_catalog(self.catalog, principal, endpoint.scope)
+        anything = visible.tools.names or visible.prompts or visible.resources or visible.templates
+        return endpoint if anything else None
+
+    def sets_for(self, principal: Principal) -> list[str]:
+        """The sets of which a caller may see anything."""
+        sets = self.settings.sets
+        return [name for name in sets if self.endpoint_for(principal, "set", name) is not None]
+
     def set_spec(self, endpoint: Endpoint) -> SetSpec | None:
         """The configured set behind an endpoint."""
         return self.settings.sets.get(endpoint.name) if endpoint.kind == "set" else None

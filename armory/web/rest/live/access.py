@@ -121,18 +121,27 @@ class LiveGateway:
         )
         return await self.gateway.context(request, own_lists="current" if current else "known")
 
-    def endpoint(self, path: str) -> Endpoint:
+    def endpoint(self, path: str, principal: Principal | None) -> Endpoint:
         """The endpoint of a path below `/mcp`: "", `set/NAME` or `SERVER`.
 
+        Args:
+            path: where.
+            principal: who asks; None: an administrator, who knows of all.
+
         Raises:
-            Problem: there is none.
+            Problem: there is none, or none of which the caller may see anything.
         """
         kind, name = "all", ""
         if path:
             kind, name = "server", path
             if path.startswith("set/"):
                 kind, name = "set", path.removeprefix("set/")
-        found = self.gateway.view.endpoint(kind, name)
+        view = self.gateway.view
+        found = (
+            view.endpoint(kind, name)
+            if principal is None
+            else view.endpoint_for(principal, kind, name)
+        )
         if found is None:
             raise Problem(
                 422,
@@ -142,9 +151,9 @@ class LiveGateway:
             )
         return found
 
-    def endpoints(self, servers: Sequence[str]) -> list[str]:
-        """Paths of the endpoints below `/mcp`, those of other servers left out."""
-        return ["", *(f"set/{name}" for name in self.gateway.view.settings.sets), *servers]
+    def endpoints(self, servers: Sequence[str], sets: Sequence[str]) -> list[str]:
+        """Paths of the endpoints below `/mcp`, those of other servers and sets left out."""
+        return ["", *(f"set/{name}" for name in sets), *servers]
 
 
 def tool_of(context: RequestContext, name: str) -> ToolRecord:

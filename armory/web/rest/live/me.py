@@ -60,6 +60,8 @@ def route(live: LiveGateway) -> Route:
             for key in catalog.servers
             if call.admin or any(t.server == key for n, t in catalog.tools.items() if n in names)
         ]
+        view = live.gateway.view
+        sets = [*view.settings.sets] if call.admin else view.sets_for(who)
         limits = services.search_defaults()
         body: dict[str, Any] = {
             "subject": who.subject,
@@ -69,7 +71,7 @@ def route(live: LiveGateway) -> Route:
             "admin": call.admin,
             "title": services.info["title"],
             "version": str(services.info["version"]),
-            "endpoints": live.endpoints(servers),
+            "endpoints": live.endpoints(servers, sets),
             "rankers": list(RANKERS),
             **limits,
             "principals": sorted(live.tokens()) if call.admin else [],
