@@ -11,7 +11,7 @@ from msgspec import Raw
 from armory.gateway.calls.forwarding import located
 from armory.gateway.changes.resource_watches import ResourceWatches
 from armory.gateway.context import RequestContext
-from armory.gateway.ports import Pool
+from armory.gateway.ports import Limiter, Pool
 from armory.gateway.requests import ClientSession
 from armory.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from armory.protocol.errors import RpcError
@@ -28,11 +28,13 @@ class SessionMethods:
     Args:
         pool: the upstream sessions.
         resources: the resources that clients watch.
+        limiter: asked before a client watches one.
     """
 
-    def __init__(self, pool: Pool, resources: ResourceWatches) -> None:
+    def __init__(self, pool: Pool, resources: ResourceWatches, limiter: Limiter) -> None:
         self._pool = pool
         self._resources = resources
+        self._limiter = limiter
 
     async def set_log_level(self, context: RequestContext, params: dict[str, Raw]) -> Reply:
         """Answer `logging/setLevel`.
@@ -56,9 +58,11 @@ class SessionMethods:
 
         Raises:
             RpcError: no such resource for this caller.
+            RateLimited: not now.
             UpstreamUnavailable: its upstream cannot be told.
         """
         subscription = _session(context).subscription
+        await self._limiter.take(context.principal)
         server, uri = located(self._pool, context, need_text(params, "uri"))
         await self._resources.add(subscription, server, uri)
         return _DONE

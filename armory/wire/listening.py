@@ -117,7 +117,9 @@ async def start_listening(
     Raises:
         RpcError: `params.notifications` is no object, or a part of it has the wrong type or more
             than 512 KiB.
+        RateLimited: not now.
     """
+    await gateway.limiter.take(context.principal)
     wanted = members_or_none(params.get("notifications"))
     if wanted is None:
         raise RpcError(codes.INVALID_PARAMS, "params.notifications is not an object")
