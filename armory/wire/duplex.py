@@ -10,8 +10,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
+import msgspec
 from msgspec import UNSET, Raw
 
+from armory.domain.principal import Principal
 from armory.gateway.requests import ClientRequest
 from armory.protocol import codes, jsonrpc, versions
 from armory.protocol.errors import Malformed
@@ -93,6 +95,13 @@ class Duplex:
     async def refuse(self, code: int, message: str, id: bytes = jsonrpc.NULL) -> None:
         """Answer what could not even be read."""
         await self._out.write(refused(id, code, message))
+
+    def seen_as(self, principal: Principal) -> None:
+        """Who is at the other end came again, with the scopes that it has by now."""
+        if principal is not self._caller.principal:
+            self._caller = msgspec.structs.replace(self._caller, principal=principal)
+            if self._session is not None:
+                self._session.seen_as(principal, self._caller.endpoint)
 
     # -- what comes --------------------------------------------------------------------------
 

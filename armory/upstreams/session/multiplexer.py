@@ -184,8 +184,11 @@ class RequestMultiplexer:
         return self.pending.get(known) if type(known) is int else None
 
     def _only_call(self) -> Pending | None:
+        """The call that alone can have made the upstream log something; None: none, or several."""
         owned = [p for p in self.pending.values() if p.client is not None]
-        return owned[0] if len(owned) == 1 else None
+        if len(owned) != 1 or self.questions.may_be_anothers(owned[0].call):
+            return None
+        return owned[0]
 
 
 def call_cancelled(request_id: int) -> Params:
