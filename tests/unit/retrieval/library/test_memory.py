@@ -214,6 +214,16 @@ async def test_saving_and_loading(memory: AsyncToolMemory, tmp_path: Path) -> No
 
 
 @pytest.mark.anyio
+async def test_closing_leaves_no_file_open(tmp_path: Path) -> None:
+    async with AsyncToolMemory(embedder=HashingEmbedder(), folder=tmp_path) as memory:
+        memory.add(get_weather)
+        await memory.select_tools_for_query("weather")
+        log = tmp_path / "vectors.db-wal"  # which SQLite deletes with the last connection
+        assert log.exists()
+    assert not log.exists()
+
+
+@pytest.mark.anyio
 async def test_half_an_emoji_is_saved_as_well(tmp_path: Path) -> None:
     async with AsyncToolMemory(embedder="none") as memory:
         memory.add({"name": "weather", "description": "sun \ud83c"})
