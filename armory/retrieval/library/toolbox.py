@@ -230,7 +230,8 @@ def tool_of_json(given: Mapping[str, Any]) -> Tool:
     name = given.get("name")
     if not isinstance(name, str) or not name:
         raise InvalidRequest(f"a tool needs a name, got {name!r}", parameter="name")
-    unknown = [key for key in given if key not in _MEMBERS]
+    selected = SelectedTool.__annotations__  # one that was selected is a tool of another memory
+    unknown = [key for key in given if key not in _MEMBERS and key not in selected]
     if unknown:
         raise InvalidRequest(
             f"tool {name!r} has {unknown[0]!r}, which is not known; known: {', '.join(_MEMBERS)}. "

@@ -93,6 +93,13 @@ def test_what_the_caller_changes_afterwards_changes_no_tool() -> None:
         assert (kept.output_schema, kept.metadata) == ({"properties": {}}, {"teams": ["a"]})
 
 
+def test_a_tool_that_was_selected_is_one_for_another_memory() -> None:
+    with ToolMemory(embedder="none") as memory, ToolMemory(embedder="none") as other:
+        memory.add({**WEATHER, "inputSchema": SCHEMA, "handle": print})
+        other.add(*memory.select_tools_for_query("weather"))
+        assert other.get("get_weather") == memory.get("get_weather")
+
+
 def test_what_metadata_holds_besides_json_stays_the_callers() -> None:
     client = object()
     assert Tool.of({**WEATHER, "metadata": {"client": client}}).metadata["client"] is client
