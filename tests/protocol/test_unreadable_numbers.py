@@ -41,7 +41,7 @@ async def test_a_call_with_one_is_asked_back_and_goes_on(front: Front) -> None:
     asked = (await post(front, "tools/call", dict(call)))["result"]
     for _ in range(2):
         assert asked["resultType"] == "input_required"
-        answers = {key: ANSWER for key in asked["inputRequests"]}
+        answers = dict.fromkeys(asked["inputRequests"], ANSWER)
         again = {**call, "inputResponses": answers, "requestState": asked["requestState"]}
         asked = (await post(front, "tools/call", again))["result"]
     assert asked["content"][0]["text"] == "UTC+UTC"
