@@ -314,8 +314,9 @@ async def test_descriptions_per_endpoint_and_era(bench: Bench) -> None:
     upstream = bench.pool.upstreams["up"]
     capabilities = {
         "tools": {"listChanged": False},
-        "logging": {},
+        "logging": {"l": 1},
         "completions": {},
+        "vendor": {"v": 1},
         "tasks": {"list": {}},
         "experimental": {"e": {}},
         "extensions": {"x/y": {"a": 1}},
@@ -336,6 +337,11 @@ async def test_descriptions_per_endpoint_and_era(bench: Bench) -> None:
     assert through["instructions"] == "Use it."
     assert through["capabilities"]["tasks"] == {"list": {}}
     assert through["capabilities"]["experimental"] == {"e": {}}
+    assert (through["capabilities"]["vendor"], legacy["capabilities"].get("vendor")) == (
+        {"v": 1},
+        None,
+    )
+    assert (through["capabilities"]["logging"], legacy["capabilities"]["logging"]) == ({"l": 1}, {})
     assert through["capabilities"]["resources"] == {"subscribe": True, "listChanged": True}
     assert through["capabilities"]["tools"] == {"listChanged": False}
     assert through["capabilities"]["extensions"] == {"x/y": {"a": 1}}
