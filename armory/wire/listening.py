@@ -86,7 +86,10 @@ class ClientListening:
         if self.stream.last - self.stream.delivered >= _BEHIND:
             self.stream.close()
             return
-        self.stream.put(jsonrpc.notification(method, {**params, "_meta": self._meta}))
+        own, said = self._meta, members_or_none(params.get("_meta"))
+        if said:
+            own = pack({**said, meta_keys.SUBSCRIPTION_ID: Raw(self.id)})
+        self.stream.put(jsonrpc.notification(method, {**params, "_meta": own}))
 
     def acknowledge(self, uris: Sequence[str]) -> None:
         """Say what is honoured; `uris`: the resources that are."""
