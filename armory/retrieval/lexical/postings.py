@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from armory.retrieval.lexical.bags import Bag, Floats, Ints, Inverted, Places, flat, offsets
 from armory.retrieval.lexical.spelling import Spelling, may_be_misspelt
-from armory.retrieval.lexical.text import fold, is_cjk, terms
+from armory.retrieval.lexical.text import fold, is_cjk, stem, terms
 
 FIELDS = ("name", "server", "title", "description", "params", "tags")
 _NAME, _DESCRIPTION = 0, 3
@@ -27,7 +27,9 @@ B = 0.75
 _MAX_QUERY_TERMS = 160
 _FUZZY_MIN_CHARS = 4
 _FUZZY_CACHE = 20_000
-_LETTERS = re.compile(r"[^\W\d_]+")
+#: Words of letters that stand by themselves, or after a hyphen: no parts of a path, of an address,
+#: of an option (`--oneline`) or of an identifier.
+_WORD = re.compile(r"(?:(?<![\w/\\@#$%&=~.+-])|(?<=[^\W\d_]-))[^\W\d_]++(?![\w/\\@=(]|\.\w|:[\w/])")
 #: Of a text with at least so many words, most must be spelt rightly for the others to be doubted.
 _FOREIGN_WORDS = 4
 _MOST_CORRECTED = 24
@@ -170,20 +172,23 @@ class Postings:
     def corrected(self, text: str) -> str:
         """The text with each misspelt word replaced by the word of a tool that was meant.
 
-        Capitals within a text are names, which are left as they are; so is a text that is mostly
-        neither English nor in the words of the tools, which is in another language.
+        Capitals within a text are names, which are left as they are; so are paths, addresses and
+        identifiers, and a text that is mostly no English, which is in another language.
         """
-        found = list(_LETTERS.finditer(text))
+        found = list(_WORD.finditer(text))
         doubted = [word for word in found if self._doubted(word)]
         if not doubted or (len(found) >= _FOREIGN_WORDS and 2 * len(doubted) > len(found)):
             return text
         parts: list[str] = []
         at = 0
         for word in doubted[:_MOST_CORRECTED]:
-            meant = self._spelling.meant(fold(word[0]), self.inverted.df) or word[0]
-            parts += [text[at : word.start()], meant]
+            parts += [text[at : word.start()], self._meant(fold(word[0])) or word[0]]
             at = word.end()
         return "".join([*parts, text[at:]])
+
+    def _meant(self, word: str) -> str | None:
+        number = self._vocabulary.get(stem(word))
+        return self._spelling.meant(word, number, self.inverted.df)
 
     def _doubted(self, found: re.Match[str]) -> bool:
         word = found[0]
