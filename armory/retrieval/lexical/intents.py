@@ -76,7 +76,8 @@ def clauses(text: str) -> list[tuple[int, int]]:
 
     (start, end) in characters, in order. Fewer than two such clauses: none, the query is one wish.
     A clause needs two searchable terms (one, where a verb begins it), so that "deploy and notify
-    the team" gives both halves.
+    the team" gives both halves. Of more than six the first three and the last three: under a chat,
+    a log or a stack trace stands what is wanted, or above it.
     """
     found: list[tuple[int, int]] = []
     seen = {""}
@@ -92,8 +93,8 @@ def clauses(text: str) -> list[tuple[int, int]]:
         if len(terms(clause, _MIN_TERMS)) >= needed:
             start += len(part) - len(part.lstrip(_EDGES))
             found.append((start, start + len(clause)))
-            if len(found) == MAX_CLAUSES:
-                break
+            if len(found) > MAX_CLAUSES:
+                del found[MAX_CLAUSES // 2]
     return found if len(found) > 1 else []
 
 

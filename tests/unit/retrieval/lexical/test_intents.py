@@ -75,6 +75,12 @@ def test_clauses_are_bounded() -> None:
     assert len(clauses(". ".join(f"find the thing number{i}" for i in range(40)))) == MAX_CLAUSES
 
 
+def test_of_many_clauses_the_first_and_the_last_are_kept() -> None:
+    text = ". ".join(f"find the thing number{i}" for i in range(9))
+    found = [text[slice(*span)][-1] for span in clauses(text)]
+    assert found == ["0", "1", "2", "6", "7", "8"]
+
+
 def test_names_are_found_only_in_full() -> None:
     names = ["GitHub", "Google Calendar", ""]
     assert named("open an issue with github", names) == {"GitHub"}
