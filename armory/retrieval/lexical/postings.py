@@ -196,6 +196,14 @@ class Postings:
             return False
         return may_be_misspelt(fold(word))
 
+    def is_name(self, word: str) -> bool:
+        """Whether an identifier of several words joins those of a tool's name: `ReadFile`."""
+        number = self._vocabulary.get(stem(fold(word)), self._width)
+        if number >= self._width:
+            return False
+        pairs = slice(*self.inverted.starts[number : number + 2].tolist())
+        return bool((self.inverted.whole[pairs] & (self.inverted.counts[pairs, _NAME] > 0)).any())
+
     def keyword(self, query: str, found: TermHits | None = None) -> Floats:
         """BM25 over name and description ÷ the most that the query could attain; (n,) in [0, 1].
 
@@ -239,12 +247,12 @@ class Postings:
         gained, said, joined = sums.reshape(count, 3, width).transpose(1, 0, 2)
         with np.errstate(invalid="ignore"):  # BLAS looks at what lies behind so small a matrix
             covered = (matched @ hits.idf) / asked
+        # of words that are spelt alike several may be one word of a tool, or the tool has several
+        said = np.where(joined > 0, 1, said / np.maximum(self._masses(rows), 1e-6))
         return FieldHits(
             covered=covered,
-            shares=(gained / asked).astype(np.float32),
-            said=np.where(joined > 0, 1, said / np.maximum(self._masses(rows), 1e-6)).astype(
-                np.float32
-            ),
+            shares=np.minimum(gained / asked, 1).astype(np.float32),
+            said=np.minimum(said, 1).astype(np.float32),
         )
 
     def _masses(self, rows: NDArray[np.int64] | Ints) -> Floats:
