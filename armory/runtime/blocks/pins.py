@@ -28,7 +28,7 @@ _SHARED = "pins.json"
 
 def pinning_of(loaded: Loaded, mode: PinningMode) -> Pinning:
     """The pinned definitions of one configuration file, or of the folder where there is none."""
-    path = loaded.home / _FOLDER / f"{loaded.project_id}.json"
+    path = loaded.place_in(loaded.home / _FOLDER, ".json")
     return Pinning(path, mode, project=loaded.project, before=loaded.home / _SHARED)
 
 

@@ -199,8 +199,12 @@ class Directory:
                 await self._claim(session_id)
 
     async def release(self, session_id: str) -> None:
-        """A session ended: it belongs to no replica any more."""
+        """A session ended: it belongs to no replica any more. A store that is away is not told: it
+        forgets the session by itself, and whoever asks this replica for it learns that it ended.
+        """
         self._claimed.discard(session_id)
+        if self._failing:
+            return
         if why := await self._not_deleted(f"session:{session_id}"):
             _log.info("session_not_released", error=why)
 
