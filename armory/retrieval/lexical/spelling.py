@@ -35,7 +35,7 @@ _WORDS = Path(__file__).with_name("english.txt.gz")
 
 @cache
 def _english() -> dict[str, str]:
-    """Some 72,000 English words and names of at least four letters, see `training/english`.
+    """Some 69,000 English words and names of at least four letters, see `training/english`.
 
     By their first three letters, in one text each, every word between two line ends: a tenth of
     the memory that a set of them takes.
