@@ -50,6 +50,7 @@ RETURNED = 5.5
 #: How strongly the shipped constants hold, in candidate rows.
 RIDGE = 50.0
 _TOP = 20
+_MADE_PER_TOOL = 2
 _THRESHOLDS = tuple(round(0.05 * step, 2) for step in range(1, 20))
 
 
@@ -80,12 +81,12 @@ class Tuned:
     returned_mean: float
 
 
-def synthetic_queries(tools: Sequence[ToolRecord], per_tool: int = 2) -> tuple[LabelledQuery, ...]:
+def synthetic_queries(tools: Sequence[ToolRecord]) -> tuple[LabelledQuery, ...]:
     """Queries made from the tools' own texts. Easier than real ones: use labelled ones if any."""
     return tuple(
         LabelledQuery(f"{tool.name}:{i}", text, frozenset([tool.name]))
         for tool in tools
-        for i, text in enumerate(template_queries(tool)[-per_tool:])
+        for i, text in enumerate(template_queries(tool)[-_MADE_PER_TOOL:])
     )
 
 

@@ -96,7 +96,6 @@ class ChatClient:
         timeout_s: limit for one attempt, and between two pieces of a stream.
         max_retries: further attempts after timeouts, 408, 409, 429, 5xx and lost connections;
             `Retry-After` is honoured.
-        temperature: 0 makes the model as repeatable as it can be.
 
     A parameter that the endpoint refuses as unsupported is left out of all further requests.
     """
@@ -109,11 +108,10 @@ class ChatClient:
         api_key: str | None = None,
         timeout_s: float = 60.0,
         max_retries: int = 2,
-        temperature: float = 0.0,
     ) -> None:
         self.base_url = base_url
         self.model = model
-        self._parameters = Parameters(temperature)
+        self._parameters = Parameters()
         self._key = api_key or ""
         self._timeout_s = timeout_s
         self._client = AsyncOpenAI(

@@ -173,7 +173,7 @@ def brief(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def excerpt(data: bytes | bytearray, limit: int = 120) -> str:
+def excerpt(data: bytes | bytearray) -> str:
     """The beginning of some bytes, JSON or not, printable, for messages and logs."""
-    text = data[:limit].decode("utf-8", "replace")
-    return repr(text) + (" ..." if len(data) > limit else "")
+    text = data[:120].decode("utf-8", "replace")
+    return repr(text) + (" ..." if len(data) > 120 else "")

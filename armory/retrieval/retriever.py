@@ -161,7 +161,6 @@ class Retriever:
         visible: VisibleSet | None = None,
         *,
         explain: bool = False,
-        full_ranking: bool = False,
     ) -> Selection:
         """The tools that the query wants, under the configured limits and its own.
 
@@ -169,7 +168,6 @@ class Retriever:
             query: texts and overrides.
             visible: only these; None: all.
             explain: fill `ranking` and `withheld` as well.
-            full_ranking: fill `ranking`.
 
         Raises:
             InvalidRequest: no text, text of another type, more than 16 texts or 8,000 characters.
@@ -178,7 +176,7 @@ class Retriever:
         started = time.perf_counter()
         ranking = await self.rank(query, visible)
         limits = self.limits_of(query)
-        selection = ranking.select(limits, explain=explain, full_ranking=full_ranking)
+        selection = ranking.select(limits, explain=explain)
         return replace(selection, took_ms=(time.perf_counter() - started) * 1000)
 
     def limits_of(self, query: Query) -> Limits:

@@ -259,12 +259,11 @@ class Policy:
         self,
         catalog: Catalog,
         principal: Principal,
-        scope: Scope = EVERYTHING,
         *,
         packs: bool = True,
     ) -> VisibleSet:
-        """The tools that `principal` may see; one object per snapshot, profile and scope."""
-        return self.visible_catalog(catalog, principal, scope, packs=packs).tools
+        """The tools that `principal` may see; one object per snapshot and profile."""
+        return self.visible_catalog(catalog, principal, packs=packs).tools
 
     def visible_catalog(
         self,

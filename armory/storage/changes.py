@@ -78,8 +78,6 @@ class ChangeFeed:
         database: where changes are written.
         cache: with a shared one, changes travel over its channel too, and only an unbroken line
             to it is trusted.
-        poll_s: pause between two looks into the database.
-        lease_s: how long after the last sign of life what is cached may still answer.
     """
 
     def __init__(
@@ -87,14 +85,10 @@ class ChangeFeed:
         database: Database,
         cache: Cache,
         *,
-        poll_s: float = POLL_S,
-        lease_s: float = LEASE_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._database = database
         self._cache = cache
-        self._poll_s = poll_s
-        self._lease_s = lease_s
         self._clock = clock
         self._handlers: dict[str, list[Handler]] = {}
         self._seen: OrderedDict[int, None] = OrderedDict()
@@ -111,7 +105,7 @@ class ChangeFeed:
         """Whether a change made anywhere would have been heard by now (within the lease)."""
         last = self._line_at if self._cache.shared else self._polled_at
         ready = self._line_ready or not self._cache.shared
-        return ready and self._clock() - last < self._lease_s
+        return ready and self._clock() - last < LEASE_S
 
     def subscribe(self, topic: str, handler: Handler) -> None:
         """Call `handler` with the value of every change of `topic`, possibly more than once."""
@@ -154,7 +148,7 @@ class ChangeFeed:
                 return False
             self._beat.clear()
             with suppress(TimeoutError):
-                async with asyncio.timeout(min(left, self._poll_s)):
+                async with asyncio.timeout(min(left, POLL_S)):
                     await self._beat.wait()
         return True
 
@@ -209,12 +203,12 @@ class ChangeFeed:
                 if not failing:
                     _log.warning("change_poll_failed", error=error.message)
                 failing = True
-            await asyncio.sleep(self._poll_s)
+            await asyncio.sleep(POLL_S)
 
     async def _listen_forever(self) -> None:
         while True:
             try:
-                line = self._cache.listen(CHANNEL, heartbeat_s=self._poll_s)
+                line = self._cache.listen(CHANNEL, heartbeat_s=POLL_S)
                 async with aclosing(line) as messages:
                     async for message in messages:
                         await self._alive(message)

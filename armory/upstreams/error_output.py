@@ -60,9 +60,9 @@ class ErrorOutput:
             self._size -= len(self._lines.popleft()[1]) + 1
         return text
 
-    def lines(self, since: int = 0) -> list[str]:
-        """What is kept of the lines after the first `since`, without secrets."""
-        return [redacted(text) for number, text in self._lines if number > since]
+    def lines(self) -> list[str]:
+        """What is kept of the lines, without secrets."""
+        return [redacted(text) for _, text in self._lines]
 
     def last(self, since: int = 0) -> str:
         """The last line after the first `since` that says something; "" where there is none."""

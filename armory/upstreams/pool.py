@@ -131,18 +131,6 @@ class Pool:
             raise UpstreamUnavailable(f"there is no upstream {server!r}", upstream=server)
         return upstream
 
-    async def link(
-        self, server: str, owner: Owner, capabilities: Mapping[str, Any] | None = None
-    ) -> BaseLink:
-        """The live link that serves `owner`, opened if need be.
-
-        Raises:
-            UpstreamUnavailable: it cannot be opened.
-        """
-        sessions = self.upstream(server).links
-        declared = declared_by(owner) if capabilities is None else capabilities
-        return (await sessions.opened(owner, declared))[1]
-
     async def fetch_lists(
         self, server: str, owner: Owner, capabilities: Mapping[str, Any] | None = None
     ) -> ServerLists:
@@ -345,6 +333,6 @@ class Pool:
 
 async def _logging_from(level: str, link: BaseLink) -> None:
     try:
-        await link.ensure_log_level(level)
+        await link.subscriptions.ensure_log_level(level)
     except UpstreamUnavailable as error:
         log.debug("upstream_log_level_unsent", error=str(error))

@@ -43,16 +43,15 @@ class CrossEncoder:
 
     Args:
         name: the model.
-        path: a folder that holds it; None: downloaded on first use.
 
     Raises:
         ConfigError: the extra is not installed, or the model is unknown.
     """
 
-    def __init__(self, name: str, path: str | None = None) -> None:
+    def __init__(self, name: str) -> None:
         library = library_for(name)
         try:
-            self._model: Any = library(name, specific_model_path=path, lazy_load=True)
+            self._model: Any = library(name, lazy_load=True)
         except ValueError as error:
             raise ConfigError(f"{name!r} cannot be loaded: {error}", path=_PATH) from error
 

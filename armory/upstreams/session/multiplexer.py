@@ -13,6 +13,7 @@ from typing import cast
 from msgspec import Raw
 
 from armory.errors import UpstreamUnavailable
+from armory.http1.deadlines import CallDeadline
 from armory.logger import Logger
 from armory.protocol import jsonrpc
 from armory.protocol.codes import INTERNAL_ERROR
@@ -31,7 +32,6 @@ from armory.protocol.upstream_messages import (
 )
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.budget import TOLD_TO_ALL
-from armory.upstreams.session.deadline import CallDeadline
 from armory.upstreams.session.pending import Item, Note, Pending
 from armory.upstreams.session.questions import Question, Questions
 

@@ -12,8 +12,8 @@ from collections import deque
 from dataclasses import dataclass
 
 from armory.errors import UpstreamUnavailable
+from armory.http1.deadlines import CallDeadline
 from armory.protocol.link import Call, ClientChannel, ClientGone, Params, Reply
-from armory.upstreams.session.deadline import CallDeadline
 
 _BACKLOG = 1024
 _KEPT = 1_000

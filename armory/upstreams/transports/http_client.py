@@ -20,6 +20,7 @@ from armory.http1.pool import Connections, Fields
 from armory.http1.proxied import Proxied, why
 from armory.http1.reading import Answer
 from armory.http1.response import BadAnswer, ClosedEarly, NoConnection
+from armory.protocol.link import FOREVER_S
 from armory.upstreams.oauth.discovery import Challenge, challenge_of
 from armory.upstreams.oauth.grants import is_personal, named_by
 from armory.upstreams.oauth.people import PeopleTokens, Vault, tokens_for
@@ -32,7 +33,6 @@ JSON_AND_EVENTS = "application/json, text/event-stream"
 # Below the five seconds after which uvicorn and Node close an idle connection: a request must not
 # go out on a connection that the other side is closing.
 _KEEPALIVE_S = 4.0
-_FOREVER_S = 86_400.0
 _OWN_HEADERS = {"User-Agent": "armory"}
 _REDIRECTS = frozenset((307, 308))
 _REDIRECTED_S = 60.0
@@ -120,7 +120,7 @@ class HttpClient:
             method: HTTP method.
             headers: all headers.
             data: body, or None.
-            timeout_s: for the whole exchange, reading included; a day or more means for ever.
+            timeout_s: for the whole exchange, reading included; `FOREVER_S`: without end.
             url: other than the upstream's own.
             what: what is asked, for messages.
             bare: without an access token of the upstream's own.
@@ -208,7 +208,7 @@ class HttpClient:
         timeout_s: float,
     ) -> Answer:
         every = headers if type(headers) is Fields else {**_OWN_HEADERS, **headers}
-        limit_s = None if timeout_s >= _FOREVER_S else timeout_s
+        limit_s = None if timeout_s >= FOREVER_S else timeout_s
         try:
             return await self._connections.request(method, url, every, data, limit_s)
         except TimeoutError:
@@ -218,7 +218,7 @@ class HttpClient:
 
     def _timed_out(self, what: str, timeout_s: float) -> UpstreamTimeout:
         seconds = (
-            min(timeout_s, self._spec.connect_timeout_s) if timeout_s >= _FOREVER_S else timeout_s
+            min(timeout_s, self._spec.connect_timeout_s) if timeout_s >= FOREVER_S else timeout_s
         )
         return UpstreamTimeout(
             f"upstream {self._spec.key!r} did not answer {what} within {seconds:g} s",

@@ -87,8 +87,9 @@ async def crashed(clock: FakeClock, away: Away) -> AsyncIterator[Pool]:
     pool = Pool([spec], clock=clock)
     await pool.set_subscriptions("up", ANN, ONE)
     away.begin()
+    _, link = await pool.upstream("up").links.opened(ANN, {})
     with pytest.raises(UpstreamUnavailable):
-        await (await pool.link("up", ANN)).request(Call("tools/call", {"name": Raw(b'"crash"')}))
+        await link.request(Call("tools/call", {"name": Raw(b'"crash"')}))
     await until(lambda: clock.sleeping == 1)
     yield pool
     async with asyncio.timeout(10):
