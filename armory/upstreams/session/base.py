@@ -81,6 +81,7 @@ class BaseLink(ABC):
         self._wanted: frozenset[str] = frozenset()
         self._reported: set[str] = set()  # legacy: another object for each session
         self._subscribing = asyncio.Lock()
+        self._levelling = asyncio.Lock()
         self._listening: ListenStream | None = None
         self._tasks = Tasks()
 
@@ -252,12 +253,21 @@ class BaseLink(ABC):
 
     async def ensure_log_level(self, wanted: str | None) -> None:
         """Legacy: have an upstream that logs do so at the lowest level that any caller has wanted
-        yet. One that does not answer is not asked again: each call would wait for it.
+        yet. One that does not answer is not asked again: each call would wait for it. Calls that
+        come meanwhile wait, too, since they must not overtake the first one.
         """
         if self.identity.era == "modern" or wanted is None or wanted not in LOG_LEVELS:
             return
-        if self._log_level is not None and loud_enough(wanted, self._log_level):
+        if self._logs_from(wanted) and not self._levelling.locked():
             return
+        async with self._levelling:
+            if not self._logs_from(wanted):
+                await self._set_log_level(wanted)
+
+    def _logs_from(self, wanted: str) -> bool:
+        return self._log_level is not None and loud_enough(wanted, self._log_level)
+
+    async def _set_log_level(self, wanted: str) -> None:
         before, self._log_level = self._log_level, wanted
         level = {"level": Raw(encode(wanted))}
         wait_s = self.spec.connect_timeout_s
