@@ -87,3 +87,13 @@ async def test_a_log_level_that_cannot_be_told_is_told_later(legacy: Rig) -> Non
     await asyncio.wait_for(failed.wait(), BOUND_S)
     await link.subscriptions.ensure_log_level("debug")
     assert levels == [b'"debug"']
+
+
+@pytest.mark.parametrize("legacy", ["stdio-legacy"], indirect=True)
+async def test_no_call_overtakes_the_one_that_has_the_log_level_set(legacy: Rig) -> None:
+    client = RecordingClient(log_level="debug")
+    texts = [str(number) for number in range(10)]
+    async with asyncio.timeout(BOUND_S):
+        await asyncio.gather(*(legacy.call("echo", {"text": t}, client=client) for t in texts))
+        said = await legacy.call("report", client=client)
+    assert said["structuredContent"]["texts"] == texts

@@ -159,11 +159,16 @@ async def _stranger(_script: ScriptState, request: Request) -> Json:
 
 
 async def _report(script: ScriptState, _request: Request) -> Json:
-    """What has come so far: the methods, what was cancelled, what is subscribed."""
+    """What has come so far: the methods, texts, what was cancelled, what is subscribed."""
     return text(
         "report",
         structuredContent={
             "methods": [message.get("method") for message in script.received],
+            "texts": [
+                message["params"]["arguments"]["text"]
+                for message in script.received
+                if "text" in (message.get("params") or {}).get("arguments", {})
+            ],
             "cancelled": list(script.cancelled),
             "reasons": [
                 message["params"].get("reason")

@@ -51,6 +51,7 @@ class Subscriptions:
         self._wanted: frozenset[str] = frozenset()
         self._reported: set[str] = set()  # legacy: another object for each session
         self._lock = asyncio.Lock()
+        self._levelling = asyncio.Lock()
         self._stream: ListenStream | None = None
 
     async def watch_lists(self) -> bool:
@@ -107,26 +108,16 @@ class Subscriptions:
 
     async def ensure_log_level(self, wanted: str | None) -> None:
         """Legacy: have an upstream that logs do so at the lowest level that any caller has wanted
-        yet. One that does not answer is not asked again: each call would wait for it.
+        yet. One that does not answer is not asked again: each call would wait for it. Calls that
+        come meanwhile wait, too, since they must not overtake the first one.
         """
         if self.identity.era == "modern" or wanted is None or wanted not in LOG_LEVELS:
             return
-        if self._log_level is not None and loud_enough(wanted, self._log_level):
+        if self._logs_from(wanted) and not self._levelling.locked():
             return
-        before, self._log_level = self._log_level, wanted
-        level = {"level": Raw(encode(wanted))}
-        wait_s = self._spec.connect_timeout_s
-        try:
-            reply = await self._request(Call("logging/setLevel", level, timeout_s=wait_s))
-        except UpstreamTimeout as error:
-            log.info("upstream_log_level_unanswered", upstream=self._spec.key, error=str(error))
-            return
-        except BaseException:
-            self._log_level = before
-            raise
-        if reply.error is not None:
-            self._log_level = before
-            log.info("upstream_log_level_refused", upstream=self._spec.key, level=wanted)
+        async with self._levelling:
+            if not self._logs_from(wanted):
+                await self._set_log_level(wanted)
 
     async def renew(self) -> None:
         """Legacy: subscribe and set the log level again after the session began anew.
@@ -149,6 +140,25 @@ class Subscriptions:
         """End the stream of a modern upstream, where there is one."""
         if self._stream is not None:
             await self._stream.close()
+
+    def _logs_from(self, wanted: str) -> bool:
+        return self._log_level is not None and loud_enough(wanted, self._log_level)
+
+    async def _set_log_level(self, wanted: str) -> None:
+        before, self._log_level = self._log_level, wanted
+        level = {"level": Raw(encode(wanted))}
+        wait_s = self._spec.connect_timeout_s
+        try:
+            reply = await self._request(Call("logging/setLevel", level, timeout_s=wait_s))
+        except UpstreamTimeout as error:
+            log.info("upstream_log_level_unanswered", upstream=self._spec.key, error=str(error))
+            return
+        except BaseException:
+            self._log_level = before
+            raise
+        if reply.error is not None:
+            self._log_level = before
+            log.info("upstream_log_level_refused", upstream=self._spec.key, level=wanted)
 
     async def _subscribe(self, uri: str) -> None:
         session = self._reported

@@ -13,6 +13,7 @@ from armory.protocol.upstream_messages import (
     TruncatedMessage,
     UnreadableMessage,
     decode,
+    own_id,
     params_of,
 )
 
@@ -69,6 +70,21 @@ def test_bytes_that_are_no_text_do_not_travel_on() -> None:
 
 def test_params_that_are_no_object_are_none() -> None:
     assert params_of(decode(b'{"method":"m","params":[1]}')[0]) == {}
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [(7, 7), ("7", 7), (7.0, 7), (7.5, None), (True, None), ("", None), ("-7", None),
+     ("7" * 16, None), ("\u0667", None),
+     (float("nan"), None), (None, None), ([7], None)],
+)  # fmt: skip
+def test_ids_that_come_back_are_known_in_any_form(said: object, meant: int | None) -> None:
+    assert own_id(said) == meant
+
+
+def test_an_error_of_null_says_that_nothing_failed() -> None:
+    texts = (b'{"id":1,"result":{},"error":null}', b'{"id":1,"error":{"code":1}}', b'{"id":1}')
+    assert [decode(text)[0].failed for text in texts] == [False, True, False]
 
 
 def test_errors_are_read_as_far_as_they_go() -> None:
