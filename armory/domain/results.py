@@ -12,6 +12,9 @@ from typing import Any, NamedTuple
 from armory.domain.query import Query
 from armory.domain.tool import ToolRecord
 
+BYTES_PER_TOKEN = 4
+"""Of definitions as JSON, where an estimate by their size will do."""
+
 
 @dataclass(frozen=True, slots=True)
 class Match:

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from msgspec import Raw
 
 from armory.domain.query import Query, VisibleSet
-from armory.domain.results import Selection
+from armory.domain.results import BYTES_PER_TOKEN, Selection
 from armory.domain.tool import ToolRecord
 from armory.errors import ArmoryError, RateLimited
 from armory.gateway.context import RequestContext
 from armory.gateway.lists.groups import negotiated, scoped_by_upstream
-from armory.gateway.lists.named import BYTES_PER_TOKEN, with_named
+from armory.gateway.lists.named import with_named
 from armory.gateway.lists.pages import list_result, refuse_cursor
 from armory.gateway.metatools import definitions
 from armory.gateway.outcomes import Outcomes

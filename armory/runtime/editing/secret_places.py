@@ -20,13 +20,17 @@ from pydantic import BaseModel, SecretStr
 from armory.config import Config
 from armory.config.blocks.upstream import UpstreamConfig
 from armory.config.source import composed
-from armory.observability.redaction import names_secret, secret_spans, seems_drawn
+from armory.observability.redaction import (
+    CREDENTIAL_SCHEME,
+    names_secret,
+    secret_spans,
+    seems_drawn,
+)
 
 Span = tuple[int, int]
 _CLIENT_MAPS = ("mcpServers", "servers")
 _PROPERTIES = re.compile(r"(?:[&!][^\s]*\s+)+")
 _REFERENCE = re.compile(r"\$\{(?:env:|input:)?[A-Za-z_][A-Za-z0-9_-]*(?::-)?\}")
-_SCHEME = re.compile(r"(?:bearer|basic|token|apikey|api-key)\s+", re.IGNORECASE)
 _PARAMETER = re.compile(r"[?&]([\w.-]+)=([^&#\s\"']+)")
 _PATH = re.compile(r"https?://[^\s/?#\"']++(/[^\s?#\"']*+)")
 _PART = re.compile(r"[^/]+")
@@ -129,7 +133,10 @@ class _Finder:
     def _hide(self, span: Span, at: int = 0) -> None:
         start, end = span[0] + at, span[1] + at
         value = self.text[start:end].strip().strip("\"'")
-        if _REFERENCE.sub("", _SCHEME.sub("", value)).strip() and value not in ("~", "null"):
+        if _REFERENCE.sub("", CREDENTIAL_SCHEME.sub("", value, count=1)).strip() and value not in (
+            "~",
+            "null",
+        ):
             self.secrets.append((start, end))
 
     def _span(self, node: yaml.Node) -> Span:
