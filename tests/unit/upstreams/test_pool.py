@@ -35,11 +35,6 @@ async def server() -> AsyncIterator[ScriptedUpstream]:
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
 def observer() -> RecordingObserver:
     return RecordingObserver()
 
