@@ -62,7 +62,7 @@ def test_a_collision_changes_only_the_one_that_needed_changing() -> None:
     ("text", "key"),
     [("My Server_2", "my-server-2"), ("", "server"), ("!!", "server"), ("2fa", "s2fa")],
 )
-def test_slug(text: str, key: str) -> None:
+def test_any_text_becomes_a_key_of_a_server(text: str, key: str) -> None:
     assert slug(text) == key
     assert is_server_key(key)
 

@@ -386,6 +386,6 @@ async def test_discovery_shows_what_the_caller_may_see(bench: Bench) -> None:
     assert "servers" not in describe(bench.gateway.view, None)
 
 
-async def test_readiness(bench: Bench) -> None:
+async def test_a_gateway_is_ready_once_it_has_a_snapshot(bench: Bench) -> None:
     assert bench.gateway.ready
     assert not Gateway(bench.pool).ready
