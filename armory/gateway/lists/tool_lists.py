@@ -128,7 +128,7 @@ class ToolLists:
         view = context.view
         visible, settings = view.visible(context), view.settings
         form = Form(context.era)
-        if (request.servers, request.categories, request.names) != (None, None, None):
+        if request.narrowed:
             tools = view.catalog.tools
             names = [n for n in tools if n in visible.tools.names and _fits(tools[n], request)]
             body = view.listed.tools(names, form)
@@ -238,7 +238,7 @@ def _outside_groups(context: RequestContext, request: ListRequest) -> Reply:
     tools, pinned = view.catalog.tools, view.pinned(view.visible(context))
     names = [name for name in pinned if _fits(tools[name], request)]
     body = view.listed.tools(names, Form(context.era, load=True))
-    if (request.servers, request.categories, request.names) == (None, None, None):
+    if not request.narrowed:
         body = _with_meta_tools(context, body, cut=True)
     return list_result(context, LIST, _MEMBER, body, kept=False, private=True)
 

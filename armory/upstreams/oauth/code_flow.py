@@ -18,7 +18,6 @@ from armory.oauth.exchange import json_object
 from armory.oauth.metadata import Undiscovered
 from armory.oauth.pkce import challenge_of
 from armory.upstreams.oauth.client import (
-    LEAD_S,
     TokenClient,
     TokenResponse,
     authenticated,
@@ -222,7 +221,7 @@ def with_tokens(login: Login, given: TokenResponse) -> Login:
     """A login with the tokens that it was given."""
     expires = None
     if given.lifetime_s != float("inf"):
-        expires = time.time() + given.lifetime_s - min(LEAD_S, given.lifetime_s / 4)
+        expires = time.time() + given.fresh_s
     return msgspec.structs.replace(
         login,
         access_token=given.token,
