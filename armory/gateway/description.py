@@ -125,12 +125,9 @@ class Description:
             "extensions": self._extension(view),
         }
         if principal is not None:
-            names = view.policy.visible_catalog(view.catalog, principal).tools.names
-            visible = {view.catalog.tools[name].server for name in names}
-            everything = not view.policy.restricts
-            shown = [key for key in view.catalog.servers if key in visible or everything]
+            shown, sets = view.servers_for(principal), view.sets_for(principal)
             document["servers"] = {key: f"{base}/mcp/{key}" for key in shown}
-            document["sets"] = {key: f"{base}/mcp/set/{key}" for key in view.settings.sets}
+            document["sets"] = {key: f"{base}/mcp/set/{key}" for key in sets}
         return document
 
     def _extension(self, view: View) -> dict[str, Any]:

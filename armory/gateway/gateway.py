@@ -110,6 +110,7 @@ class Gateway:
         services: what stands around it.
 
     Attributes:
+        limiter: rate limits and quotas.
         changes: who hears of what changed.
         principal_lists: the lists that single principals have to themselves.
         declared_lists: those of clients that can be asked less than others.
@@ -128,7 +129,7 @@ class Gateway:
         services: Services | None = None,
     ) -> None:
         services = services or Services()
-        limiter = services.limiter
+        limiter = self.limiter = services.limiter
         self.pool = pool
         self._relist = services.relist
         self._view = View(EMPTY, policy or Policy(), settings or GatewaySettings())
@@ -158,7 +159,7 @@ class Gateway:
         self.skills = Skills(forwarder)
         self.groups = Groups(self.primitives.pass_on)
         self.manifest = Manifest(self.tool_lists.list, self.primitives.pass_on)
-        self.session_methods = SessionMethods(pool, self.changes.resources)
+        self.session_methods = SessionMethods(pool, self.changes.resources, limiter)
 
     # -- what is served ----------------------------------------------------------------------
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from msgspec import Raw
 
+from armory.errors import UpstreamUnavailable
 from armory.gateway.calls.forwarding import located
 from armory.gateway.changes.resource_watches import ResourceWatches
 from armory.gateway.context import RequestContext
-from armory.gateway.ports import Pool
+from armory.gateway.ports import Limiter, Pool
 from armory.gateway.requests import ClientSession
 from armory.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from armory.protocol.errors import RpcError
@@ -28,11 +29,13 @@ class SessionMethods:
     Args:
         pool: the upstream sessions.
         resources: the resources that clients watch.
+        limiter: asked before one more is watched.
     """
 
-    def __init__(self, pool: Pool, resources: ResourceWatches) -> None:
+    def __init__(self, pool: Pool, resources: ResourceWatches, limiter: Limiter) -> None:
         self._pool = pool
         self._resources = resources
+        self._limiter = limiter
 
     async def set_log_level(self, context: RequestContext, params: dict[str, Raw]) -> Reply:
         """Answer `logging/setLevel`.
@@ -55,23 +58,32 @@ class SessionMethods:
         """Answer `resources/subscribe`.
 
         Raises:
+            RateLimited: not now.
             RpcError: no such resource for this caller.
             UpstreamUnavailable: its upstream cannot be told.
         """
         subscription = _session(context).subscription
-        server, uri = located(self._pool, context, need_text(params, "uri"))
+        wanted = need_text(params, "uri")
+        await self._limiter.take(context.principal)
+        server, uri = located(self._pool, context, wanted)
         await self._resources.add(subscription, server, uri)
         return _DONE
 
     async def unsubscribe(self, context: RequestContext, params: dict[str, Raw]) -> Reply:
-        """Answer `resources/unsubscribe`.
+        """Answer `resources/unsubscribe`; a name that does not exist counts against the rate.
 
         Raises:
+            RateLimited: not now.
             RpcError: no such resource for this caller.
             UpstreamUnavailable: its upstream cannot be told.
         """
         subscription = _session(context).subscription
-        server, uri = located(self._pool, context, need_text(params, "uri"))
+        wanted = need_text(params, "uri")
+        try:
+            server, uri = located(self._pool, context, wanted)
+        except (RpcError, UpstreamUnavailable):
+            await self._limiter.take(context.principal)
+            raise
         await self._resources.remove(subscription, server, uri)
         return _DONE
 

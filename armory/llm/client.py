@@ -22,6 +22,7 @@ from openai import (
     APITimeoutError,
     AsyncOpenAI,
     BadRequestError,
+    NotFoundError,
     OpenAIError,
 )
 
@@ -252,6 +253,21 @@ class ChatClient:
             raise ChatUnavailable(
                 f"{self.base_url} ended an answer of {self.model!r} before it was complete."
             )
+
+    async def models(self) -> list[str]:
+        """Names of the models that are there, asked once; none: the endpoint does not tell.
+
+        Raises:
+            ChatError: it cannot be asked.
+        """
+        try:
+            page = await self._client.with_options(max_retries=0).models.list()
+        except NotFoundError:
+            return []
+        except (OpenAIError, json.JSONDecodeError) as error:
+            raise self._translate(error) from error
+        listed = getattr(page, "data", None)
+        return [str(getattr(one, "id", "")) for one in listed or ()]
 
     async def time_to_first_token(self, messages: Sequence[Message]) -> FirstToken:
         """Send a conversation and stop at the first piece of the answer, or of the thinking

@@ -82,7 +82,7 @@ class Scope:
 EVERYTHING = Scope()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class PackView:
     """What a user's active packs and servers leave of the catalog.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -50,6 +50,7 @@ class LinkPool:
         observer: who is told what happens on the sessions.
         clock: for idle times.
         turns: in which the processes of all upstreams start; those of single callers need none.
+        on_gone: told the key of each session that is let go of.
 
     Attributes:
         placing: who shares a session with whom.
@@ -62,6 +63,7 @@ class LinkPool:
         observer: SessionObserver,
         clock: Clock,
         turns: StartTurns,
+        on_gone: Callable[[str], None] = lambda _key: None,
     ) -> None:
         self.spec = spec
         self.placing = Placing(spec, connector)
@@ -69,6 +71,7 @@ class LinkPool:
         self._connector = connector
         self._clock = clock
         self._turns = turns
+        self._on_gone = on_gone
         self._slots = LinkSlots()
         self._watched = Watched(spec.key, self._link_of, clock)
         self._tasks = Tasks()
@@ -309,6 +312,7 @@ class LinkPool:
 
     def _evict(self, key: tuple[str, str], slot: LinkSlot) -> None:
         self._slots.by_key.pop(key, None)
+        self._on_gone(slot.owner)
         if self._close(slot):
             log.info("upstream_session_closed", upstream=self.spec.key)
 

@@ -131,6 +131,12 @@ class Pool:
             raise UpstreamUnavailable(f"there is no upstream {server!r}", upstream=server)
         return upstream
 
+    def _opened(self, server: str) -> Upstream:
+        """As `upstream`, where a session may be opened, which will be idle some day."""
+        if self._reaper is None:
+            self._start_reaper()
+        return self.upstream(server)
+
     async def fetch_lists(
         self, server: str, owner: Owner, capabilities: Mapping[str, Any] | None = None
     ) -> ServerLists:
@@ -143,7 +149,7 @@ class Pool:
         Raises:
             UpstreamUnavailable: they cannot be had.
         """
-        return await self.upstream(server).fetch_lists(owner, capabilities)
+        return await self._opened(server).fetch_lists(owner, capabilities)
 
     async def fetch_lists_for(
         self, server: str, capabilities: Mapping[str, Any], *, handshake: bool = False
@@ -174,7 +180,7 @@ class Pool:
             Refused: the upstream said no.
             UpstreamUnavailable: it cannot be asked.
         """
-        upstream = self.upstream(server)
+        upstream = self._opened(server)
         upstream.serves(owner.principal)
         await upstream.links.subscribe(owner, uris, again)
 
@@ -184,7 +190,7 @@ class Pool:
         Raises:
             UpstreamUnavailable: it cannot be found out.
         """
-        upstream = self.upstream(server)
+        upstream = self._opened(server)
         upstream.serves(owner.principal)
         links = upstream.links
         if not links.placing.settled(owner):

@@ -117,11 +117,14 @@ async def start_listening(
     Raises:
         RpcError: `params.notifications` is no object, or a part of it has the wrong type or more
             than 512 KiB.
+        RateLimited: it names resources, and the caller's rate is used up.
     """
     wanted = members_or_none(params.get("notifications"))
     if wanted is None:
         raise RpcError(codes.INVALID_PARAMS, "params.notifications is not an object")
     resources = await _texts(wanted, "resourceSubscriptions", MOST)
+    if resources:  # upstreams are told of them
+        await gateway.limiter.take(context.principal)
     named = await _texts(wanted, "taskIds", _TASKS)
     tasks = [task for task in named if await gateway.tasks.located(context, task)]
     lists = frozenset(method for key, method in LISTENED.items() if wanted.get(key) == _TRUE)
@@ -131,29 +134,37 @@ async def start_listening(
     subscription = listening.subscription
     listening.stream.attach()
     gateway.changes.add(subscription)
-    uris: list[str] = []
-    failed: list[str] = []
     try:
-        for number, uri in enumerate(resources, 1):
-            if number % _AT_ONCE == 0:
-                await asyncio.sleep(0)
-            place = place_of(context, uri)
-            if place is None:
-                failed.append("unknown resource: " + uri[:200])
-                continue
-            try:
-                await gateway.changes.resources.add(subscription, *place)
-            except (RpcError, ArmoryError, Refused) as error:
-                failed.append(str(error)[:200])
-            else:
-                uris.append(uri)
-        if failed:
-            _log.info("resource_subscriptions_not_honoured", count=len(failed), first=failed[0])
+        watched = await _watch(gateway, context, subscription, resources)
     except BaseException:
         await listening.end()
         raise
-    listening.acknowledge(uris)
+    listening.acknowledge(watched)
     return listening
+
+
+async def _watch(
+    gateway: Gateway, context: RequestContext, subscription: Subscription, resources: Sequence[str]
+) -> list[str]:
+    """Let it hear of updates of these resources; those that there are for it."""
+    uris: list[str] = []
+    failed: list[str] = []
+    for number, uri in enumerate(resources, 1):
+        if number % _AT_ONCE == 0:
+            await asyncio.sleep(0)
+        place = place_of(context, uri)
+        if place is None:
+            failed.append("unknown resource: " + uri[:200])
+            continue
+        try:
+            await gateway.changes.resources.add(subscription, *place)
+        except (RpcError, ArmoryError, Refused) as error:
+            failed.append(str(error)[:200])
+        else:
+            uris.append(uri)
+    if failed:
+        _log.info("resource_subscriptions_not_honoured", count=len(failed), first=failed[0])
+    return uris
 
 
 async def _texts(wanted: Mapping[str, Raw], key: str, most: int) -> list[str]:

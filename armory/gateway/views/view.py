@@ -73,6 +73,7 @@ class View:
         self._pinned = LRUCache[str, tuple[str, ...]](_VISIBLE_KEPT)
         self.told = LRUCache[str, str](_VISIBLE_KEPT)
         self._usable = LRUCache[str, frozenset[str]](_VISIBLE_KEPT)
+        self._sets = LRUCache[str, list[str]](_VISIBLE_KEPT)
         self._apps = self.tables.apps
         self._for_models = LRUCache[str, VisibleSet](_VISIBLE_KEPT)
         self._with_skills = LRUCache[str, VisibleSet](_VISIBLE_KEPT)
@@ -130,6 +131,26 @@ class View:
                 for name in names
             )
         return server in usable
+
+    def servers_for(self, principal: Principal) -> list[str]:
+        """The upstreams of which `principal` sees anything, in configuration order."""
+        return [key for key in self.catalog.servers if self.may_use(principal, ALL, key)]
+
+    def sets_for(self, principal: Principal) -> list[str]:
+        """The sets in which `principal` sees anything; all where everybody sees everything."""
+        if not self.policy.restricts:
+            return list(self.settings.sets)
+        visible = self.policy.visible_catalog(self.catalog, principal)
+        known = self._sets.get(visible.tools.key)
+        if known is None:
+            servers, tools = set(self.servers_for(principal)), visible.tools.names
+            known = self._sets[visible.tools.key] = [
+                name
+                for name, spec in self.settings.sets.items()
+                if not servers.isdisjoint(spec.servers)
+                or any(fnmatchcase(tool, pattern) for pattern in spec.tools for tool in tools)
+            ]
+        return known
 
     def info(self, endpoint: Endpoint) -> Raw:
         """`serverInfo` as an endpoint gives it: the upstream's own on the transparent one."""

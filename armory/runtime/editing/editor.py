@@ -75,14 +75,18 @@ class Editor:
         """As `ConfigurationFile.schema`."""
         return await asyncio.to_thread(_schema)
 
+    def _masked(self, text: str) -> Masked:
+        """The text for whoever may edit it, or may not: keys in addresses are not theirs then."""
+        return Masked(text, parameters=not self.editing)
+
     def _show(self, key: bytes) -> Mapping[str, Any]:
         version = version_of(self.path, key)
         text, problems, in_force, due = None, [], False, list[str]()
-        masked = Masked(version.text)
+        masked: Masked | None = self._masked(version.text)
         try:
             text = masked.shown
         except ConfigError:
-            whole = _WHOLE
+            masked, whole = None, _WHOLE
         else:
             whole = masked.restored(text)
         try:
@@ -91,7 +95,7 @@ class Editor:
             due = difference(self.runtime.started, last, read).needs_restart
             in_force = read == last and not due
         except ConfigError as error:
-            problems = _problems(error, whole)
+            problems = _problems(error, whole, masked)
         reason = why_read_only(self.path) if self.editing else _OFF
         return {
             "path": str(self.path),
@@ -108,12 +112,15 @@ class Editor:
         version = version_of(self.path, key)
         if version.tag != tag:
             raise Stale("the file has changed since it was read; read it again")
-        whole = _WHOLE
+        masked = self._masked(version.text)
         try:
-            whole = Masked(version.text).restored(text)
+            whole = masked.restored(text)
+        except ConfigError as error:
+            raise Refused(_problems(error, _WHOLE)) from None
+        try:
             return whole, checked(self.path, whole.text)
         except ConfigError as error:
-            raise Refused(_problems(error, whole)) from None
+            raise Refused(_problems(error, whole, masked)) from None
 
     async def _effects(self, loaded: Loaded) -> Mapping[str, Any]:
         try:
@@ -123,15 +130,20 @@ class Editor:
         return asdict(done)
 
 
-def _problems(error: ConfigError, whole: Restored) -> Found:
+def _problems(error: ConfigError, whole: Restored, masked: Masked | None = None) -> Found:
+    """What is wrong with a text; a hidden value may have been put where a message quotes it."""
+
+    def shown(message: str) -> str:
+        return redacted(message if masked is None else masked.unsaid(message))
+
     if not isinstance(error, ConfigProblems):
         message = error.message.removeprefix(f"{error.path}: ")
-        return [{"path": error.path, "line": None, "message": redacted(message)}]
+        return [{"path": error.path, "line": None, "message": shown(message)}]
     return [
         {
             "path": found.path,
             "line": whole.shown_line(found.line),
-            "message": redacted(found.message),
+            "message": shown(found.message),
         }
         for found in error.problems
     ]

@@ -13,7 +13,11 @@ import yaml
 
 from armory.config import ConfigProblems, Problem
 from armory.errors import ConfigError
+from armory.observability.redaction import HIDDEN
 from armory.runtime.editing.secret_places import secret_places
+
+_TOLD_APART = 3
+"""Shorter values would be found in any word."""
 
 
 @dataclass(frozen=True)
@@ -22,14 +26,16 @@ class Masked:
 
     Attributes:
         original: as it is in the file.
+        parameters: whether the values of all parameters of web addresses are hidden.
     """
 
     original: str
+    parameters: bool = False
 
     @cached_property
     def _spans(self) -> list[tuple[int, int]]:
         try:
-            return secret_places(self.original)
+            return secret_places(self.original, parameters=self.parameters)
         except (yaml.YAMLError, RecursionError):
             said = "the file is no YAML, so what is secret in it is not known; mend it where it is"
             raise ConfigError(said) from None
@@ -60,6 +66,14 @@ class Masked:
             parts += [self.original[at:start], f"<{self._word}-{number}>"]
             at = end
         return "".join([*parts, self.original[at:]])
+
+    def unsaid(self, message: str) -> str:
+        """A message about the text, or one made of it, without what is hidden."""
+        for value in self.hidden:
+            bare = value.strip().strip("\"'")
+            if len(bare) >= _TOLD_APART:
+                message = message.replace(bare, HIDDEN)
+        return message
 
     def restored(self, edited: str) -> Restored:
         """The text that an edited one stands for, each `<hidden-N>` being what it was.

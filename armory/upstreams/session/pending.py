@@ -120,10 +120,9 @@ class Unfinished:
         else:
             self._callers.add(caller)
 
-    def answered(self, request_id: object) -> None:
-        """Its answer came after all: it asks no more."""
-        if isinstance(request_id, int):
-            self._calls.pop(request_id, None)
+    def answered(self, request_id: object) -> bool:
+        """An answer came after all: that call asks no more; whether it was one of these."""
+        return isinstance(request_id, int) and self._calls.pop(request_id, None) is not None
 
     def of_others(self, caller: str) -> bool:
         """Whether any is of another principal than `caller`."""

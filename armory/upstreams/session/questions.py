@@ -139,8 +139,8 @@ class Questions:
 
     def answered_late(self, request_id: object) -> bool:
         """Whether a response that nobody waits for belongs to a call that was given up."""
-        self._unfinished.answered(request_id)
-        return self._turns.answered_late(request_id)
+        known = self._unfinished.answered(request_id)
+        return self._turns.answered_late(request_id) or known
 
     def roots_changed(self, client: ClientChannel) -> None:
         """A client said so: what the upstream asks about roots for a while is meant for it."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from yarl import URL
@@ -232,6 +233,7 @@ class HttpClient:
         host = f"[{host}]" if ":" in host else host
         where = f"{self.url.scheme}://{host}:{self.url.port}"
         if isinstance(error, ssl.SSLCertVerificationError):
+            self._look_again()
             what = f"the certificate of {where} is not trusted (see 'tls')"
         elif isinstance(error, NoConnection):
             what = f"no connection to {where} ({error})"
@@ -240,6 +242,12 @@ class HttpClient:
         else:
             what = why(error, where)
         return UpstreamUnavailable(f"upstream {self._spec.key!r}: {what}", upstream=self._spec.key)
+
+    def _look_again(self) -> None:
+        """Trust whom `tls.ca_file` names by now: it is replaced while a gateway runs."""
+        if self._spec.ca_file is not None and isinstance(self._connections, Connections):
+            with suppress(UpstreamUnavailable):
+                self._connections.trust(_tls(self._spec))
 
     async def failure(self, response: Answer) -> HttpFailure:
         """The error that an HTTP error status means; reads the beginning of the body."""
@@ -271,6 +279,7 @@ class _PersonClient(HttpClient):
         self._people = people
         self._principal = principal
         self._spec = shared._spec
+        self._connections = shared._connections
         self._configured = shared._configured
         self._redirected = None
         self.tokens = people.of(principal)
