@@ -12,7 +12,7 @@ from typing import Any, Protocol, cast
 import msgspec
 from msgspec import Raw
 
-from armory.cli.output import err
+from armory.cli.output import err, tell
 from armory.domain.principal import Principal
 from armory.errors import (
     ArmoryError,
@@ -79,7 +79,8 @@ class CommandLine:
     async def notify(self, method: str, params: Params) -> None:
         """Log lines go to standard error."""
         if method == LOGGED:
-            err().print(bytes(params.get("data", Raw(b"null"))).decode("utf-8", "replace"))
+            said = bytes(params.get("data", Raw(b"null"))).decode("utf-8", "replace")
+            tell(said, console=err())
 
     async def ask(self, method: str, params: Params) -> Answer:
         """Nobody can be asked."""

@@ -13,6 +13,8 @@ from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from armory.cli.plain import plain_json
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
@@ -22,17 +24,17 @@ if TYPE_CHECKING:
 
 def out() -> Console:
     """Standard output, for answers; wide where nobody looks at it, so that nothing is cut."""
-    from rich.console import Console
+    from armory.cli.printing import PlainConsole
 
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=200)
+    console = PlainConsole(highlight=False)
+    return console if console.is_terminal else PlainConsole(highlight=False, width=200)
 
 
 def err() -> Console:
     """Standard error, for progress and problems."""
-    from rich.console import Console
+    from armory.cli.printing import PlainConsole
 
-    return Console(stderr=True, highlight=False)
+    return PlainConsole(stderr=True, highlight=False)
 
 
 def tell(text: str | Text, *, hang: int = 0, console: Console | None = None) -> None:
@@ -85,7 +87,7 @@ def columns(*names: str, whole: Collection[str] = ()) -> Table:
 
 def print_json(value: Any) -> None:
     """One JSON value on standard output, at once: the command may go on for long."""
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    sys.stdout.write(plain_json(json.dumps(value, indent=2, ensure_ascii=False)) + "\n")
     sys.stdout.flush()
 
 

@@ -93,6 +93,17 @@ def expand(
     return _REFERENCE.sub(fill, text)
 
 
+def referred(text: str) -> frozenset[str]:
+    """The names of the variables that a text refers to, those in defaults included."""
+    names: set[str] = set()
+    for match in _REFERENCE.finditer(text):
+        if match["name"]:
+            names.add(match["name"])
+        if match["default"]:
+            names |= referred(match["default"])
+    return frozenset(names)
+
+
 def _user_info(text: str) -> range:
     """Where user and password stand in a URL whose variables are not filled in yet."""
     found = _USER_INFO.match(_REFERENCE.sub(lambda match: "x" * len(match[0]), text))

@@ -66,9 +66,13 @@ def load_file(
     """
     if text is None:
         text = read_file(path)
+    return load_text(text, path=path, environ=variables_of(path, environ))
+
+
+def variables_of(path: File, environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The variables that a file may refer to; the arguments: as of `load_file`."""
     given = os.environ if environ is None else environ
-    variables = {**read_variables(path.parent / DOTENV), **given}
-    return load_text(text, path=path, environ=variables)
+    return {**read_variables(path.parent / DOTENV), **given}
 
 
 def load_text(

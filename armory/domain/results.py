@@ -1,6 +1,7 @@
 """The results of retrieval and of listings.
 
-Owns: Match, Selection, Listing and Exchanged. Never imports anything but its domain siblings.
+Owns: Match, Selection, Listing and Exchanged, and how what they lack is told. Never imports
+anything but its domain siblings.
 """
 
 from __future__ import annotations
@@ -14,6 +15,11 @@ from armory.domain.tool import ToolRecord
 
 BYTES_PER_TOKEN = 4
 """Of definitions as JSON, where an estimate by their size will do."""
+
+
+def lacking(*reasons: str | None) -> str | None:
+    """What an answer lacks, of several reasons that may each be none; None: nothing."""
+    return "; ".join(filter(None, reasons)) or None
 
 
 @dataclass(frozen=True, slots=True)

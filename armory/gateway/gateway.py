@@ -129,7 +129,7 @@ class Gateway:
         services: Services | None = None,
     ) -> None:
         services = services or Services()
-        limiter = self.limiter = services.limiter
+        self.limiter = limiter = services.limiter
         self.pool = pool
         self._relist = services.relist
         self._view = View(EMPTY, policy or Policy(), settings or GatewaySettings())

@@ -59,7 +59,8 @@ class Primitives:
         )
 
     async def complete(self, context: RequestContext, params: dict[str, Raw]) -> Reply:
-        """Answer `completion/complete`: the reference says whose completion it is.
+        """Answer `completion/complete`: the reference says whose completion it is; of a kind that
+        nobody knows, at an upstream's own endpoint the upstream may.
 
         Raises:
             RpcError: no reference that means anything here.
@@ -80,6 +81,8 @@ class Primitives:
         elif kind == "ref/resource":
             server, uri = await self._forwarder.located(context, need_text(ref, "uri"))
             ref["uri"] = pack(uri)
+        elif context.endpoint.transparent:
+            return await self.pass_on("completion/complete", context, params)
         else:
             raise RpcError(
                 INVALID_PARAMS, f"params.ref.type is {kind!r}; expected ref/prompt or ref/resource"
@@ -100,8 +103,21 @@ class Primitives:
         sent = {**params, "taskId": pack(original)}
         return await self._forwarder.send(context, server, method, sent, original)
 
+    async def unknown(self, method: str, context: RequestContext, params: dict[str, Raw]) -> Reply:
+        """Forward a method that the gateway does not know, as `pass_on`: nobody can tell what it
+        reaches, so only for those from whom policy keeps nothing of the server.
+
+        Raises:
+            RpcError: it does (-32601); as of `pass_on`.
+            UpstreamUnavailable: the upstream cannot answer.
+        """
+        if not method.startswith("tasks/") and not context.view.sees_whole(context):
+            raise _not_found(method)
+        return await self.pass_on(method, context, params)
+
     async def pass_on(self, method: str, context: RequestContext, params: dict[str, Raw]) -> Reply:
-        """Forward a method that the gateway does not know, on the transparent endpoint only.
+        """Forward a method that only an upstream can answer, on the transparent endpoint only;
+        whoever has it sent looks through the answer.
 
         Raises:
             RpcError: this is not the transparent endpoint, or its server is not for this caller
@@ -110,9 +126,13 @@ class Primitives:
         """
         endpoint, view = context.endpoint, context.view
         if not endpoint.transparent or not view.may_use(context.principal, endpoint, endpoint.name):
-            raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method[:200]}")
+            raise _not_found(method)
         about_tasks = method.startswith("tasks/")
         if about_tasks and "taskId" in params:
             await self._tasks.resolved(context, params)
         reply = await self._forwarder.send(context, endpoint.name, method, params)
         return await self._tasks.own_only(context, reply) if about_tasks else reply
+
+
+def _not_found(method: str) -> RpcError:
+    return RpcError(METHOD_NOT_FOUND, f"Method not found: {method[:200]}")

@@ -29,7 +29,7 @@ class SessionMethods:
     Args:
         pool: the upstream sessions.
         resources: the resources that clients watch.
-        limiter: asked before one more is watched.
+        limiter: asked before a client watches one.
     """
 
     def __init__(self, pool: Pool, resources: ResourceWatches, limiter: Limiter) -> None:
@@ -63,9 +63,8 @@ class SessionMethods:
             UpstreamUnavailable: its upstream cannot be told.
         """
         subscription = _session(context).subscription
-        wanted = need_text(params, "uri")
         await self._limiter.take(context.principal)
-        server, uri = located(self._pool, context, wanted)
+        server, uri = located(self._pool, context, need_text(params, "uri"))
         await self._resources.add(subscription, server, uri)
         return _DONE
 

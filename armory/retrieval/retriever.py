@@ -15,7 +15,7 @@ from dataclasses import replace
 from types import TracebackType
 
 from armory.domain.query import Query, VisibleSet
-from armory.domain.results import Selection
+from armory.domain.results import Selection, lacking
 from armory.domain.tool import ToolRecord
 from armory.errors import BackendError, InvalidRequest
 from armory.logger import Logger
@@ -216,9 +216,9 @@ class Retriever:
         scope = await self._scope(query, snapshot, await self._visible.rows(snapshot, visible))
         awaited = self._awaited(scope, visible)
         if not scope.size:
-            return Ranking.empty(ranker, self.degraded or awaited)
+            return Ranking.empty(ranker, lacking(self.degraded, awaited))
         findings = await self._candidates.find(scope)
-        lost = findings.problem or self.degraded or awaited
+        lost = findings.problem or self.degraded
         if findings.hits is None:
             if findings.vectors is not None and self._dense.lost:
                 self._recovery.begin()  # perhaps the store is back and empty
@@ -233,7 +233,7 @@ class Retriever:
             self._threads.of(query), self._scored, scope, findings, ranker
         )
         order = await self._reorder.order(scope, features, scores, self.settings.diversity)
-        return Ranking(features, scores, order, ranker, self._tokens, lost)
+        return Ranking(features, scores, order, ranker, self._tokens, lacking(lost, awaited))
 
     def _awaited(self, scope: Scope, visible: VisibleSet | None) -> str | None:
         """That some of the tools cannot be found yet, or None."""

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from armory.accounts.service import Accounts
+from armory.config.load import read_file
 from armory.domain.principal import Principal
 from armory.errors import ConfigError
 from armory.evaluation.marks import MarkedQueries
@@ -26,6 +27,7 @@ from armory.runtime.blocks.pins import tell_approved
 from armory.runtime.checking import checked
 from armory.runtime.editing.editor import Editor
 from armory.runtime.editing.tag_key import TagKey
+from armory.runtime.editing.unsaid import unsaid, values_in
 from armory.runtime.running import Runtime
 from armory.runtime.settings import base_path
 from armory.runtime.version import armory_version
@@ -145,8 +147,11 @@ async def _reload(runtime: Runtime, dry_run: bool) -> Mapping[str, list[str]]:
     path = runtime.loaded.path
     if path is None:
         raise ConfigError("this gateway was not started from a file; there is nothing to read")
-    loaded = runtime.overridden(await asyncio.to_thread(checked, path))
-    return asdict(await runtime.reload(loaded, dry_run=dry_run))
+    try:
+        loaded = runtime.overridden(await asyncio.to_thread(checked, path))
+        return asdict(await runtime.reload(loaded, dry_run=dry_run))
+    except ConfigError as error:
+        raise ConfigError(unsaid(str(error), (), values_in(path, read_file(path)))) from None
 
 
 def search_defaults(runtime: Runtime) -> Mapping[str, Any]:

@@ -12,10 +12,11 @@ from fnmatch import fnmatchcase
 from typing import Literal, Protocol
 
 from armory.domain.catalog import Catalog
-from armory.domain.naming import split_name, split_uri
+from armory.domain.naming import expose_uri, split_name, split_uri
 from armory.domain.principal import Principal
 from armory.domain.query import VisibleSet
 from armory.domain.tool import ListedRecord, ToolRecord, names_by_server
+from armory.domain.uris import has_steps, plain
 
 Profile = tuple[tuple[int, ...], str]
 _DECISIONS_KEPT = 100_000
@@ -254,6 +255,25 @@ class Policy:
             known = self._decide(key[0], name)
             self._decisions[key] = known
         return known
+
+    def allows_uri(self, principal: Principal, server: str, uri: str) -> bool:
+        """Whether `principal` may use the resource with the original URI `uri` of `server`.
+
+        A server may open something else than what is written: what a rule denies is denied in every
+        spelling, and what may lead elsewhere by `..` no rule allows.
+        """
+        if not self.allows(principal, expose_uri(server, uri)):
+            return False
+        if not self._rules:
+            return True
+        if has_steps(uri):
+            return False
+        simple = plain(uri)
+        return simple == uri or not self._denies(principal, expose_uri(server, simple))
+
+    def _denies(self, principal: Principal, name: str) -> bool:
+        rules = (self._rules[position] for position in self._applicable(principal))
+        return any(fnmatchcase(name, pattern) for rule in rules for pattern in rule.deny)
 
     def visible_tools(
         self,

@@ -134,7 +134,7 @@ class Database:
             before, after = await connection.run_sync(bring_up_to_date)
         if before != after:
             _log.info("database_upgraded", before=before, after=after)
-        if self._file is not None:
+        if self._file is not None and self._commits is None:
             self._commits = sqlite3.connect(self._file, timeout=0)
 
     async def close(self) -> None:

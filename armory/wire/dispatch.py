@@ -104,7 +104,7 @@ class Dispatcher:
         if exists_elsewhere(method, request.era) or not request.endpoint.transparent:
             raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method[:200]}")
         context = await self._gateway.context(request)
-        reply = await self._gateway.primitives.pass_on(method, context, _passed(context, params))
+        reply = await self._gateway.primitives.unknown(method, context, _passed(context, params))
         return _shaped(context, method, None, reply)
 
     async def listen(

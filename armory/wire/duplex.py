@@ -10,15 +10,17 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
+import msgspec
 from msgspec import UNSET, Raw
 
+from armory.domain.principal import Principal
 from armory.gateway.requests import ClientRequest
 from armory.protocol import codes, jsonrpc, versions
 from armory.protocol.errors import Malformed
 from armory.protocol.jsonrpc import Message
 from armory.protocol.link import Reply
 from armory.protocol.meta import PROTOCOL_VERSION
-from armory.protocol.methods import CANCELLED
+from armory.protocol.methods import CANCELLED, LISTEN
 from armory.protocol.rawjson import EMPTY_OBJECT, text_of
 from armory.steps import Account, InContext
 from armory.tasks import Tasks, stop
@@ -93,6 +95,13 @@ class Duplex:
     async def refuse(self, code: int, message: str, id: bytes = jsonrpc.NULL) -> None:
         """Answer what could not even be read."""
         await self._out.write(refused(id, code, message))
+
+    def seen_as(self, principal: Principal) -> None:
+        """Who is at the other end came again, with the scopes that it has by now."""
+        if principal is not self._caller.principal:
+            self._caller = msgspec.structs.replace(self._caller, principal=principal)
+            if self._session is not None:
+                self._session.seen_as(principal, self._caller.endpoint)
 
     # -- what comes --------------------------------------------------------------------------
 
@@ -229,7 +238,7 @@ class Duplex:
             return jsonrpc.error_response(key, error_object(rejected))
         version = version or versions.MODERN_VERSIONS[-1]
         request = modern_request(self._caller, version, meta, self._out.write, key)
-        if method == "subscriptions/listen":
+        if method == LISTEN:
             return await self._listen(request, key, params)
         try:
             reply = await self._dispatcher.answer(request, method, params)

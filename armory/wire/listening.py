@@ -86,7 +86,10 @@ class ClientListening:
         if self.stream.last - self.stream.delivered >= _BEHIND:
             self.stream.close()
             return
-        self.stream.put(jsonrpc.notification(method, {**params, "_meta": self._meta}))
+        own, said = self._meta, members_or_none(params.get("_meta"))
+        if said:
+            own = pack({**said, meta_keys.SUBSCRIPTION_ID: Raw(self.id)})
+        self.stream.put(jsonrpc.notification(method, {**params, "_meta": own}))
 
     def acknowledge(self, uris: Sequence[str]) -> None:
         """Say what is honoured; `uris`: the resources that are."""
@@ -117,14 +120,13 @@ async def start_listening(
     Raises:
         RpcError: `params.notifications` is no object, or a part of it has the wrong type or more
             than 512 KiB.
-        RateLimited: it names resources, and the caller's rate is used up.
+        RateLimited: not now.
     """
+    await gateway.limiter.take(context.principal)
     wanted = members_or_none(params.get("notifications"))
     if wanted is None:
         raise RpcError(codes.INVALID_PARAMS, "params.notifications is not an object")
     resources = await _texts(wanted, "resourceSubscriptions", MOST)
-    if resources:  # upstreams are told of them
-        await gateway.limiter.take(context.principal)
     named = await _texts(wanted, "taskIds", _TASKS)
     tasks = [task for task in named if await gateway.tasks.located(context, task)]
     lists = frozenset(method for key, method in LISTENED.items() if wanted.get(key) == _TRUE)

@@ -46,6 +46,9 @@ for line in sys.stdin:
         slow.append(id)
         say(method="notifications/progress",
             params={"progressToken": said["params"]["_meta"]["progressToken"], "progress": 1})
+    elif said["params"]["name"] == "log":
+        say(method="notifications/message", params={"level": "error", "data": "a secret of slow"})
+        text(id, "logged")
     elif said["params"]["name"] == "ask":
         asking = id
         say(id="q", method="elicitation/create",
@@ -64,11 +67,16 @@ class Noticing(RecordingClient):
     def __init__(self) -> None:
         answer = {"action": "accept", "content": {}}
         super().__init__(
-            {"elicitation": {}}, progress_token="p", answers={"elicitation/create": answer}
+            {"elicitation": {}},
+            log_level="debug",
+            progress_token="p",
+            answers={"elicitation/create": answer},
         )
         self.reached = asyncio.Event()
+        self.told: list[str] = []
 
     async def notify(self, method: str, params: Any) -> None:
+        self.told.append(method)
         self.reached.set()
 
 
@@ -126,3 +134,15 @@ async def test_a_call_that_is_answered_after_all_asks_no_more(call: Tool) -> Non
     ben = Noticing()
     assert (await call("ask", BEN, ben))["action"] == "accept"
     assert len(ben.asked) == 1
+
+
+async def test_its_log_is_never_told_to_another_principal(call: Tool) -> None:
+    before, ann, ben, after = (Noticing() for _ in range(4))
+    await call("log", BEN, before)
+    await give_up(call, ANN)
+    assert await call("log", BEN, ben) == "logged"
+    assert await call("log", ANN, ann) == "logged"
+    assert await call("finish", BEN, Noticing()) == "finished"
+    await call("log", BEN, after)
+    told = ["notifications/message"]
+    assert (before.told, ben.told, ann.told, after.told) == (told, [], told, told)

@@ -133,6 +133,35 @@ async def test_what_does_not_hold_is_refused_with_its_place(path: Path) -> None:
         assert held(path) == FILE
 
 
+async def test_a_check_tells_no_variable_and_nothing_hidden(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OF_THE_CLOUD", "hunter-two-of-the-cloud")
+    path.with_name(".env").write_text("BESIDE='beside-the-file'\n")
+    old = "what-it-was-once"
+    hold(path, f"{FILE}# token: {old}\n")
+    async with serving(path) as ask:
+        _, shown, _ = await ask("GET")
+        assert old not in shown["text"]
+        for edit in (
+            'sets: {a: {servers: ["${OF_THE_CLOUD}"]}}',
+            'accounts: {default_plan: "${BESIDE}"}',
+            "agent: {max_iterations: <hidden-3>}",
+            "agent: {max_iterations: *<hidden-3>}",
+            "agent: {max_iterations: <hidden-1>}",
+        ):
+            text = f"{shown['text']}{edit}\n"
+            _, checked, _ = await ask("POST", "/check", tag=shown["tag"], text=text)
+            assert checked["problems"], edit
+            for value in ("hunter-two", "beside-the-file", old, ROOT):
+                assert value not in str(checked), edit
+        hold(path, FILE + 'sets: {a: {servers: ["${OF_THE_CLOUD}"]}}\n')
+        assert "hunter-two" not in str(await ask("GET"))
+        status, said, _ = await ask("POST", at="reload")
+        assert (status, "${OF_THE_CLOUD}" in said["detail"]) == (422, True)
+        assert "hunter-two" not in str(said)
+
+
 async def test_somebody_elses_change_is_not_overwritten(path: Path) -> None:
     async with serving(path) as ask:
         _, shown, _ = await ask("GET")

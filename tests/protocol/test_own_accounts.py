@@ -260,10 +260,25 @@ async def test_other_sites_can_press_no_button_and_frame_no_page(world: World) -
         status, text = await browser.click("identify", credential="no-such-credential")
         assert status == 403
         assert "no-such-credential" not in text
-        status, _ = await browser.get(f"{url}/connect/nothing")
-        assert status == 404
         status, location = await browser.click("leave", follow=False)
         assert (status, location) == (200, "")
+
+
+async def test_which_servers_there_are_is_told_to_nobody_unknown(world: World) -> None:
+    async with world.gateway() as (url, _), Browser(world, url) as browser:
+        pages = [await browser.get(f"{url}/connect/{name}") for name in ("docs", "nothing")]
+        assert pages[0] == (200, pages[1][1].replace("nothing", "docs"))
+        forms: list[Any] = []
+        for name in ("docs", "nothing"):
+            form = {"action": "identify", "credential": "no-such-credential"}
+            to, headers = f"{url}/connect/{name}", {"Origin": url}
+            async with browser.http.post(to, data=form, headers=headers) as response:
+                forms.append((response.status, (await response.text()).replace(name, "docs")))
+        assert forms[0] == forms[1]
+        for name in ("Docs", "a%0d%0ab", "docs__x"):
+            assert (await browser.get(f"{url}/connect/{name}"))[0] == 404
+        await browser.connect("ann")
+        assert (await browser.get(f"{url}/connect/nothing"))[0] == 404
 
 
 async def test_whoever_logs_in_at_the_gateways_issuer_is_that_one_in_the_browser(

@@ -17,6 +17,7 @@ from armory.cli.answers import all_tools
 from armory.cli.asking import asker
 from armory.cli.options import config_option, gateway_options, json_option, loaded_config
 from armory.cli.output import out, print_json, say_error
+from armory.cli.plain import plain
 from armory.config.problems import nearest
 from armory.domain.naming import split_name
 from armory.errors import UnknownTool, UpstreamUnavailable
@@ -41,7 +42,7 @@ def call(
     else:
         for block in result.get("content") or []:
             text = block.get("text") if block.get("type") == "text" else None
-            out().print(text if text is not None else _brief(block), markup=False, soft_wrap=True)
+            _show(text if text is not None else _brief(block))
     if result.get("isError"):
         failure = (result.get("_meta") or {}).get(ERROR) or {}
         if not as_json:
@@ -103,6 +104,13 @@ def _no_object(text: str, what: str) -> click.BadParameter:
         """'{"timezone": "UTC"}'""",
         param_hint="ARGUMENTS",
     )
+
+
+def _show(text: str) -> None:
+    """As it is where a program reads it, without what a terminal would obey where a person does."""
+    if out().is_terminal:
+        text = plain(text)
+    sys.stdout.write(text.encode("utf-8", "replace").decode() + "\n")
 
 
 def _brief(block: dict[str, Any]) -> str:

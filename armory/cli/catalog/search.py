@@ -183,7 +183,7 @@ def _show(answer: dict[str, Any], *, explain: bool) -> None:
     table.add_column("reason", overflow="fold")
     for tool in answer["tools"]:
         reason = tool.get("reason") or first_line(tool.get("description"))
-        table.add_row(f"{tool['score']:.3f}", tool["name"], escape(reason))
+        table.add_row(f"{tool['score']:.3f}", escape(tool["name"]), escape(reason))
     console.print(table)
     for tool in answer.get("unlikely") or ():
         console.print(f"unlikely: {tool['name']} ({tool['score']:.3f})", markup=False)

@@ -60,7 +60,7 @@ def _show(found: list[dict[str, Any]], selection: dict[str, Any]) -> None:
     for tool in found:
         text = first_line(tool.get("description"))
         shown = text if len(text) <= room else text[: room - 1] + "\u2026"
-        table.add_row(tool.get("name", ""), escape(shown))
+        table.add_row(escape(str(tool.get("name", ""))), escape(shown))
     console.print(table)
     if selection:
         console.print(
@@ -68,7 +68,7 @@ def _show(found: list[dict[str, Any]], selection: dict[str, Any]) -> None:
             f"threshold {selection.get('threshold')}"
         )
         if selection.get("degraded"):
-            console.print(f"degraded: {selection['degraded']}")
+            console.print(f"degraded: {selection['degraded']}", markup=False)
 
 
 async def _tools(

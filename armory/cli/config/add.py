@@ -28,6 +28,7 @@ from armory.cli.config.clear_secrets import clear_secrets, moved, write_private
 from armory.cli.config.server_json import KINDS, Described, Wanted, described
 from armory.cli.options import json_option, writing_options
 from armory.cli.output import out, print_json, say_notice
+from armory.cli.plain import plain
 from armory.config.dotenv import written
 from armory.domain.naming import slug
 from armory.errors import ConfigError, InvalidRequest, UpstreamUnavailable
@@ -102,7 +103,7 @@ def add(
     if only_print:
         click.echo(block_text(upstreams), nl=False)
         return
-    out().print(f"Added to {into}: {chosen}.{next_step(into)}", soft_wrap=True)
+    out().print(f"Added to {into}: {chosen}.{next_step(into)}", markup=False, soft_wrap=True)
 
 
 def _key(given: str | None, found: Described, taken: Mapping[str, Any], into: Path) -> str:
@@ -145,7 +146,7 @@ class _Told:
         about = f" ({wanted.text})" if wanted.text else ""
         needed = "" if wanted.required else ", empty: none"
         answer: str = click.prompt(
-            f"{wanted.name}{about}{needed}",
+            plain(f"{wanted.name}{about}{needed}"),
             default=wanted.default or "",
             show_default=bool(wanted.default),
             hide_input=wanted.secret,

@@ -158,7 +158,7 @@ def export(
         print_json({"client": client, "file": str(into or chosen.file), "config": whole})
     elif into is not None:
         done = f"Added to {into}: {_NAME}." if merged else f"{into} has it already: {_NAME}."
-        out().print(done, soft_wrap=True)
+        out().print(done, markup=False, soft_wrap=True)
     else:
         say_notice(f"for {chosen.file}:")
         click.echo(toml_of(whole) if chosen.toml else json.dumps(whole, indent=2))

@@ -87,7 +87,7 @@ def import_file(
         click.echo(block_text(imported.upstreams), nl=False)
         return
     names = ", ".join(imported.upstreams) or "nothing"
-    out().print(f"Added to {into}: {names}.{next_step(into)}", soft_wrap=True)
+    out().print(f"Added to {into}: {names}.{next_step(into)}", markup=False, soft_wrap=True)
 
 
 def _left_out(imported: Imported) -> list[str]:

@@ -34,7 +34,11 @@ def init(file: Path, force: bool, as_json: bool) -> None:
     if as_json:
         print_json({"written": [str(file), str(schema)]})
         return
-    out().print(f"Wrote {file} and {schema}. Next: armory serve --config {file}", soft_wrap=True)
+    out().print(
+        f"Wrote {file} and {schema}. Next: armory serve --config {file}",
+        markup=False,
+        soft_wrap=True,
+    )
 
 
 def starter_text() -> str:

@@ -13,6 +13,7 @@ import click
 from armory.cli.gateway.running import gateways
 from armory.cli.options import json_option, running_options
 from armory.cli.output import print_json
+from armory.cli.plain import plain
 from armory.config.problems import nearest
 from armory.errors import UnknownTool
 
@@ -39,7 +40,7 @@ def logs(name: str, lines: int | None, url: str | None, token: str | None, as_js
         if as_json:
             print_json({"server": name, "lines": shown})
         else:
-            sys.stdout.writelines(f"{line}\n" for line in shown)
+            sys.stdout.writelines(f"{plain(line)}\n" for line in shown)
         return
     names = sorted(
         {key for gateway in found for key in _upstreams(gateway.get("/readyz", also=(503,)))}

@@ -15,6 +15,7 @@ from rich.text import Text
 from armory.cli.gateway.running import Gateway, gateways
 from armory.cli.options import json_option, running_options
 from armory.cli.output import out, print_json, say_error, say_notice
+from armory.cli.plain import plain
 from armory.errors import ArmoryError, AuthenticationFailed
 
 _NAMED = 5
@@ -109,7 +110,7 @@ def _list(gateway: Gateway, body: dict[str, Any]) -> None:
         sys.stdout.write(f"{gateway.url}\t\t{body.get('status', '')}\t\t\n")
     for name, upstream in upstreams.items():
         cells = (gateway.url, name, upstream["state"], str(upstream["tools"]), _reason(upstream))
-        sys.stdout.write("\t".join(cells) + "\n")
+        sys.stdout.write(plain("\t".join(cells)) + "\n")
 
 
 def _state(upstream: dict[str, Any]) -> Text:

@@ -14,6 +14,7 @@ from msgspec import Raw
 from armory.gateway.context import RequestContext
 from armory.gateway.endpoint import Endpoint
 from armory.gateway.lists.grouping import group_named, groups_of
+from armory.gateway.lists.own_endpoint import group_seen, groups_seen
 from armory.gateway.lists.pages import refuse_cursor
 from armory.gateway.settings import GROUPS, GatewaySettings
 from armory.gateway.views.definitions import Form
@@ -22,7 +23,7 @@ from armory.protocol.errors import RpcError
 from armory.protocol.link import Reply
 from armory.protocol.meta import DEGRADED
 from armory.protocol.methods import declares_groups
-from armory.protocol.rawjson import encode, need_text
+from armory.protocol.rawjson import encode, need_text, text_of
 
 LIST = "groups/list"
 GET = "groups/get"
@@ -76,7 +77,7 @@ class Groups:
             RpcError: groups were not negotiated; a cursor that is not ours.
         """
         if context.endpoint.transparent:
-            return await self._pass_on(LIST, context, params)
+            return groups_seen(context, await self._pass_on(LIST, context, params))
         _need_negotiated(context, LIST)
         refuse_cursor(params)
         result: dict[str, Any] = {"groups": [group.listed() for group in groups_of(context)]}
@@ -92,7 +93,8 @@ class Groups:
             RpcError: groups were not negotiated; no such group for this caller.
         """
         if context.endpoint.transparent:
-            return await self._pass_on(GET, context, params)
+            asked = text_of(params, "name") or ""
+            return group_seen(context, asked, await self._pass_on(GET, context, params))
         _need_negotiated(context, GET)
         name = need_text(params, "name")
         group = group_named(context, name)

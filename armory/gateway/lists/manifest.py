@@ -19,12 +19,13 @@ from msgspec import Raw
 from armory.gateway.context import RequestContext
 from armory.gateway.lists.canonical import canonical
 from armory.gateway.lists.groups import negotiated
+from armory.gateway.lists.own_endpoint import definitions_seen, manifest_seen
 from armory.gateway.settings import MANIFEST
 from armory.gateway.views.definitions import Form
 from armory.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Reply
-from armory.protocol.rawjson import encode, value
+from armory.protocol.rawjson import encode, need_value
 
 INDEX = "tools/manifest"
 DESCRIBE = "tools/describe"
@@ -60,7 +61,7 @@ class Manifest:
             RpcError: manifests are not served; what `tools/list` raises.
         """
         if context.endpoint.transparent:
-            return await self._pass_on(INDEX, context, params)
+            return manifest_seen(context, await self._pass_on(INDEX, context, params))
         listed, result, tools = await self._listed(context, INDEX, params)
         entries = [entry for _, entry in await self._of(tools)]
         result["entries"] = Raw(b"[" + b",".join(entries) + b"]")
@@ -74,7 +75,9 @@ class Manifest:
             RpcError: manifests are not served; none, too many or unknown names.
         """
         if context.endpoint.transparent:
-            return await self._pass_on(DESCRIBE, context, params)
+            names = _texts(params.get("names"))
+            _refuse([name for name in names if context.view.tool(context, name) is None])
+            return definitions_seen(context, await self._pass_on(DESCRIBE, context, params))
         _need_served(context, DESCRIBE)
         names = _names(params.get("names"))
         asked = {name: said for name, said in params.items() if name != "names"}
@@ -83,12 +86,7 @@ class Manifest:
         found = {name: tool for (name, _), tool in zip(entries, tools, strict=True)}
         if negotiated(context):
             found = {**_scoped(context, names), **found}
-        unknown = [name for name in dict.fromkeys(names) if name not in found]
-        if unknown:  # hidden ones are no other than those that are not there
-            shown = ", ".join(name[:100] for name in unknown[:5])
-            raise RpcError(
-                INVALID_PARAMS, f"Unknown tool names: {shown}", {"unknownNames": unknown}
-            )
+        _refuse([name for name in names if name not in found])
         for member in _CACHED:
             result.pop(member, None)
         result["tools"] = Raw(encode([found[name] for name in names]))
@@ -140,13 +138,31 @@ def _entry(tool: Raw) -> tuple[str, bytes]:
     return definition["name"], encode(entry)
 
 
+def _refuse(names: Iterable[str]) -> None:
+    """Refuse names of tools: hidden ones are no other than those that are not there.
+
+    Raises:
+        RpcError: there are any.
+    """
+    unknown = [*dict.fromkeys(names)]
+    if unknown:
+        shown = ", ".join(name[:100] for name in unknown[:5])
+        raise RpcError(INVALID_PARAMS, f"Unknown tool names: {shown}", {"unknownNames": unknown})
+
+
+def _texts(said: Raw | None) -> list[str]:
+    """The texts of a list; what else is wrong with it, an upstream says itself."""
+    names: Any = None if said is None else value(said)
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []  # pyright: ignore[reportUnknownVariableType]
+
+
 def _names(said: Raw | None) -> list[str]:
     """The names of a request.
 
     Raises:
         RpcError: it has none, too many, or something else.
     """
-    names: Any = None if said is None else value(said)
+    names: Any = None if said is None else need_value(said, "params.names")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):  # pyright: ignore[reportUnknownVariableType]
         raise RpcError(INVALID_PARAMS, "params.names is no list of texts")
     if not names:

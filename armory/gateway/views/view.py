@@ -15,7 +15,6 @@ from cachetools import LRUCache
 from msgspec import Raw
 
 from armory.domain.catalog import Catalog, ServerLists
-from armory.domain.naming import expose_uri
 from armory.domain.principal import Principal
 from armory.domain.query import VisibleSet
 from armory.domain.results import Selection
@@ -73,7 +72,6 @@ class View:
         self._pinned = LRUCache[str, tuple[str, ...]](_VISIBLE_KEPT)
         self.told = LRUCache[str, str](_VISIBLE_KEPT)
         self._usable = LRUCache[str, frozenset[str]](_VISIBLE_KEPT)
-        self._sets = LRUCache[str, list[str]](_VISIBLE_KEPT)
         self._apps = self.tables.apps
         self._for_models = LRUCache[str, VisibleSet](_VISIBLE_KEPT)
         self._with_skills = LRUCache[str, VisibleSet](_VISIBLE_KEPT)
@@ -87,6 +85,20 @@ class View:
     def endpoint(self, kind: str, name: str) -> Endpoint | None:
         """The endpoint `/mcp`, `/mcp/set/{name}` or `/mcp/{name}`; None when there is none."""
         return ALL if kind == "all" else self._endpoints.get((kind, name))
+
+    def endpoint_for(self, principal: Principal, kind: str, name: str) -> Endpoint | None:
+        """The same for a caller: one of which it may see nothing is not there."""
+        endpoint = self.endpoint(kind, name)
+        if endpoint is None or kind == "all" or not self.policy.restricts:
+            return endpoint
+        visible = self.policy.visible_catalog(self.catalog, principal, endpoint.scope)
+        anything = visible.tools.names or visible.prompts or visible.resources or visible.templates
+        return endpoint if anything else None
+
+    def sets_for(self, principal: Principal) -> list[str]:
+        """The sets of which a caller may see anything."""
+        sets = self.settings.sets
+        return [name for name in sets if self.endpoint_for(principal, "set", name) is not None]
 
     def set_spec(self, endpoint: Endpoint) -> SetSpec | None:
         """The configured set behind an endpoint."""
@@ -136,21 +148,20 @@ class View:
         """The upstreams of which `principal` sees anything, in configuration order."""
         return [key for key in self.catalog.servers if self.may_use(principal, ALL, key)]
 
-    def sets_for(self, principal: Principal) -> list[str]:
-        """The sets in which `principal` sees anything; all where everybody sees everything."""
+    def sees_whole(self, request: ClientRequest) -> bool:
+        """Whether policy bars nothing that the caller's endpoint has."""
         if not self.policy.restricts:
-            return list(self.settings.sets)
-        visible = self.policy.visible_catalog(self.catalog, principal)
-        known = self._sets.get(visible.tools.key)
-        if known is None:
-            servers, tools = set(self.servers_for(principal)), visible.tools.names
-            known = self._sets[visible.tools.key] = [
-                name
-                for name, spec in self.settings.sets.items()
-                if not servers.isdisjoint(spec.servers)
-                or any(fnmatchcase(tool, pattern) for pattern in spec.tools for tool in tools)
-            ]
-        return known
+            return True
+        visible, catalog, scope = self.visible(request), self.catalog, request.endpoint.scope
+        shown = visible.tools.names | visible.prompts | visible.resources | visible.templates
+        shown |= visible.skills
+        kinds = (catalog.tools, catalog.prompts, catalog.resources, catalog.templates)
+        return all(
+            name in shown
+            for records in (*kinds, catalog.skills)
+            for name, record in records.items()
+            if scope.has_server(record.server)
+        )
 
     def info(self, endpoint: Endpoint) -> Raw:
         """`serverInfo` as an endpoint gives it: the upstream's own on the transparent one."""
@@ -189,7 +200,7 @@ class View:
         return (
             server in self.catalog.servers
             and request.endpoint.scope.has_server(server)
-            and self.policy.allows(request.principal, expose_uri(server, uri))
+            and self.policy.allows_uri(request.principal, server, uri)
         )
 
     def headers_of(self, record: ToolRecord) -> dict[str, tuple[tuple[str, ...], str]]:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from armory.errors import BackendError, ConfigError
+from armory.retrieval.embedders.fastembed import located
 from armory.retrieval.ports import FloatArray
 
 _PATH = "tool_rag.rerank"
@@ -51,7 +52,8 @@ class CrossEncoder:
     def __init__(self, name: str) -> None:
         library = library_for(name)
         try:
-            self._model: Any = library(name, lazy_load=True)
+            place = located(library.CROSS_ENCODER_REGISTRY, name)
+            self._model: Any = library(name, lazy_load=True, **place)
         except ValueError as error:
             raise ConfigError(f"{name!r} cannot be loaded: {error}", path=_PATH) from error
 

@@ -16,17 +16,17 @@ from typing import Any
 from armory.config import ConfigProblems, Loaded
 from armory.config.schema import config_schema
 from armory.errors import ConfigError
-from armory.observability.redaction import redacted
 from armory.runtime.checking import checked
 from armory.runtime.editing.file import replace, version_of, why_read_only
 from armory.runtime.editing.masking import Masked, Restored
 from armory.runtime.editing.tag_key import TagKey
+from armory.runtime.editing.unsaid import unsaid, values_in
 from armory.runtime.reloading import difference
 from armory.runtime.running import Runtime
 from armory.web.rest.live.config_file import Found, NotWritable, Refused, Stale
 
 _OFF = "server.config_editing is off: the file is changed where it lies"
-_WHOLE = Restored("", ())
+_WHOLE = Restored("", (), ())
 
 
 @dataclass(slots=True, eq=False)
@@ -54,8 +54,8 @@ class Editor:
         """As `ConfigurationFile.check`."""
         try:
             key = await self.key.current()
-            _, loaded = await asyncio.to_thread(self._checked, text, tag, key)
-            done = await self._effects(loaded) if effects else None
+            whole, loaded = await asyncio.to_thread(self._checked, text, tag, key)
+            done = await self._effects(whole, loaded) if effects else None
         except Refused as error:
             return {"problems": error.found, "effects": None}
         return {"problems": [], "effects": done}
@@ -67,7 +67,7 @@ class Editor:
         async with self._saving:
             key = await self.key.current()
             whole, loaded = await asyncio.to_thread(self._checked, text, tag, key)
-            effects = await self._effects(loaded)
+            effects = await self._effects(whole, loaded)
             written = await asyncio.to_thread(replace, self.path, whole.text, tag, key)
         return {"tag": written.tag, "effects": effects}
 
@@ -82,11 +82,11 @@ class Editor:
     def _show(self, key: bytes) -> Mapping[str, Any]:
         version = version_of(self.path, key)
         text, problems, in_force, due = None, [], False, list[str]()
-        masked: Masked | None = self._masked(version.text)
+        masked = self._masked(version.text)
         try:
             text = masked.shown
         except ConfigError:
-            masked, whole = None, _WHOLE
+            whole = _WHOLE
         else:
             whole = masked.restored(text)
         try:
@@ -95,7 +95,7 @@ class Editor:
             due = difference(self.runtime.started, last, read).needs_restart
             in_force = read == last and not due
         except ConfigError as error:
-            problems = _problems(error, whole, masked)
+            problems = self._problems(error, whole)
         reason = why_read_only(self.path) if self.editing else _OFF
         return {
             "path": str(self.path),
@@ -116,37 +116,34 @@ class Editor:
         try:
             whole = masked.restored(text)
         except ConfigError as error:
-            raise Refused(_problems(error, _WHOLE)) from None
+            raise Refused(self._problems(error, _WHOLE)) from None
         try:
             return whole, checked(self.path, whole.text)
         except ConfigError as error:
-            raise Refused(_problems(error, whole, masked)) from None
+            raise Refused(self._problems(error, whole)) from None
 
-    async def _effects(self, loaded: Loaded) -> Mapping[str, Any]:
+    async def _effects(self, whole: Restored, loaded: Loaded) -> Mapping[str, Any]:
         try:
             done = await self.runtime.reload(self.runtime.overridden(loaded), dry_run=True)
         except ConfigError as error:
-            raise Refused(_problems(error, _WHOLE)) from None
+            raise Refused(self._problems(error, whole)) from None
         return asdict(done)
 
+    def _problems(self, error: ConfigError, whole: Restored) -> Found:
+        def said(message: str) -> str:
+            return unsaid(message, whole.hidden, values_in(self.path, whole.text))
 
-def _problems(error: ConfigError, whole: Restored, masked: Masked | None = None) -> Found:
-    """What is wrong with a text; a hidden value may have been put where a message quotes it."""
-
-    def shown(message: str) -> str:
-        return redacted(message if masked is None else masked.unsaid(message))
-
-    if not isinstance(error, ConfigProblems):
-        message = error.message.removeprefix(f"{error.path}: ")
-        return [{"path": error.path, "line": None, "message": shown(message)}]
-    return [
-        {
-            "path": found.path,
-            "line": whole.shown_line(found.line),
-            "message": shown(found.message),
-        }
-        for found in error.problems
-    ]
+        if not isinstance(error, ConfigProblems):
+            message = error.message.removeprefix(f"{error.path}: ")
+            return [{"path": error.path, "line": None, "message": said(message)}]
+        return [
+            {
+                "path": found.path,
+                "line": whole.shown_line(found.line),
+                "message": said(found.message),
+            }
+            for found in error.problems
+        ]
 
 
 @cache

@@ -6,6 +6,7 @@ Owns: hiding them, and putting back what is hidden into a text that was edited. 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,11 +14,7 @@ import yaml
 
 from armory.config import ConfigProblems, Problem
 from armory.errors import ConfigError
-from armory.observability.redaction import HIDDEN
 from armory.runtime.editing.secret_places import secret_places
-
-_TOLD_APART = 3
-"""Shorter values would be found in any word."""
 
 
 @dataclass(frozen=True)
@@ -67,32 +64,27 @@ class Masked:
             at = end
         return "".join([*parts, self.original[at:]])
 
-    def unsaid(self, message: str) -> str:
-        """A message about the text, or one made of it, without what is hidden."""
-        for value in self.hidden:
-            bare = value.strip().strip("\"'")
-            if len(bare) >= _TOLD_APART:
-                message = message.replace(bare, HIDDEN)
-        return message
-
     def restored(self, edited: str) -> Restored:
         """The text that an edited one stands for, each `<hidden-N>` being what it was.
 
         Newlines become those of the file where all of them are of one kind.
 
         Raises:
-            ConfigProblems: something that looks like a hidden value stands for none.
+            ConfigProblems: something that looks like a hidden value stands for none, or one stands
+                where it would be shown from then on.
         """
         windows = "\r\n" in self.original and "\n" not in self.original.replace("\r\n", "")
         mark = re.compile(rf"<{self._word}-(?P<number>\d{{1,6}})>|<{self._word}-")
         parts: list[str] = []
-        lines, line, at = [1], 1, 0
+        places: list[tuple[int, int, str, int]] = []
+        lines, line, at, size = [1], 1, 0, 0
         for match in [*mark.finditer(edited), None]:
             plain = edited[at : match.start() if match else len(edited)].replace("\r\n", "\n")
             for _ in range(plain.count("\n")):
                 line += 1
                 lines.append(line)
             parts.append(plain.replace("\n", "\r\n") if windows else plain)
+            size += len(parts[-1])
             if match is None:
                 break
             number = int(match["number"] or 0)
@@ -101,9 +93,38 @@ class Masked:
                 raise ConfigProblems([Problem("", said, line)])
             value = self.hidden[number - 1]
             parts.append(value)
+            places.append((size, size + len(value), match[0], line))
+            size += len(value)
             lines += [line] * value.count("\n")
             at = match.end()
-        return Restored("".join(parts), tuple(lines))
+        text = "".join(parts)
+        _stay_hidden(text, places, self.parameters)
+        return Restored(text, tuple(lines), self.hidden)
+
+
+def _stay_hidden(text: str, places: Sequence[tuple[int, int, str, int]], parameters: bool) -> None:
+    """Refuse hidden values where they would not be hidden: who moves one must not read it there.
+
+    Args:
+        text: with them.
+        places: (start, end, what stands for it, line of that) of each.
+        parameters: as of `Masked`.
+
+    Raises:
+        ConfigProblems: names them.
+    """
+    try:
+        secret = secret_places(text, parameters=parameters)
+    except (yaml.YAMLError, RecursionError):
+        return  # what is no YAML is refused as that, and nothing of it is quoted
+    said = "stands where no secret is expected, and would be shown there; write the value"
+    shown = [
+        Problem("", f"{mark!r} {said}", line)
+        for start, end, mark, line in places
+        if not any(first <= start and end <= last for first, last in secret)
+    ]
+    if shown:
+        raise ConfigProblems(shown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +134,12 @@ class Restored:
     Attributes:
         text: with its secrets.
         lines: for each of its lines the number of the line in the edited text.
+        hidden: its secrets, as they stand there.
     """
 
     text: str
     lines: tuple[int, ...]
+    hidden: tuple[str, ...]
 
     def shown_line(self, line: int | None) -> int | None:
         """The line of the edited text that a line of this one stands in, both from 1."""

@@ -21,6 +21,7 @@ from armory.protocol.meta import SUBSCRIPTION_ID
 from armory.protocol.methods import (
     ACKNOWLEDGED,
     GROUPS_DECLARED,
+    LISTEN,
     LISTENED,
     LISTS_CHANGED,
     RESOURCE_UPDATED,
@@ -134,7 +135,7 @@ class ListenStream:
             wanted["resourceSubscriptions"] = sorted(self._uris)
         stream = _Stream(self._hear, self._declared)
         call = Call(
-            "subscriptions/listen",
+            LISTEN,
             {"notifications": Raw(encode(wanted))},
             client=stream,
             timeout_s=FOREVER_S,

@@ -96,7 +96,7 @@ class Questions:
         self._exact = exact
         self._rooted: tuple[ClientChannel, float] | None = None
         self._turns = Turns(link.silent, partial(_busy, pending))
-        self._unfinished = Unfinished()
+        self._unfinished, self._left = Unfinished(), Unfinished()
         self._open: dict[bytes, asyncio.Task[None]] = {}
         self._unbound: set[asyncio.Task[None]] = set()
         self._answering = 0
@@ -129,7 +129,10 @@ class Questions:
 
     def given_up(self, pending: Pending) -> None:
         """A call ended unanswered; for a moment the upstream may still ask because of it."""
-        if self._link.era == "legacy" and asks_possible(pending.call):
+        if self._link.era != "legacy" or pending.call.client is None:
+            return
+        self._left.add(pending.id, pending.call.caller)
+        if asks_possible(pending.call):
             self._turns.given_up(pending.id)
             self._unfinished.add(pending.id, pending.call.caller)
 
@@ -140,7 +143,14 @@ class Questions:
     def answered_late(self, request_id: object) -> bool:
         """Whether a response that nobody waits for belongs to a call that was given up."""
         known = self._unfinished.answered(request_id)
+        self._left.answered(request_id)
         return self._turns.answered_late(request_id) or known
+
+    def may_be_anothers(self, call: Call) -> bool:
+        """Whether a line of log that comes while this call is in flight may be of one that another
+        principal gave up.
+        """
+        return self._left.of_others(call.caller)
 
     def roots_changed(self, client: ClientChannel) -> None:
         """A client said so: what the upstream asks about roots for a while is meant for it."""

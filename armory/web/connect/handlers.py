@@ -20,6 +20,7 @@ import msgspec
 from aiohttp import web
 from cachetools import TTLCache
 
+from armory.domain.naming import is_server_key
 from armory.domain.principal import ANONYMOUS, Method, Principal
 from armory.errors import AccessDenied, ArmoryError, AuthenticationFailed
 from armory.logger import Logger
@@ -152,12 +153,12 @@ class Connect:
     async def show(self, request: web.Request) -> web.Response:
         """`GET /connect/{server}`: who are you; then: connect?"""
         server = request.match_info["server"]
-        upstream = self._s.upstream(server)
-        if upstream is None:
-            return said("Not found", "Nobody connects an account there.", 404)
         person = await self._person(request)
-        if person is None:
-            return self._who(server)
+        if person is None and is_server_key(server):
+            return self._who(server)  # which servers there are is not for nobody to know
+        upstream = self._s.upstream(server)
+        if person is None or upstream is None:
+            return _not_there()
         tokens = upstream.login_of(person.principal)
         assert tokens is not None
         connected = await tokens.kept() is not None
@@ -166,9 +167,8 @@ class Connect:
     async def act(self, request: web.Request) -> web.Response:
         """`POST /connect/{server}`: what a button of that page does."""
         server = request.match_info["server"]
-        upstream = self._s.upstream(server)
-        if upstream is None:
-            return said("Not found", "Nobody connects an account there.", 404)
+        if not is_server_key(server):
+            return _not_there()
         if not self._from_here(request):
             return said("Not from here", "Open the page itself, and use its buttons.", 403)
         if not await _small_form(request):
@@ -184,7 +184,15 @@ class Connect:
             return self._who(server, leave=True)
         if person is None:
             return self._back(server)
-        principal = person.principal
+        return await self._pressed(request, server, str(action), person.principal)
+
+    async def _pressed(
+        self, request: web.Request, server: str, action: str, principal: Principal
+    ) -> web.Response:
+        """What a button does for somebody who is known."""
+        upstream = self._s.upstream(server)
+        if upstream is None:
+            return _not_there()
         if action == "disconnect":
             tokens = upstream.login_of(principal)
             assert tokens is not None
@@ -324,6 +332,10 @@ class Connect:
         if leave:
             response.del_cookie(_SESSION, path=self._path)
         return response
+
+
+def _not_there() -> web.Response:
+    return said("Not found", "Nobody connects an account there.", 404)
 
 
 async def _small_form(request: web.Request) -> bool:

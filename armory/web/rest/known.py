@@ -6,10 +6,47 @@ Owns: refusing others. What is hidden from a caller is answered like what does n
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
+from itertools import chain
 
 from armory.domain.naming import split_name
 from armory.errors import InvalidRequest
 from armory.web.rest.routes import RestCall
+
+
+class Known:
+    """The servers and tools that a caller knows; what an upstream that is down may have as well.
+
+    Args:
+        call: whose request it is.
+    """
+
+    def __init__(self, call: RestCall) -> None:
+        services = call.services
+        self._call, self._policy = call, services.policy()
+        self._catalog, self._registered = services.catalog(), services.accounts.registry.records
+        self._away = services.upstreams().keys() - self._catalog.servers.keys()
+
+    def _allowed(self, name: str) -> bool:
+        call = self._call
+        return call.admin or self._policy.allows(call.principal, name, packs=False)
+
+    @cached_property
+    def _servers(self) -> set[str]:
+        tools = chain(self._catalog.tools.values(), self._registered.values())
+        return {tool.server for tool in tools if self._allowed(tool.name)}
+
+    def server(self, key: str) -> bool:
+        """Whether the caller knows a server."""
+        if key in self._away:
+            return self._allowed(f"{key}__tool") or key in self._servers
+        return key in self._servers
+
+    def tool(self, name: str) -> bool:
+        """Whether it knows a tool, by its exposed name."""
+        server, _ = split_name(name) or ("", "")
+        there = name in self._catalog.tools or name in self._registered or server in self._away
+        return there and self._allowed(name)
 
 
 def check_known(
@@ -21,8 +58,6 @@ def check_known(
 ) -> None:
     """Refuse servers and tools that the caller does not know.
 
-    What an upstream that is down may have is not refused.
-
     Args:
         call: whose request it is.
         servers: keys of servers.
@@ -32,22 +67,10 @@ def check_known(
     Raises:
         InvalidRequest: there is no such server or tool for this caller.
     """
-    services, principal = call.services, call.principal
-    policy, catalog = services.policy(), services.catalog()
-    registered = services.accounts.registry.records
-    away = services.upstreams().keys() - catalog.servers.keys()
-
-    def allowed(name: str) -> bool:
-        return call.admin or policy.allows(principal, name, packs=False)
-
-    known = {name for name in (*catalog.tools, *registered) if allowed(name)}
-    of_servers = {
-        t.server for t in (*catalog.tools.values(), *registered.values()) if t.name in known
-    }
+    known = Known(call)
     for server in servers:
-        if server not in of_servers and not (server in away and allowed(f"{server}__tool")):
+        if not known.server(server):
             raise InvalidRequest(f"there is no server {server!r}", parameter=parameters[0])
     for tool in tools:
-        server, _ = split_name(tool) or ("", "")
-        if tool not in known and not (server in away and allowed(tool)):
+        if not known.tool(tool):
             raise InvalidRequest(f"there is no tool {tool!r}", parameter=parameters[1])

@@ -186,13 +186,8 @@ class Admission:
     def _endpoint(self, kind: Kind, request: web.Request, principal: Principal) -> Endpoint | None:
         if kind == "all":
             return ALL
-        view = self._gateway.view
-        endpoint = view.endpoint(kind, request.match_info["name"])
-        if endpoint is None or not view.policy.restricts:
-            return endpoint
-        visible = view.policy.visible_catalog(view.catalog, principal, endpoint.scope)
-        anything = visible.tools.names or visible.prompts or visible.resources or visible.templates
-        return endpoint if anything else None
+        name = request.match_info["name"]
+        return self._gateway.view.endpoint_for(principal, kind, name)
 
 
 def _refused(

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from urllib.parse import urlsplit
 
+from multidict import MultiMapping
+
 from armory.domain.hosts import is_loopback
 from armory.errors import ConfigError
 from armory.protocol.headers import (
@@ -132,7 +134,8 @@ class HostChecks:
         if not self._forwards(peer, headers):
             return peer, host
         host = headers.get("X-Forwarded-Host", host)
-        hops = [hop.strip() for hop in headers.get("X-Forwarded-For", "").split(",") if hop.strip()]
+        said = _lines(headers, "X-Forwarded-For").split(",")
+        hops = [hop.strip() for hop in said if hop.strip()]
         for hop in reversed(hops):
             peer = hop
             if not self.trusts(hop):
@@ -172,6 +175,13 @@ class HostChecks:
         is the gateway's own, and no name that its sender chose.
         """
         return "*" not in self._hosts and (self.loopback or bool(self._hosts))
+
+
+def _lines(headers: Mapping[str, str], name: str) -> str:
+    """A header, all of its lines: some proxies add one of their own behind what a client sent."""
+    if name in headers and isinstance(headers, MultiMapping):
+        return ",".join(headers.getall(name))
+    return headers.get(name, "")
 
 
 def _name_of(host: str) -> str:

@@ -86,6 +86,8 @@ class SseFront:
         alone = edge.replicas is None or was_passed(admitted)
         if owner != admitted.caller.principal.key or (duplex is None and alone):
             return _no_session(admitted)
+        if duplex is not None:
+            duplex.seen_as(admitted.caller.principal)
         key = share_of(admitted.caller)
         account = edge.shares.account_on(admitted.connection, key)
         crowded = edge.shares.enter(key, account)

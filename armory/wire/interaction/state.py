@@ -66,9 +66,17 @@ class Binding:
             hasher = hashlib.sha256(encode(bound))
             arguments = params.get("arguments")
             if arguments is not None:
-                hasher.update(_sorted(cast("object", value(arguments))))
+                hasher.update(_canonical(arguments))
             self._digest = hasher.hexdigest()
         return self._digest
+
+
+def _canonical(arguments: Raw) -> bytes:
+    """Equal bytes for equal arguments; those that cannot be read (1e400) as they came."""
+    try:
+        return _sorted(cast("object", value(arguments)))
+    except (msgspec.DecodeError, RecursionError):
+        return bytes(arguments)
 
 
 class RequestStates:

@@ -7,9 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from armory.config import ConfigProblems
+from armory.config.expand import referred
 from armory.errors import ConfigError
 from armory.observability import redaction
 from armory.runtime.editing.masking import Masked
+from armory.runtime.editing.unsaid import unsaid
 
 FILE = """\
 # top  token: hunter2
@@ -81,11 +83,6 @@ storage: {url: "postgresql://u@h/x?sslmode=require"}
     masked = Masked(text, parameters=True)
     assert masked.hidden == ("k1", "2", "k0")
     assert masked.restored(masked.shown).text == text
-
-
-def test_what_is_said_of_a_hidden_value_does_not_tell_it() -> None:
-    masked = Masked('server: {metrics: {token: "abc"}}\n')
-    assert masked.unsaid("'abc' is no number") == "'***' is no number"
 
 
 def test_secrets_are_hidden_and_nothing_else() -> None:
@@ -164,3 +161,40 @@ def test_whatever_can_be_shown_comes_back(pairs: list[tuple[str, str]]) -> None:
     except ConfigError:
         return
     assert masked.restored(shown).text == text
+
+
+@pytest.mark.parametrize(
+    "edited",
+    [
+        "tool_rag: {{ranker: {}}}\n",
+        "upstreams: {{a: {{command: x, args: [{}]}}}}\n",
+        "# it is {} by now\n",
+        "upstreams: {{a: {{command: x, env: {{PLAIN: {}}}}}}}\n",
+        "sets: {{{}: {{}}}}\n",
+    ],
+)
+def test_a_hidden_value_stays_where_it_is_hidden(edited: str) -> None:
+    """Else whoever moves it reads it, in what is shown next or in the message of a problem."""
+    masked = Masked("# token: once-it-was\nserver: {metrics: {token: old-one}}\n")
+    for mark in ("<hidden-1>", "<hidden-2>"):
+        with pytest.raises(ConfigProblems, match="no secret is expected") as refused:
+            masked.restored("server: {}\n" + edited.format(mark))
+        assert refused.value.problems[0].line == 2
+        assert mark in str(refused.value)
+    elsewhere = (
+        "upstreams: {a: {url: http://x, headers: {X-Api-Key: <hidden-2>}}}\n# key: <hidden-1>\n"
+    )
+    assert masked.restored(elsewhere).text.count("old-one") == 1
+
+
+def test_messages_do_without_values() -> None:
+    hidden, variables = ["'Secret one'", "x" * 90, "abc"], {"HOME_KEY": "it's\n"}
+    for message, told in (
+        ("no plan is called 'secret ONE' here", "no plan is called '***' here"),
+        (f"it is '{'x' * 76}...", "it is '***..."),
+        ('"it\'s" is no address', '"${HOME_KEY}" is no address'),
+        ("abc is short", "abc is short"),
+    ):
+        assert unsaid(message, hidden, variables) == told
+    assert unsaid(repr("it's\nmore"), (), {"K": "it's\nmore"}) == '"${K}"'
+    assert referred("${A} ${env:B} $${C} ${D:-x${E}}") == {"A", "B", "D", "E"}

@@ -10,6 +10,7 @@ import pytest
 from armory.domain.catalog import Catalog, ServerLists, ToolRecord
 from armory.domain.catalog_builder import build_catalog
 from armory.domain.principal import ANONYMOUS, Principal
+from armory.domain.uris import plain
 from armory.security.policy import EVERYTHING, Policy, Rule, Scope
 
 ALICE = Principal("alice", user="ann", scopes=frozenset(("read", "docs:write")))
@@ -76,6 +77,43 @@ def test_prompts_and_resources_follow_the_same_patterns() -> None:
         {"git__hi"},
         {"git+file:///a"},
         frozenset(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("uri", "allowed"),
+    [
+        ("file:///public/a", True),
+        ("file:///public/a%20b/%C3%BC", True),
+        ("file:///public/secret", False),
+        ("file:///public/%73ecret", False),
+        ("file:///public/%2573ecret/x", False),
+        ("FILE:///public/secret", False),
+        ("file://LocalHost/public/secret", False),
+        ("file:///public//secret", False),
+        ("file:///public/..a", True),
+        ("file:///public/../etc/passwd", False),
+        ("file:///public/./a", False),
+        ("file:///public/%2e%2E/etc", False),
+        ("file:///public/%252e%252e%252fetc", False),
+        ("file:///public/..\\etc", False),
+        ("file:///public/?x=/../../etc", False),
+        ("file:///etc/passwd", False),
+    ],
+)
+def test_a_uri_is_allowed_as_whoever_opens_it_takes_it(uri: str, allowed: bool) -> None:
+    rule = Rule(allow=("git+[Ff][Ii]*://*/public/*",), deny=("git+file:///public/secret*",))
+    assert Policy([rule]).allows_uri(ANONYMOUS, "git", uri) is allowed
+    assert Policy().allows_uri(ANONYMOUS, "git", uri)
+
+
+def test_plain_forms_of_uris() -> None:
+    assert plain("HTTP://Example.ORG//a%2Fb") == "http://example.org/a/b"
+    assert plain("Memo:x%20y") == "memo:x y"
+    assert plain("no uri") == "no uri"
+    assert Policy([Rule(allow=("*",), deny=("ui://git/x",))]).allows_uri(ANONYMOUS, "git", "ui://y")
+    assert not Policy([Rule(allow=("*",), deny=("ui://git/x",))]).allows_uri(
+        ANONYMOUS, "git", "UI://x"
     )
 
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 import secrets
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from armory.accounts.packs import Kind, Pack, Packs
 from armory.errors import AccessDenied
-from armory.web.rest.known import check_known
+from armory.web.rest.known import Known, check_known
 from armory.web.rest.problems import Problem, not_found
 from armory.web.rest.routes import Answer, Reply, RestCall, Route, Shape, Text
 from armory.web.rest.shapes import Installations, LongPage, Name, Page, Paged
@@ -109,7 +110,8 @@ async def list_packs(call: RestCall) -> Reply:
     given: Page = call.params
     found = await _packs(call).list(user=_whose(call), after=given.after, limit=given.limit + 1)
     part, after = given.part(found)
-    return Reply({"packs": part, "next": after})
+    known = Known(call)
+    return Reply({"packs": [_shown(call, pack, known) for pack in part], "next": after})
 
 
 async def create_pack(call: RestCall) -> Reply:
@@ -137,7 +139,7 @@ async def get_pack(call: RestCall) -> Reply:
     found = await _packs(call).get(call.path["pack_id"], user=_whose(call))
     if found is None:
         raise not_found("pack")
-    return Reply(found)
+    return Reply(_shown(call, found, Known(call)))
 
 
 async def replace_pack(call: RestCall) -> Reply:
@@ -196,6 +198,14 @@ async def _own(call: RestCall) -> Pack:
     if found.owner is None and not call.admin:
         raise AccessDenied("shared packs are changed by the scope `admin`")
     return found
+
+
+def _shown(call: RestCall, pack: Pack, known: Known) -> Pack:
+    """A pack as the caller may see it: of a shared one what it may know of."""
+    if call.admin or pack.owner is not None:
+        return pack
+    servers, tools = filter(known.server, pack.servers), filter(known.tool, pack.tools)
+    return replace(pack, servers=tuple(servers), tools=tuple(tools))
 
 
 def _kind(call: RestCall) -> Literal["pack", "server", "tool"]:

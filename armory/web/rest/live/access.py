@@ -124,18 +124,27 @@ class LiveGateway:
         )
         return await self.gateway.context(request, own_lists="current" if current else "known")
 
-    def endpoint(self, path: str) -> Endpoint:
+    def endpoint(self, path: str, principal: Principal | None) -> Endpoint:
         """The endpoint of a path below `/mcp`: "", `set/NAME` or `SERVER`.
 
+        Args:
+            path: where.
+            principal: who asks; None: an administrator, who knows of all.
+
         Raises:
-            Problem: there is none.
+            Problem: there is none, or none of which the caller may see anything.
         """
         kind, name = "all", ""
         if path:
             kind, name = "server", path
             if path.startswith("set/"):
                 kind, name = "set", path.removeprefix("set/")
-        found = self.gateway.view.endpoint(kind, name)
+        view = self.gateway.view
+        found = (
+            view.endpoint(kind, name)
+            if principal is None
+            else view.endpoint_for(principal, kind, name)
+        )
         if found is None:
             raise Problem(
                 422,

@@ -122,7 +122,8 @@ async def _search(live: LiveGateway, call: RestCall) -> Reply:
     who = await _principal(live, call)
     quota = await call.spend()
     started = time.perf_counter()
-    context = await live.context(who, live.endpoint(given.endpoint))
+    endpoint = live.endpoint(given.endpoint, None if call.admin else who)
+    context = await live.context(who, endpoint)
     view = context.view
     visible = view.visible(context)
     decided = time.perf_counter()

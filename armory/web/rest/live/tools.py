@@ -101,7 +101,8 @@ def routes(live: LiveGateway) -> list[Route]:
 
 async def _list(live: LiveGateway, call: RestCall) -> Reply:
     asked: ToolPage = call.params
-    endpoint = live.endpoint("" if asked.set is None else f"set/{asked.set}")
+    path = "" if asked.set is None else f"set/{asked.set}"
+    endpoint = live.endpoint(path, None if call.admin else call.principal)
     context = await live.context(call.principal, endpoint, current=asked.after == 0)
     view = context.view
     seen = view.visible(context).tools.names

@@ -96,6 +96,15 @@ def test_forwarding_headers_count_only_from_trusted_proxies() -> None:
     assert HostChecks().seen_as("10.0.0.1", headers) == ("10.0.0.1", "inner")
 
 
+def test_a_proxy_that_adds_a_line_of_its_own_is_believed_and_not_its_client() -> None:
+    """As HAProxy does with `option forwardfor`."""
+    lines = [("Host", "h"), ("X-Forwarded-For", "6.6.6.6"), ("x-forwarded-for", "1.2.3.4")]
+    checks = HostChecks(trusted_proxies=["10.0.0.1"])
+    assert checks.seen_as("10.0.0.1", CIMultiDict(lines)) == ("1.2.3.4", "h")
+    told = checks.passed_on("10.0.0.1", "http", CIMultiDict(lines))
+    assert told["X-Forwarded-For"] == "1.2.3.4"
+
+
 def test_another_replica_says_how_it_saw_a_request() -> None:
     proxied = CIMultiDict(
         {"Host": "inner", "X-Forwarded-For": "6.6.6.6, 1.2.3.4", "X-Forwarded-Proto": "https"}

@@ -1,0 +1,44 @@
+"""What a URI means to whoever opens it, beside how it is written.
+
+Owns: its plain form, and whether it may lead elsewhere. Never imports anything but the standard
+library.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote
+
+_DECODED = 5
+"""So often one may be decoded on its way."""
+_AUTHORITY = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/?#]*))?(.*)", re.DOTALL)
+_SLASHES = re.compile("//+")
+
+
+def has_steps(uri: str) -> bool:
+    """Whether it may lead elsewhere than it says: a part of it is `.` or `..`, or becomes that when
+    it is decoded, or backslashes count as slashes.
+    """
+    return any(part in (".", "..") for part in _decoded(uri).replace("\\", "/").split("/"))
+
+
+def plain(uri: str) -> str:
+    """It without what servers see no difference in: encoded characters, upper case in scheme and
+    host, `localhost` as the host of a file, more slashes than one.
+    """
+    found = _AUTHORITY.fullmatch(_decoded(uri))
+    if found is None:
+        return uri
+    scheme, host, rest = found[1].lower(), found[2], found[3]
+    if host is None:
+        return f"{scheme}:{rest}"
+    host = "" if scheme == "file" and host.lower() == "localhost" else host.lower()
+    return f"{scheme}://{host}{_SLASHES.sub('/', rest)}"
+
+
+def _decoded(uri: str) -> str:
+    for _ in range(_DECODED):
+        uri, before = unquote(uri), uri
+        if uri == before:
+            break
+    return uri

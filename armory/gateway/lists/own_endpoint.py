@@ -1,0 +1,149 @@
+"""What an upstream says of its tools at its own endpoint beside `tools/list`: its groups, its
+manifest, its definitions.
+
+Owns: taking out of such answers what the caller may not see, and what no list shows (withheld,
+left out). Definitions are those of `tools/list`: others were neither pinned nor looked at. Never
+imports a transport.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+from msgspec import Raw
+
+from armory.domain.groups import OwnGroup
+from armory.gateway.context import RequestContext
+from armory.gateway.views.definitions import Form
+from armory.protocol.codes import RESOURCE_NOT_FOUND
+from armory.protocol.errors import RpcError
+from armory.protocol.link import Reply
+from armory.protocol.rawjson import items, members_or_none, pack, text_of
+
+Members = dict[str, Raw]
+Shown = Callable[[Members, Raw], Raw | None]
+"""An entry as the caller sees it; None: it sees none."""
+
+
+def manifest_seen(context: RequestContext, reply: Reply) -> Reply:
+    """An answer to `tools/manifest`."""
+    return _with(reply, lambda result: _only(result, "entries", _named(context)))
+
+
+def definitions_seen(context: RequestContext, reply: Reply) -> Reply:
+    """An answer to `tools/describe`."""
+    return _with(reply, lambda result: _only(result, "tools", _defined(context)))
+
+
+def groups_seen(context: RequestContext, reply: Reply) -> Reply:
+    """An answer to `groups/list`."""
+    return _with(reply, lambda result: _only(result, "groups", _grouped(context)))
+
+
+def group_seen(context: RequestContext, name: str, reply: Reply) -> Reply:
+    """An answer to `groups/get`.
+
+    Raises:
+        RpcError: the caller sees nothing of what is in it.
+    """
+
+    def seen(result: Members) -> None:
+        contents = members_or_none(result.get("contents"))
+        if contents is None:
+            return
+        before = _count(contents)
+        _only(contents, "tools", _defined(context))
+        _only(contents, "prompts", _prompt(context))
+        _only(contents, "resources", _resource(context))
+        _only(contents, "groups", _grouped(context))
+        if before and not _count(contents):
+            raise RpcError(RESOURCE_NOT_FOUND, f"Group not found: {name[:200]}", {"name": name})
+        result["contents"] = pack(contents)
+
+    return _with(reply, seen)
+
+
+def _with(reply: Reply, change: Callable[[Members], None]) -> Reply:
+    result = members_or_none(reply.result)
+    if result is None:
+        return reply
+    change(result)
+    return Reply(pack(result), era=reply.era)
+
+
+def _only(result: Members, member: str, shown: Shown) -> None:
+    if member not in result:
+        return
+    entries = ((members_or_none(entry) or {}, entry) for entry in _entries(result[member]))
+    seen = (shown(opened, entry) for opened, entry in entries)
+    result[member] = pack([entry for entry in seen if entry is not None])
+
+
+def _entries(raw: Raw) -> list[Raw]:
+    try:
+        return items(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return []
+
+
+def _count(contents: Members) -> int:
+    return sum(len(_entries(raw)) for raw in contents.values())
+
+
+def _named(context: RequestContext) -> Shown:
+    view = context.view
+    return lambda opened, entry: entry if view.tool(context, _name(opened)) else None
+
+
+def _defined(context: RequestContext) -> Shown:
+    view, form = context.view, Form(context.era, original=True, headers=True)
+
+    def shown(opened: Members, _entry: Raw) -> Raw | None:
+        record = view.tool(context, _name(opened))
+        return None if record is None else Raw(view.listed.tool(record.name, form))
+
+    return shown
+
+
+def _prompt(context: RequestContext) -> Shown:
+    view = context.view
+    return lambda opened, entry: entry if view.prompt(context, _name(opened)) else None
+
+
+def _resource(context: RequestContext) -> Shown:
+    view, server = context.view, context.endpoint.name
+
+    def shown(opened: Members, entry: Raw) -> Raw | None:
+        uri = text_of(opened, "uri") or ""
+        return entry if view.may_read(context, server, uri) else None
+
+    return shown
+
+
+def _grouped(context: RequestContext) -> Shown:
+    """Groups of which the caller sees a tool, as far as it is known what is in them; who sees only
+    a part of the server, no others.
+    """
+    view, server = context.view, context.endpoint.name
+    lists = view.catalog.servers.get(server)
+    tools = {group.name: group for group in _all(lists.groups if lists is not None else ())}
+    whole = view.sees_whole(context)
+
+    def shown(opened: Members, entry: Raw) -> Raw | None:
+        known = tools.get(_name(opened))
+        if known is None or not (names := [*known.everything()]):
+            return entry if whole else None
+        return entry if any(view.tool(context, name) for name in names) else None
+
+    return shown
+
+
+def _all(groups: Iterable[OwnGroup]) -> Iterable[OwnGroup]:
+    for group in groups:
+        yield group
+        yield from _all(group.groups)
+
+
+def _name(opened: Members) -> str:
+    return text_of(opened, "name") or ""

@@ -1,0 +1,73 @@
+"""Messages about a configuration, without what its variables and hidden values stand for.
+
+Owns: which those are, and taking them out again: whoever may have a text checked must not read by
+it what the gateway's environment holds, or what is hidden in its file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from armory.config.expand import referred
+from armory.config.load import variables_of
+from armory.observability.redaction import HIDDEN, redacted
+
+_SHORTEST = 4
+"""A value of fewer characters is in any message."""
+_CUT = "..."
+"""Ends what is too long to be quoted whole."""
+_CUT_CHARS = 77
+
+
+def unsaid(
+    message: str, hidden: Iterable[str] = (), variables: Mapping[str, str] | None = None
+) -> str:
+    """A message for whoever may not know these values.
+
+    Args:
+        message: of a problem.
+        hidden: values that are hidden in the file, as they stand there.
+        variables: values by the names of variables.
+    """
+    known = [(value.strip().strip("\"'"), HIDDEN) for value in hidden]
+    known += [(value.strip(), f"${{{name}}}") for name, value in (variables or {}).items()]
+    for value, shown in sorted(known, key=lambda one: -len(one[0])):
+        if len(value) >= _SHORTEST:
+            for spelt in _spellings(value):
+                message = _without(message, spelt, shown)
+    return redacted(message)
+
+
+def values_in(path: Path, text: str) -> dict[str, str]:
+    """The variables that a text refers to, by name.
+
+    Args:
+        path: the file that it would be.
+        text: what that would hold.
+    """
+    known = variables_of(path)
+    return {name: known[name] for name in referred(text) if name in known}
+
+
+def _spellings(value: str) -> Iterator[str]:
+    """A value as it is, and as it stands in quotes."""
+    yield value
+    quoted = repr(value)[1:-1]
+    if quoted != value:
+        yield quoted
+
+
+def _without(message: str, value: str, shown: str) -> str:
+    """The message without a value, whatever has become of its capitals, and of its end."""
+    message = message.replace(value, shown)
+    parts: list[str] = []
+    lowered, sought, at = message.lower(), value.lower(), 0
+    if len(lowered) == len(message):
+        while (found := lowered.find(sought, at)) >= 0:
+            parts += [message[at:found], shown]
+            at = found + len(sought)
+    message = "".join([*parts, message[at:]])
+    for length in range(min(len(value), _CUT_CHARS), _SHORTEST - 1, -1):
+        message = message.replace(value[:length] + _CUT, shown + _CUT)
+    return message
