@@ -25,7 +25,7 @@ from armory.gateway.views.definitions import Form
 from armory.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Reply
-from armory.protocol.rawjson import encode, need_value
+from armory.protocol.rawjson import encode, need_value, value
 
 INDEX = "tools/manifest"
 DESCRIBE = "tools/describe"
