@@ -98,7 +98,7 @@ def everywhere_of(runtime: Runtime, accounts: Accounts) -> Everywhere:
     """What administrators ask of this gateway and mean of all its replicas."""
     return Everywhere(
         accounts.feed,
-        runtime.loaded.project_id,
+        f"{runtime.loaded.project_id} {accounts.database.where}",
         runtime.pool.servers,
         runtime.supervisor.restart,
         partial(_reload, runtime),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from armory.accounts.opening import Opening
@@ -284,7 +285,7 @@ class Runtime:
         """What `/readyz` says."""
         config, away = self.loaded.config, self.opening.away if self.opening else None
         blocked = f"accounts: {away}" if away and accounts_needed(config) else None
-        return self.figures.readiness(
+        found = self.figures.readiness(
             self.gateway,
             degraded=self._degraded(database="" if blocked else self._database_away()),
             snapshot=self.first_snapshot.is_set(),
@@ -293,6 +294,9 @@ class Runtime:
             blocked="shutting down" if self._leaving else blocked,
             audit=self.observers.audit,
         )
+        if self.activity is None:
+            return found
+        return replace(found, details={"process": self.activity.process, **found.details})
 
     def _degraded(self, database: str) -> list[str]:
         """What works less well than it should, and why."""

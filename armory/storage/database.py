@@ -98,6 +98,10 @@ class Database:
     Args:
         url: as `storage.url`.
         pool_size: connections kept; at most twice as many are opened under load.
+
+    Attributes:
+        dialect: `sqlite` or `postgresql`.
+        where: which one it is, without credentials.
     """
 
     def __init__(self, url: str, *, pool_size: int = 5) -> None:
@@ -105,7 +109,7 @@ class Database:
         self.dialect = target.get_backend_name()
         self._file = _file(target)
         self._commits: sqlite3.Connection | None = None
-        self._where = _where(target)
+        self.where = _where(target)
         self._engine = _engine(target, pool_size)
         self._here: sqlite3.Connection | None = None
         self._users = 0
@@ -261,7 +265,7 @@ class Database:
             if isinstance(error, RuntimeError) and _UVLOOP_LOST not in str(error):
                 raise
             raise BackendError(
-                f"the database {self._where} failed ({_reason(error)}); see `storage.url`"
+                f"the database {self.where} failed ({_reason(error)}); see `storage.url`"
             ) from error
 
     def upsert(self, table: Table) -> Any:

@@ -17,6 +17,7 @@ from armory.runtime import open_runtime
 from armory.runtime.blocks.everywhere import ASKED
 from armory.runtime.running import Runtime
 from armory.storage.tables import changes
+from armory.testing.servers import RedisServer, redis_binary
 from armory.testing.upstreams.http import ScriptedUpstream
 from armory.testing.waiting import until
 
@@ -93,6 +94,42 @@ async def test_an_upstream_is_restarted_at_every_replica_of_the_configuration(
             assert (await asked(one, "upstreams/nobody/restart"))[0] == 404
 
 
+@pytest.mark.redis
+async def test_who_shares_nothing_but_redis_is_not_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its channels are one for all of its databases, and pods have their file at one path."""
+    if redis_binary() is None:
+        pytest.skip("redis-server is not installed")
+    redis = RedisServer()
+    try:
+        async with ScriptedUpstream() as upstream:
+            path = written(tmp_path / "one" / "armory.yaml", upstream.url)
+            storage = {"url": f"sqlite:///{tmp_path}/${{DB}}.db", "redis": redis.url}
+            path.write_text(json.dumps({**json.loads(path.read_text()), "storage": storage}))
+            monkeypatch.setenv("DB", "production")
+            async with replica(path) as one, replica(path) as two:
+                monkeypatch.setenv("DB", "staging")
+                async with replica(path) as staging:
+                    before = [runtime.pool.upstream("up-0") for runtime in (two, staging)]
+                    told: list[str] = []
+
+                    async def hear(value: str) -> None:
+                        told.append(value)
+
+                    assert one.accounts is not None
+                    assert staging.accounts is not None
+                    staging.accounts.feed.subscribe("said after", hear)
+                    assert (await asked(one, "upstreams/up-0/restart"))[0] == 204
+                    async with one.accounts.feed.transaction() as transaction:
+                        transaction.changed("said after", "it")
+                    await until(lambda: told == ["it"], 30)
+                    assert staging.pool.upstream("up-0") is before[1]
+                    await until(lambda: two.pool.upstream("up-0") is not before[0], 30)
+    finally:
+        redis.kill()
+
+
 async def test_the_configuration_is_read_by_every_replica_unless_it_does_not_hold(
     tmp_path: Path,
 ) -> None:
@@ -107,7 +144,7 @@ async def test_the_configuration_is_read_by_every_replica_unless_it_does_not_hol
             status, done = await asked(one, "reload")
             assert (status, done["added"]) == (200, ["up-1"])
             assert one.activity is not None
-            assert done["process"] == one.activity.process
+            assert done["process"] == one.activity.process == one.readiness().details["process"]
             assert one.pool.servers() == ["up-0", "up-1"]
             await until(lambda: two.pool.servers() == ["up-0", "up-1"], 30)
             path.write_text("upstreams: 7")

@@ -128,6 +128,12 @@ async def test_entries_of_several_replicas_stand_beside_each_other(
 
 
 @pytest.mark.anyio
+async def test_packs_that_tools_are_chosen_by_are_all_there(tmp_path: Path, packages: Path) -> None:
+    async with driven(packages, tmp_path, "packs") as found:
+        assert found["packs"] == ["The pack one", "The pack two"]
+
+
+@pytest.mark.anyio
 async def test_states_at_several_replicas_are_told_where_they_differ(
     tmp_path: Path, packages: Path
 ) -> None:

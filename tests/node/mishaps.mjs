@@ -266,6 +266,19 @@ const scenarios = {
     await page.getByText(/^\d+ problems?$/).waitFor();
   },
 
+  async packs() {
+    // a list that comes in parts
+    const page = await logged();
+    const pack = (id) => ({ id, owner: null, title: `The pack ${id}`, description: "", servers: ["odd"], tools: [] });
+    await page.route("**/v1/packs?*", async (route) => {
+      const first = new URL(route.request().url()).searchParams.get("after") === "";
+      await route.fulfill({ json: { packs: [pack(first ? "one" : "two")], next: first ? "one" : null } });
+    });
+    await open(page, "tools", "Tools");
+    await page.getByRole("option", { name: "The pack two" }).waitFor({ state: "attached" });
+    facts.packs = await page.getByRole("option", { name: /^The pack/ }).allInnerTexts();
+  },
+
   async states() {
     // a balancer before two that see an upstream differently
     const page = await tab();

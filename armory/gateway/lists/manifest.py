@@ -25,7 +25,7 @@ from armory.gateway.views.definitions import Form
 from armory.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Reply
-from armory.protocol.rawjson import encode, need_value, value
+from armory.protocol.rawjson import encode, need_value, value_at
 
 INDEX = "tools/manifest"
 DESCRIBE = "tools/describe"
@@ -152,7 +152,7 @@ def _refuse(names: Iterable[str]) -> None:
 
 def _texts(said: Raw | None) -> list[str]:
     """The texts of a list; what else is wrong with it, an upstream says itself."""
-    names: Any = None if said is None else value(said)
+    names: Any = value_at(said, ())
     return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []  # pyright: ignore[reportUnknownVariableType]
 
 

@@ -27,11 +27,12 @@ Effects = Mapping[str, list[str]]
 
 
 class Everywhere:
-    """Restarts and reloads of the gateways that go by one configuration file.
+    """Restarts and reloads of the gateways that go by one configuration file and one database.
 
     Args:
         feed: reaches the others.
-        project: the file: gateways of another one may share the database, and are not meant.
+        project: both of them: gateways of another file may have this database, and those of another
+            database this Redis, whose channels are one for all; they are not meant.
         servers: gives the keys of the upstreams.
         restart: connects one of them anew here.
         reload: reads the configuration again here, or only says what would become of it.

@@ -59,12 +59,23 @@ const chosen = (): string | null => {
   }
 };
 
+/** Part by part: a list of some thousands comes in several. */
+async function allPacks(path: string, signal: AbortSignal): Promise<Pack[]> {
+  const found: Pack[] = [];
+  for (let after: string | null = ""; after !== null;) {
+    const part: { packs: Pack[]; next: string | null } = await get(`${path}?after=${encodeURIComponent(after)}`, signal);
+    found.push(...part.packs);
+    after = part.next ?? null;
+  }
+  return found;
+}
+
 export function Tools({ me }: { me: Me }) {
   const [set, setSet] = useState("");
   const [pack, setPack] = useState("");
   const { tools, total, error, reload } = useTools(set);
   const sets = me.endpoints.filter((path) => path.startsWith("set/")).map((path) => path.slice(4));
-  const packs = useAnswer<{ packs: Pack[] }>(me.features.accounts && (me.admin || me.user !== null) ? "/v1/packs" : null).data?.packs ?? [];
+  const packs = useAnswer(me.features.accounts && (me.admin || me.user !== null) ? "/v1/packs" : null, 0, allPacks).data ?? [];
   const held = packs.find((one) => one.id === pack);
   const [text, setText] = useState("");
   const [server, setServer] = useState("");

@@ -16,7 +16,7 @@ from armory.domain.results import Exchanged, Listing, Match
 from armory.errors import BackendError, RateLimited, UnknownTool, UpstreamUnavailable
 from armory.gateway.gateway import Gateway, Services
 from armory.gateway.lists.entries import list_entries
-from armory.gateway.settings import GatewaySettings, SetSpec
+from armory.gateway.settings import GatewaySettings
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Call, Owner, Reply
 from armory.security.policy import Policy, Rule
@@ -382,22 +382,6 @@ async def test_what_is_told_of_servers_is_put_together_once_for_all_who_see_the_
     assert tell(bench.context(principal=Principal("a", "a"))) is mine
     assert "- up: " in mine
     assert "- up: " not in tell(bench.context(principal=Principal("b", "b")))
-
-
-async def test_discovery_shows_what_the_caller_may_see(bench: Bench) -> None:
-    rules = [Rule(who=("a",), allow=("*",)), Rule(who=("c",), allow=("up+*",))]
-    sets = {"all": SetSpec(("up",)), "some": SetSpec(tools=("*tool1",)), "none": SetSpec(("away",))}
-    settings = replace(bench.gateway.view.settings, sets=sets)
-    bench.gateway.reconfigure(policy=Policy(rules), settings=settings)
-    describe = bench.gateway.description.discovery
-    found = describe(bench.gateway.view, Principal("a"))
-    assert found["servers"] == {"up": "/mcp/up"}
-    assert found["sets"] == {"all": "/mcp/set/all", "some": "/mcp/set/some"}
-    resources = describe(bench.gateway.view, Principal("c"))  # sees no tool
-    assert [*resources["servers"], *resources["sets"]] == ["up", "all"]
-    nothing = describe(bench.gateway.view, Principal("b"))
-    assert [nothing["servers"], nothing["sets"]] == [{}, {}]
-    assert "servers" not in describe(bench.gateway.view, None)
 
 
 async def test_a_gateway_is_ready_once_it_has_a_snapshot(bench: Bench) -> None:
