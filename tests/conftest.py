@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
@@ -15,6 +16,9 @@ import structlog
 
 from armory.logger import before_first
 from tests.sockets import remember_makers
+
+if TYPE_CHECKING:
+    from armory.testing.servers import RedisServer
 
 # As `armory` does, before NumPy loads. A fork, which is how uvloop starts a process, while OpenBLAS
 # multiplies with threads of its own leaves its locks taken: the next product, or the next fork with
@@ -35,6 +39,18 @@ def own_logging() -> Iterator[None]:
     root.setLevel(level)
     structlog.reset_defaults()
     before_first(None)
+
+
+@pytest.fixture
+def redis() -> Iterator[RedisServer]:
+    """A Redis of the test's own."""
+    from armory.testing.servers import RedisServer, redis_binary
+
+    if redis_binary() is None:
+        pytest.skip("redis-server is not installed")
+    server = RedisServer()
+    yield server
+    server.kill()
 
 
 @pytest.fixture

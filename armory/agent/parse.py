@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from armory.agent.repair import parse_arguments, parse_object
+from armory.agent.thinking import without_thinking
 
 _FIELD = re.compile(
     r"^[ \t]*+(?:[-*>#]++[ \t]*+|\d++[.)][ \t]*+)*+[*_`\"']*+"
@@ -22,8 +22,6 @@ _FIELD = re.compile(
 )
 _LISTED = re.compile(r"[ \t]*+(?:[-*>]|\d++[.)])[ \t]")
 _TEXT = re.compile(r"\s*+\S")
-_OPEN_THINKING = re.compile(r"<(think|thinking|thought|reasoning|reflection)>", re.IGNORECASE)
-_CLOSE_THINKING = re.compile(r"</(think|thinking|thought|reasoning|reflection)>", re.IGNORECASE)
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)[^\n`]*$", re.MULTILINE)
 _INLINE_FENCE = re.compile(r"```(?:json|text|python)?[ \t]*|```")
 _TAGGED = re.compile(r"</?(?:tool_call|tool|function_call|action)>|<\|[a-z_]+\|>", re.IGNORECASE)
@@ -78,7 +76,7 @@ def parse_step(text: str) -> Step:
     invents the observations, gets its first action carried out and sees what is really there.
     """
     notes = _Notes()
-    body, thinking = _without_thinking(text[:_MAX_CHARS], notes)
+    body, thinking = without_thinking(text[:_MAX_CHARS], notes.add)
     body = _without_fences(body, notes)
     fields = _fields(body)
     if not any(name in ("action", "final_answer", "action_input") for name, _ in fields):
@@ -119,41 +117,6 @@ def _problem(fields: list[tuple[str, str]], body: str) -> str:
     if not body.strip():
         return "it is empty"
     return "it has none of the fields Thought, Action, Action Input, Final Answer"
-
-
-def _without_thinking(text: str, notes: _Notes) -> tuple[str, str]:
-    inside, body = _closed_thinking(text)
-    if inside:
-        notes.add("thinking tags taken out")
-    closed = _CLOSE_THINKING.search(body)
-    if closed is not None:
-        # The opening tag is part of some models' prompt template: all before belongs to it.
-        notes.add("a closing thinking tag without an opening one")
-        inside.append(body[: closed.start()].strip())
-        body = _CLOSE_THINKING.sub("\n", body[closed.end() :])
-    opened = _OPEN_THINKING.search(body)
-    if opened is not None:
-        notes.add("a thinking tag that is never closed")
-        body = body[: opened.start()] + "\n" + _OPEN_THINKING.sub("\n", body[opened.end() :])
-    return body, "\n".join(part for part in inside if part)
-
-
-def _closed_thinking(text: str) -> tuple[list[str], str]:
-    """What stands between each opening tag and the first closing one of its name, and the rest."""
-    closing: dict[str, list[re.Match[str]]] = {}
-    for match in _CLOSE_THINKING.finditer(text):
-        closing.setdefault(match[1].lower(), []).append(match)
-    inside: list[str] = []
-    rest: list[str] = []
-    at = 0
-    for opened in _OPEN_THINKING.finditer(text):
-        ends = closing.get(opened[1].lower(), [])
-        place = bisect_left(ends, opened.end(), key=re.Match.start)
-        if opened.start() >= at and place < len(ends):
-            inside.append(text[opened.end() : ends[place].start()].strip())
-            rest.append(text[at : opened.start()])
-            at = ends[place].end()
-    return inside, "\n".join((*rest, text[at:]))
 
 
 def _without_fences(body: str, notes: _Notes) -> str:

@@ -16,6 +16,7 @@ from typing import Any, Protocol, cast
 from armory.agent.catalog import tool_text
 from armory.agent.chunks import text_digest
 from armory.agent.loop import Chat
+from armory.agent.thinking import without_thinking
 from armory.domain.tool import ToolRecord
 from armory.errors import BackendError
 from armory.llm.errors import ChatMalformed
@@ -28,8 +29,6 @@ PER_TOOL = 5
 _MAX_DOCUMENT_CHARS = 4_000
 _QUERY_TOKENS = 18
 _MAX_QUERY_CHARS = 300
-_OPEN_THINKING = re.compile(r"<think(?:ing)?>", re.IGNORECASE)
-_CLOSE_THINKING = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _BULLET = re.compile(r"(?:[-*\u2022]|\d++[.)])\s++(?P<text>.+)")
 
 _PROMPT = """\
@@ -101,24 +100,13 @@ def read_queries(text: str) -> list[str]:
     """The queries in a model's answer: a JSON array of texts (or of objects with a text), else
     the lines of a list. Empty and repeated ones are left out.
     """
-    body = _without_thinking(text)
+    body, _ = without_thinking(text, lambda _mended: None)
     found = _array(body)
     if found is None:
         matches = (_BULLET.match(line.strip()) for line in body.splitlines())
         found = [m["text"].strip("\"'` ,") for m in matches if m is not None]
     clean = (" ".join(query.split())[:_MAX_QUERY_CHARS] for query in found)
     return [query for query in dict.fromkeys(clean) if query]
-
-
-def _without_thinking(text: str) -> str:
-    parts: list[str] = []
-    at = 0
-    while (opened := _OPEN_THINKING.search(text, at)) and (
-        closed := _CLOSE_THINKING.search(text, opened.end())
-    ):
-        parts.append(text[at : opened.start()])
-        at = closed.end()
-    return "".join((*parts, text[at:]))
 
 
 def _array(body: str) -> list[str] | None:

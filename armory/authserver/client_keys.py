@@ -18,7 +18,7 @@ from armory.authserver.clients import Client
 from armory.authserver.errors import UnusableClient
 from armory.errors import AuthenticationFailed, BackendError
 from armory.logger import Logger
-from armory.oauth.exchange import NoAnswer, Route, answered
+from armory.oauth.exchange import NoAnswer, Route, exchange
 from armory.oauth.metadata import text
 from armory.security.claims import MAX_TOKEN_CHARS, expiry_of
 from armory.security.issuer import ALGORITHMS
@@ -120,7 +120,7 @@ class ClientKeys:
         if not keys.startswith("https://"):
             return keys.encode()
         try:
-            answer = await answered("GET", keys, {"Accept": "application/json"}, route=self._route)
+            answer = await exchange("GET", keys, {"Accept": "application/json"}, route=self._route)
         except NoAnswer as error:
             raise BackendError(str(error)) from None
         if answer.status != 200:

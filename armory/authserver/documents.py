@@ -16,7 +16,7 @@ from yarl import URL
 from armory.authserver.client_keys import METHOD, keys_in
 from armory.authserver.clients import Client, printable, usable_redirects
 from armory.authserver.errors import OAuthError, UnusableClient
-from armory.oauth.exchange import Answer, NoAnswer, Route, answered, json_object
+from armory.oauth.exchange import Answer, NoAnswer, Route, exchange, json_object
 from armory.oauth.metadata import text
 
 BODY_BYTES = 65_536
@@ -68,7 +68,7 @@ class Documents:
         now = time.monotonic()
         try:
             place = _place(url)
-            answer = await answered("GET", url, {"Accept": "application/json"}, route=ROUTE)
+            answer = await exchange("GET", url, {"Accept": "application/json"}, route=ROUTE)
             client = self._read(url, place, answer)
         except NoAnswer as error:
             return f"the client's document cannot be had: {error}", now + _REFUSED_S

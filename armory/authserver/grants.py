@@ -10,7 +10,6 @@ reads the database can make none.
 from __future__ import annotations
 
 import asyncio
-import base64
 import hashlib
 import hmac
 import secrets
@@ -28,6 +27,7 @@ from armory.authserver.provider import Identity, Provider
 from armory.authserver.requests import Request
 from armory.errors import BackendError
 from armory.logger import Logger
+from armory.oauth.pkce import challenge_of
 from armory.tasks import spawn, start
 from armory.upstreams.oauth.client import NoToken, TokenRefused
 from armory.upstreams.oauth.logins import Login
@@ -342,6 +342,4 @@ def _verifies(verifier: str, challenge: str) -> bool:
     """Whether a PKCE verifier (RFC 7636, 4.1) fits its challenge."""
     if not (43 <= len(verifier) <= 128 and verifier.isascii()):
         return False
-    digest = hashlib.sha256(verifier.encode()).digest()
-    made = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
-    return hmac.compare_digest(made, challenge)
+    return hmac.compare_digest(challenge_of(verifier), challenge)

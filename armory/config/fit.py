@@ -15,6 +15,7 @@ from armory.config.base import HTTP_URL
 from armory.config.blocks.upstream import UpstreamConfig
 from armory.config.model import Config
 from armory.config.problems import Path
+from armory.protocol.headers import HEADER_NAME
 
 Found = Iterator[tuple[Path, str]]
 
@@ -27,7 +28,6 @@ _BELONG: dict[str, tuple[str, ...]] = {
 }
 """Keys that mean something for some kinds of upstreams only."""
 _HTTP_URL = re.compile(HTTP_URL)
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HOST = re.compile(r"\*|\[?[0-9a-f:]*:[0-9a-f:.]*:[0-9a-f:.]*\]?(:\d+)?|[^\s/:@?#*\[\]]+(:\d+)?")
 _ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^\s/@?#*]+/?")
 
@@ -58,7 +58,7 @@ def upstreams(config: Config) -> Found:
                 f"transport {block.transport!r} needs a 'url', not {kind!r}; leave it out",
             )
         for name, value in block.headers.items():
-            if not _HEADER_NAME.fullmatch(name):
+            if not HEADER_NAME.fullmatch(name):
                 yield (
                     (*at, "headers", name),
                     f"{name!r} is no name of a header; expected letters, digits and hyphens, as in "

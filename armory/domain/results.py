@@ -13,6 +13,9 @@ from typing import Any, NamedTuple
 from armory.domain.query import Query
 from armory.domain.tool import ToolRecord
 
+BYTES_PER_TOKEN = 4
+"""Of definitions as JSON, where an estimate by their size will do."""
+
 
 def lacking(*reasons: str | None) -> str | None:
     """What an answer lacks, of several reasons that may each be none; None: nothing."""

@@ -117,7 +117,7 @@ class Description:
             view: what is served.
             principal: the caller; None: somebody unknown, who is told of neither.
         """
-        base = view.settings.public_url
+        base = view.settings.base_path
         document: dict[str, Any] = {
             "name": view.settings.server_name,
             "version": view.settings.server_version,

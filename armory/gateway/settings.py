@@ -66,7 +66,7 @@ class GatewaySettings:
         own_accounts: upstreams at which callers log in with accounts of their own.
         server_name, server_version: the gateway's own `serverInfo`.
         experimental: drafts of the protocol that are served.
-        public_url: where clients reach the gateway, for the discovery document; "" when unknown.
+        base_path: what stands before `/mcp` in the discovery document.
     """
 
     tool_rag: bool = True
@@ -91,4 +91,4 @@ class GatewaySettings:
     server_name: str = "armory"
     server_version: str = "0"
     experimental: frozenset[str] = frozenset()
-    public_url: str = ""
+    base_path: str = ""

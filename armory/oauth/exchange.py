@@ -92,20 +92,6 @@ async def exchange(
     form: Mapping[str, str] | None = None,
     json: Any = None,
     route: Route = DIRECT,
-) -> tuple[int, bytes]:
-    """(status, beginning of the body); see `answered`."""
-    answer = await answered(method, url, headers, form=form, json=json, route=route)
-    return answer.status, answer.body
-
-
-async def answered(
-    method: str,
-    url: str,
-    headers: Mapping[str, str] | None = None,
-    *,
-    form: Mapping[str, str] | None = None,
-    json: Any = None,
-    route: Route = DIRECT,
 ) -> Answer:
     """One exchange.
 

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from armory.domain.principal import Principal
-from armory.domain.results import Exchanged, Listing
+from armory.domain.results import BYTES_PER_TOKEN, Exchanged, Listing
 from armory.observability.history import DAY_S, MINUTE_S, Minutes, Parts, Tally
 from armory.observability.operation import CURRENT
 from armory.observability.redaction import redacted, redacted_value
@@ -24,7 +24,6 @@ from armory.observability.settings import ActivitySettings
 KEPT = 5_000
 CONTENTS = 2_000
 """Characters of arguments and of a result that are kept."""
-_BYTES_PER_TOKEN = 4
 _AT_ONCE = 64
 Kind = Literal["call", "listing", "search"]
 
@@ -153,7 +152,7 @@ class Activity:
         if query is None:
             return
         kind: Kind = "search" if query.source in ("tool", "agent", "rest") else "listing"
-        saved = max(0, listing.visible_bytes - listing.returned_bytes) // _BYTES_PER_TOKEN
+        saved = max(0, listing.visible_bytes - listing.returned_bytes) // BYTES_PER_TOKEN
         now = self._now()
         self._take_in()
         self._seq += 1

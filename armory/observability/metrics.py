@@ -23,12 +23,11 @@ from prometheus_client.registry import Collector
 
 from armory.domain.limits import Exceeded
 from armory.domain.principal import Principal
-from armory.domain.results import Exchanged, Listing
+from armory.domain.results import BYTES_PER_TOKEN, Exchanged, Listing
 from armory.observability.tallies import CallTallies
 from armory.tasks import give_way
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-BYTES_A_TOKEN = 4
 _CALL_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 _LIST_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 _TOOLS = (0, 1, 2, 3, 5, 8, 12, 20, 40, 80, 160, 320, 640, 1_280, 5_000, 20_000)
@@ -181,9 +180,9 @@ class Metrics:
             self._top_score.observe(listing.top_score)
         self._visible.observe(listing.visible)
         self._returned.observe(len(listing.selected))
-        self._sent.inc(listing.returned_bytes / BYTES_A_TOKEN)
+        self._sent.inc(listing.returned_bytes / BYTES_PER_TOKEN)
         saved = max(0, listing.visible_bytes - listing.returned_bytes)
-        self._saved.inc(saved / BYTES_A_TOKEN)
+        self._saved.inc(saved / BYTES_PER_TOKEN)
 
     def compacted(self, origin: str, before: int, after: int) -> None:
         """A result of this server or meta-tool became TOON."""

@@ -23,6 +23,8 @@ _SECRET_KEY = re.compile(
     r"(?:^|[_-]|(?<=[a-z0-9])(?=[A-Z]))(?i:token|secret|password|passwd|passphrase|pwd"
     r"|authorization|api[_-]?key|access[_-]?key|private[_-]?key|credential|cookie)s?$"
 )
+CREDENTIAL_SCHEME = re.compile(r"(?:bearer|basic|token|apikey|api-key)\s+", re.IGNORECASE)
+"""What stands before the secret in a header."""
 _DRAWN = re.compile(
     r"(?=(?:[^0-9]*[0-9]){3})(?=[^A-Za-z]*[A-Za-z])"
     r"(?:[A-Za-z0-9=]{16,}|[0-9A-Fa-f-]{32,}|(?=.*[a-z])(?=.*[A-Z])[\w+/=~-]{30,})"

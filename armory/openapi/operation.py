@@ -23,6 +23,7 @@ from armory.openapi.media import (
 )
 from armory.openapi.names import argument_name, is_argument_name
 from armory.openapi.schemas import Schemas
+from armory.protocol.headers import HEADER_NAME
 
 MAX_PARAMETERS = 200
 Place = Literal["path", "query", "header", "cookie"]
@@ -46,7 +47,6 @@ _IGNORED_HEADERS = frozenset(
     )
 )
 """OpenAPI leaves out some of them; the others are the connection's own."""
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _STYLES = {
     "path": ("simple", "label", "matrix"),
     "query": ("form", "spaceDelimited", "pipeDelimited", "deepObject"),
@@ -228,7 +228,7 @@ class _Reader:
                     raise BadDescription("a parameter lacks its name, or says wrongly where it is")
                 if place == "header" and name.lower() in _IGNORED_HEADERS:
                     continue
-                if place in ("header", "cookie") and not _TOKEN.fullmatch(name):
+                if place in ("header", "cookie") and not HEADER_NAME.fullmatch(name):
                     raise BadDescription(f"no {place} can be called {name[:80]!r}")
                 if place != "path" or f"{{{name}}}" in path:
                     found[place, name] = parameter

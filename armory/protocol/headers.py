@@ -29,7 +29,8 @@ HEADER_KEY_JSON = f'"{HEADER_KEY}"'.encode()
 """As it stands in an encoded schema: without it, there is no annotation to be looked for."""
 Declared = Mapping[str, tuple[tuple[str, ...], str]]
 """Header -> (path in the arguments, type)."""
-_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""What HTTP lets a header be called, and a cookie."""
 _MIRRORED = ("string", "integer", "boolean")
 _ONE = frozenset(
     (
@@ -137,7 +138,7 @@ def _flaw(node: Mapping[str, Any]) -> str | None:
     header, kind = node[HEADER_KEY], node.get("type")
     if not isinstance(header, str):
         return f"{HEADER_KEY} is no string"
-    if not _TOKEN.fullmatch(header):
+    if not HEADER_NAME.fullmatch(header):
         return f"{HEADER_KEY} {header!r} cannot be part of a header's name"
     if kind not in _MIRRORED:
         shown = repr(kind) if isinstance(kind, str) else "no single type"

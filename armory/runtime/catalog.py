@@ -179,7 +179,7 @@ class CatalogKeeper:
     async def index_private(self, tools: tuple[ToolRecord, ...]) -> None:
         """As `PrivateTools.index_private`."""
         self._private = tools
-        await self._searchable(_searched(self._catalog))
+        await self._make_searchable(_searchable_records(self._catalog))
 
     async def _build(self, lists: Lists, publish: Publish) -> None:
         while True:
@@ -213,10 +213,10 @@ class CatalogKeeper:
         before, now = self._catalog.servers.values(), lists.values()
         shrunk = sum(one.entries for one in before) - sum(one.entries for one in now)
         self._catalog = catalog
-        catalog = await self._without_changed(catalog)
-        await self._searchable(_searched(catalog))
+        catalog = await self._without_withheld(catalog)
+        await self._make_searchable(_searchable_records(catalog))
         if self._examples is not None:
-            catalog = await in_turn(self._told, catalog, self._examples)
+            catalog = await in_turn(self._with_written_examples, catalog, self._examples)
         if is_large and self._prepare is not None:
             await in_turn(self._prepare, catalog)
         publish(catalog)
@@ -241,7 +241,7 @@ class CatalogKeeper:
             await asyncio.sleep(TRIM_AFTER_S)
             await asyncio.to_thread(give_back)
 
-    async def _without_changed(self, catalog: Catalog) -> Catalog:
+    async def _without_withheld(self, catalog: Catalog) -> Catalog:
         """The snapshot without the tools that pinning withholds."""
         if self._pinning is None:
             return catalog
@@ -251,7 +251,7 @@ class CatalogKeeper:
             _log.error("pins_not_stored", error=str(error))
             return self._pinning.admit(catalog)  # in memory it is up to date: nothing to write
 
-    def _told(self, catalog: Catalog, examples: Examples) -> Catalog:
+    def _with_written_examples(self, catalog: Catalog, examples: Examples) -> Catalog:
         """The snapshot with what was written for its tools; records stay where nothing is new."""
         before, self._with_examples = self._with_examples, {}
         tools: dict[str, ToolRecord] = {}
@@ -265,7 +265,7 @@ class CatalogKeeper:
                 tools[name] = known[1]
         return replace(catalog, tools=tools) if self._with_examples else catalog
 
-    async def _searchable(self, tools: Sequence[ToolRecord]) -> None:
+    async def _make_searchable(self, tools: Sequence[ToolRecord]) -> None:
         """Hand the tools to the indexing task and wait a little for it."""
         if self._retriever is None:
             return
@@ -340,6 +340,6 @@ class CatalogKeeper:
         self._reported = set(problems)
 
 
-def _searched(catalog: Catalog) -> list[ToolRecord]:
+def _searchable_records(catalog: Catalog) -> list[ToolRecord]:
     """What searches may find; which of it, each search says."""
     return [*catalog.tools.values(), *catalog.skills.values()]

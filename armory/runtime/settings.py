@@ -224,7 +224,7 @@ def gateway_settings(config: Config) -> GatewaySettings:
         },
         server_version=armory_version(),
         experimental=frozenset(config.server.experimental),
-        public_url=base_path(config),
+        base_path=base_path(config),
     )
 
 

@@ -165,13 +165,13 @@ class Issuer:
         headers = basic(settings.client_id, settings.client_secret)
         route = replace(self._route, named=None) if settings.url else self._route
         try:
-            status, body = await exchange("POST", url, headers, form=form, route=route)
+            answer = await exchange("POST", url, headers, form=form, route=route)
         except NoAnswer as error:
             raise BackendError(f"the token cannot be checked: {error}") from None
-        answer = json_object(body)
-        if status != 200 or answer is None:
-            raise BackendError(f"the token cannot be checked: {url} answered HTTP {status}")
-        return answer if answer.get("active") is True else None
+        claims = json_object(answer.body)
+        if answer.status != 200 or claims is None:
+            raise BackendError(f"the token cannot be checked: {url} answered HTTP {answer.status}")
+        return claims if claims.get("active") is True else None
 
 
 def reason(error: jwt.PyJWTError) -> str:

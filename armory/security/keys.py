@@ -44,15 +44,16 @@ async def fetch(url: str, named: tuple[str, ...] | None = None) -> bytes:
     """
     route = Route(timeout_s=_FETCH_S, body_bytes=_MAX_JWKS_BYTES + 1, named=named)
     try:
-        status, data = await exchange("GET", url, {"Accept": "application/json"}, route=route)
+        answer = await exchange("GET", url, {"Accept": "application/json"}, route=route)
     except NoAnswer as error:
         raise BackendError(f"the identity provider's keys cannot be had: {error}") from None
+    status = answer.status
     if status != 200:
         kind = NoDocument if 400 <= status < 500 else BackendError
         raise kind(f"the identity provider's keys cannot be had: {url} answered HTTP {status}")
-    if len(data) > _MAX_JWKS_BYTES:
+    if len(answer.body) > _MAX_JWKS_BYTES:
         raise BackendError("the identity provider's key document is over 1 MiB")
-    return data
+    return answer.body
 
 
 class KeySet:

@@ -130,16 +130,13 @@ class LinkPool:
         if link is not None and not link.closed:
             return link
         if self._closing:
-            raise self._ending()
+            raise self._gone()
         connecting = slot.connecting or self._begin(slot)
         try:
             return await asyncio.shield(connecting)
         except asyncio.CancelledError:
             if connecting.cancelled() and not being_cancelled():
-                raise UpstreamUnavailable(
-                    f"upstream {self.spec.key!r}: the session was closed while it was opened",
-                    upstream=self.spec.key,
-                ) from None
+                raise self._gone("the session was closed while it was opened") from None
             raise
         finally:
             del connecting  # whose error holds this frame by its trace
@@ -238,11 +235,8 @@ class LinkPool:
 
     # ---
 
-    def _ending(self) -> UpstreamUnavailable:
-        key = self.spec.key
-        return UpstreamUnavailable(
-            f"upstream {key!r} is being shut down or reconfigured", upstream=key
-        )
+    def _gone(self, why: str = "it is being shut down or reconfigured") -> UpstreamUnavailable:
+        return UpstreamUnavailable(f"upstream {self.spec.key!r}: {why}", upstream=self.spec.key)
 
     def _begin(self, slot: LinkSlot) -> asyncio.Task[BaseLink]:
         task = self._tasks.start(self._connect(slot), f"connect {self.spec.key}")
@@ -257,7 +251,7 @@ class LinkPool:
         link = await self._linked(slot)
         if self._closing:
             await self._end(link)
-            raise self._ending()
+            raise self._gone()
         slot.link = link
         slot.last_used = self._clock.now()
         if link.era == "modern":

@@ -293,6 +293,11 @@ class Pool:
         self._upstreams[server] = self._make(old.spec)
         self._retire(old)
 
+    def logins_changed(self) -> None:
+        """People logged in or out elsewhere: look at the vault again."""
+        for upstream in self._upstreams.values():
+            upstream.logins_changed()
+
     async def close(self) -> None:
         """Close everything; leaves no process, task or socket."""
         self._closed = True
@@ -312,11 +317,6 @@ class Pool:
             self._turns,
             self._vault,
         )
-
-    def logins_changed(self) -> None:
-        """People logged in or out elsewhere: look at the vault again."""
-        for upstream in self._upstreams.values():
-            upstream.logins_changed()
 
     def _retire(self, upstream: Upstream) -> None:
         """Let an upstream go that another one stands in for already, or none."""

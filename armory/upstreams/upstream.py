@@ -230,6 +230,21 @@ class Upstream:
                 upstream=self.spec.key,
             ) from None
 
+    async def fetch_lists(
+        self, owner: Owner, capabilities: Mapping[str, Any] | None
+    ) -> ServerLists:
+        """As `Pool.fetch_lists`."""
+        self.serves(owner.principal)
+        declared = declared_by(owner) if capabilities is None else capabilities
+        return await self.lists.seen_by(owner, declared)
+
+    async def retire(self, drain_s: float) -> None:
+        """Let calls in flight end, then close everything."""
+        if drain_s and not await self.queue.drained(drain_s):
+            log.warning("upstream_calls_cut", upstream=self.spec.key, calls=self.queue.inside)
+        await self.links.close()
+        await self.connector.close()
+
     # --- the gateway's own session
 
     async def own_link(self) -> BaseLink:
@@ -252,21 +267,6 @@ class Upstream:
     def own_busy(self) -> bool:
         """Whether a call is under way on the gateway's own session."""
         return self.links.slot(OWNER, OWN_CAPABILITIES).in_flight > 0
-
-    async def fetch_lists(
-        self, owner: Owner, capabilities: Mapping[str, Any] | None
-    ) -> ServerLists:
-        """As `Pool.fetch_lists`."""
-        self.serves(owner.principal)
-        declared = declared_by(owner) if capabilities is None else capabilities
-        return await self.lists.seen_by(owner, declared)
-
-    async def retire(self, drain_s: float) -> None:
-        """Let calls in flight end, then close everything."""
-        if drain_s and not await self.queue.drained(drain_s):
-            log.warning("upstream_calls_cut", upstream=self.spec.key, calls=self.queue.inside)
-        await self.links.close()
-        await self.connector.close()
 
 
 def _counts(error: UpstreamUnavailable) -> bool:

@@ -16,14 +16,14 @@ from armory.wire.messages import PIECE_BYTES, Data, Part, parts_of, pieces
 PING = b": ping\n\n"
 KEEPALIVE_S = 15.0
 _UNREAD_BYTES = 16 << 20
-_BEHIND = 8  # for a reader that is behind, so many times the usual is kept
+"""So much may wait for a reader before a writer does."""
+_KEPT_FOR_READERS = 8
+"""So many times the usual is kept for a reader that is behind."""
 SSE_HEADERS = {
     "Content-Type": "text/event-stream",
     "Cache-Control": "no-cache, no-transform",
     "X-Accel-Buffering": "no",
 }
-
-
 _EVENT = b"event: message\ndata: "
 _END = b"\n\n"
 
@@ -160,7 +160,7 @@ class EventStream:
             kept = self._keep_bytes or _UNREAD_BYTES
             over = max(len(self._events) / self._keep_events, self._size / kept)
             unread = self.reading and self._events[0][0] > self._read
-            if over <= (_BEHIND if unread else 1):
+            if over <= (_KEPT_FOR_READERS if unread else 1):
                 return
             _, dropped = self._events.popleft()
             self._size -= len(dropped)

@@ -21,7 +21,6 @@ from armory.testing.servers import (
     QdrantProcess,
     RedisServer,
     postgres_folder,
-    redis_binary,
 )
 from tests.contract.links import LEGACY, MODERN, Rig, open_rig
 from tests.contract.qdrant_server import QdrantServer
@@ -82,15 +81,6 @@ def postgres_server() -> Iterator[PostgresServer]:
     server.remove()
 
 
-@pytest.fixture
-def redis_server() -> Iterator[RedisServer]:
-    if redis_binary() is None:
-        pytest.skip("redis-server is not installed")
-    server = RedisServer()
-    yield server
-    server.kill()
-
-
 @pytest.fixture(
     params=[
         "memory+sqlite",
@@ -101,7 +91,7 @@ def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Stores:
     if request.param == "memory+sqlite":
         return Stores(f"sqlite:///{tmp_path / 'armory.db'}", None)
     postgres: PostgresServer = request.getfixturevalue("postgres_server")
-    redis: RedisServer = request.getfixturevalue("redis_server")
+    redis: RedisServer = request.getfixturevalue("redis")
     return Stores(postgres.create_database(), redis)
 
 

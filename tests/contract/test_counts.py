@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,20 +14,11 @@ from armory.errors import BackendError
 from armory.security.counts import LocalCounts
 from armory.storage.redis_cache import RedisCache
 from armory.storage.shared_counts import SharedCounts
-from armory.testing.servers import RedisServer, redis_binary
+from armory.testing.servers import RedisServer
 from armory.testing.waiting import until
 
 pytestmark = pytest.mark.anyio
 SLOW = Rate(0.001, 2)
-
-
-@pytest.fixture(scope="module")
-def redis() -> Iterator[RedisServer]:
-    if redis_binary() is None:
-        pytest.skip("Redis is not installed")
-    server = RedisServer()
-    yield server
-    server.kill()
 
 
 @dataclass

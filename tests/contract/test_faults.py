@@ -46,8 +46,8 @@ class Pair:
 
 
 @pytest.fixture
-async def pair(tmp_path: Path, redis_server: RedisServer) -> AsyncIterator[Pair]:
-    found = Pair(f"sqlite:///{tmp_path / 'armory.db'}", redis_server)
+async def pair(tmp_path: Path, redis: RedisServer) -> AsyncIterator[Pair]:
+    found = Pair(f"sqlite:///{tmp_path / 'armory.db'}", redis)
     yield found
     await found.stop()
 
@@ -93,9 +93,9 @@ async def test_redis_killed_and_restarted_under_load_costs_no_answer(pair: Pair)
 
 
 async def test_who_listens_to_redis_ends_in_whatever_turn_it_is_cancelled(
-    redis_server: RedisServer,
+    redis: RedisServer,
 ) -> None:
-    cache = RedisCache(redis_server.url)
+    cache = RedisCache(redis.url)
 
     async def listen(heard: asyncio.Event) -> None:
         async with aclosing(cache.listen("changes", heartbeat_s=0)) as messages:
@@ -175,9 +175,9 @@ async def test_a_redis_that_hangs_does_not_hold_up_answers(pair: Pair) -> None:
 
 @pytest.mark.postgres
 async def test_postgres_restarted_loses_nothing(
-    postgres_server: PostgresServer, redis_server: RedisServer
+    postgres_server: PostgresServer, redis: RedisServer
 ) -> None:
-    pair = Pair(postgres_server.create_database(), redis_server)
+    pair = Pair(postgres_server.create_database(), redis)
     accounts = await pair.start()
     _, text = await accounts.keys.create("k")
     assert await outcome(accounts, text) == "valid"

@@ -234,3 +234,21 @@ def node_dir() -> Path:
 def node(node_dir: Path) -> str:
     """The Node.js 22 of that folder."""
     return str(node_dir / "node" / "bin" / "node")
+
+
+@pytest.fixture(scope="module")
+def issuer(node: str, node_dir: Path) -> Generator[str]:
+    """A certified provider that registers clients."""
+    from tests.e2e.person import provider
+
+    with provider(node, node_dir) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def closed(node: str, node_dir: Path) -> Generator[str]:
+    """One that registers none; the gateway is registered by hand."""
+    from tests.e2e.person import provider
+
+    with provider(node, node_dir, "closed") as found:
+        yield found

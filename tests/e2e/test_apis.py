@@ -153,7 +153,7 @@ async def test_twenty_descriptions_and_three_that_are_none(rig: Rig) -> None:
     assert "not-there.yaml" in reasons["gone"]
 
 
-async def test_definitions(rig: Rig) -> None:
+async def test_operations_become_tools_with_their_schemas(rig: Rig) -> None:
     tools = await rig.tools()
     assert {name for name in tools if name.startswith("petstore__")} == {
         "petstore__listPets",
@@ -253,7 +253,7 @@ async def test_headers_of_the_configuration_win(rig: Rig) -> None:
     }
 
 
-async def test_bodies(rig: Rig) -> None:
+async def test_bodies_are_sent_in_the_form_that_the_description_names(rig: Rig) -> None:
     sent = await rig.sent("petstore__createPet", body={"name": "é"})
     assert (json.loads(sent["body"]), sent["headers"]["content-type"]) == ({"name": "é"}, JSON)
     sent = await rig.sent("form__getToken", body={"user": "a&b", "scopes": ["x", "y"]})

@@ -12,7 +12,7 @@ import pytest
 
 from armory.config import load_file
 from armory.runtime import open_runtime
-from armory.testing.servers import RedisServer, redis_binary
+from armory.testing.servers import RedisServer
 
 pytestmark = pytest.mark.anyio
 ROOT, ANN = "the-token-of-the-operator", "the-token-of-a-reader"
@@ -225,30 +225,26 @@ async def test_of_a_broken_file_only_the_problem_is_told(path: Path) -> None:
 
 
 @pytest.mark.redis
-async def test_replicas_with_equal_files_agree_on_the_version(path: Path) -> None:
+async def test_replicas_with_equal_files_agree_on_the_version(
+    path: Path, redis: RedisServer
+) -> None:
     """A balancer sends the edit to another replica than the one that showed the file."""
-    if redis_binary() is None:
-        pytest.skip("redis-server is not installed")
-    redis = RedisServer()
-    try:
-        hold(path, FILE + f"storage: {{redis: '{redis.url}'}}\n")
-        other = path.with_name("other.yaml")
-        hold(other, held(path))
-        async with serving(path) as one, serving(path) as same, serving(other) as two:
-            _, shown, _ = await one("GET")
-            tag = shown["tag"]
-            for ask in (same, two):
-                assert (await ask("GET"))[1]["tag"] == tag
-            wanted = shown["text"] + "# more\n"
-            assert (await two("POST", "/check", tag=tag, text=wanted))[0] == 200
-            status, saved, _ = await same("PUT", tag=tag, text=wanted)
-            assert status == 200
-            assert (await one("GET"))[1]["tag"] == saved["tag"] != tag
-            assert (await one("PUT", tag=tag, text=wanted))[0] == 412
-            redis.kill()  # the key is known to each
-            assert (await two("GET"))[1]["tag"] == tag
-    finally:
-        redis.kill()
+    hold(path, FILE + f"storage: {{redis: '{redis.url}'}}\n")
+    other = path.with_name("other.yaml")
+    hold(other, held(path))
+    async with serving(path) as one, serving(path) as same, serving(other) as two:
+        _, shown, _ = await one("GET")
+        tag = shown["tag"]
+        for ask in (same, two):
+            assert (await ask("GET"))[1]["tag"] == tag
+        wanted = shown["text"] + "# more\n"
+        assert (await two("POST", "/check", tag=tag, text=wanted))[0] == 200
+        status, saved, _ = await same("PUT", tag=tag, text=wanted)
+        assert status == 200
+        assert (await one("GET"))[1]["tag"] == saved["tag"] != tag
+        assert (await one("PUT", tag=tag, text=wanted))[0] == 412
+        redis.kill()  # the key is known to each
+        assert (await two("GET"))[1]["tag"] == tag
 
 
 async def test_without_a_store_the_configured_key_is_what_replicas_share(path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import ssl
-from collections.abc import Generator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -19,23 +18,9 @@ from armory.authserver import documents
 from armory.oauth.exchange import Route
 from armory.testing.certificates import certificate
 from armory.testing.listening import listening
-from tests.e2e.person import CALLBACK, HERE, Person, gateway, provider
+from tests.e2e.person import CALLBACK, HERE, Person, gateway
 
 pytestmark = [pytest.mark.anyio, pytest.mark.node]
-
-
-@pytest.fixture(scope="module")
-def issuer(node: str, node_dir: Path) -> Generator[str]:
-    """A certified provider that registers clients."""
-    with provider(node, node_dir) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def closed(node: str, node_dir: Path) -> Generator[str]:
-    """One that registers none; the gateway is registered by hand."""
-    with provider(node, node_dir, "closed") as found:
-        yield found
 
 
 async def test_the_python_client_registers_and_logs_in(tmp_path: Path, issuer: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -13,24 +13,10 @@ import aiohttp
 import pytest
 
 from armory.testing.servers import free_port
-from tests.e2e.person import Person, gateway, provider
+from tests.e2e.person import Person, gateway
 
 pytestmark = [pytest.mark.anyio, pytest.mark.node, pytest.mark.timeout(200)]
 _LINK = re.compile(r"https?://\S+/(?:auth|authorize)\?\S+")
-
-
-@pytest.fixture(scope="module")
-def issuer(node: str, node_dir: Path) -> Generator[str]:
-    """A certified provider that registers clients."""
-    with provider(node, node_dir) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def closed(node: str, node_dir: Path) -> Generator[str]:
-    """One that registers none; the gateway is registered by hand."""
-    with provider(node, node_dir, "closed") as found:
-        yield found
 
 
 @asynccontextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import yaml
 from armory.config import load_text
 from armory.runtime import Runtime, open_runtime
 from armory.testing.clients.raw import modern_body, modern_headers
-from armory.testing.servers import RedisServer, redis_binary
+from armory.testing.servers import RedisServer
 from armory.testing.upstreams.http import ScriptedUpstream
 
 pytestmark = pytest.mark.anyio
@@ -158,15 +158,6 @@ async def test_a_place_is_given_back_however_its_call_ends(
         upstream.script.release.set()
         assert await waiting == {}
         assert await ann.call() == {}
-
-
-@pytest.fixture
-def redis() -> Iterator[RedisServer]:
-    if redis_binary() is None:
-        pytest.skip("redis-server is not installed")
-    server = RedisServer()
-    yield server
-    server.kill()
 
 
 @pytest.mark.redis

@@ -7,14 +7,14 @@ import sys
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from armory.testing.clients.raw import modern_body, modern_headers
-from armory.testing.servers import RedisServer, redis_binary
+from armory.testing.servers import RedisServer
 
 pytestmark = [pytest.mark.redis, pytest.mark.timeout(180)]
 HELLO = {
@@ -23,15 +23,6 @@ HELLO = {
     "clientInfo": {"name": "test", "version": "1"},
 }
 CALL = {"name": "time__get_current_time", "arguments": {"timezone": "UTC"}}
-
-
-@pytest.fixture
-def redis() -> Iterator[RedisServer]:
-    if redis_binary() is None:
-        pytest.skip("redis-server is not installed")
-    server = RedisServer()
-    yield server
-    server.kill()
 
 
 def post(

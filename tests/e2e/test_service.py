@@ -15,7 +15,7 @@ import pytest
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
-from armory.testing.servers import PostgresServer, RedisServer, postgres_folder, redis_binary
+from armory.testing.servers import PostgresServer, RedisServer, postgres_folder
 
 ROOT = "the-root-token-of-this-test"
 QUERY: Any = {"dev.armory/query": "what time is it in Tokyo?"}
@@ -50,15 +50,6 @@ def postgres() -> Iterator[PostgresServer]:
     server = PostgresServer()
     yield server
     server.remove()
-
-
-@pytest.fixture(scope="module")
-def redis() -> Iterator[RedisServer]:
-    if redis_binary() is None:
-        pytest.skip("redis-server is not installed")
-    server = RedisServer()
-    yield server
-    server.kill()
 
 
 def settings(upstreams: dict[str, Any], storage: dict[str, Any]) -> dict[str, Any]:

@@ -110,7 +110,9 @@ NAMES = ("Query", "Threshold", "Top-K", "Servers", "Categories", "Ranker", "Mode
 
 @given(st.dictionaries(st.sampled_from(NAMES), st.text(max_size=30)), st.text(max_size=60))
 @fuzzed
-def test_headers(carried: dict[str, str], text: str) -> None:
+def test_whatever_a_header_or_url_says_is_read_or_refused(
+    carried: dict[str, str], text: str
+) -> None:
     headers = CIMultiDict({f"X-Armory-{name}": value for name, value in carried.items()})
     url = {name.lower().replace("-", "_"): [value] for name, value in carried.items()}
     for given_headers, given_url in ((headers, {}), (CIMultiDict[str](), url)):
@@ -128,7 +130,7 @@ def test_headers(carried: dict[str, str], text: str) -> None:
 
 @given(changed("yaml"))
 @fuzzed
-def test_configuration(text: bytes) -> None:
+def test_whatever_a_configuration_says_is_read_or_refused(text: bytes) -> None:
     with contextlib.suppress(ArmoryError):
         load_text(text.decode("utf-8", "replace"), environ={"ARMORY_HOME": "/nowhere"})
 
@@ -144,7 +146,7 @@ def test_files_of_other_clients(tmp_path_factory: pytest.TempPathFactory, text: 
 
 @given(st.lists(changed("http"), min_size=1, max_size=20))
 @settings(fuzzed, max_examples=max(4, EXAMPLES // 20))
-def test_answers(texts: list[bytes]) -> None:
+def test_whatever_an_http_server_answers_ends_as_an_error_at_most(texts: list[bytes]) -> None:
     asyncio.run(_answered(texts))
 
 

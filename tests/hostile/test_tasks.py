@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,7 +37,7 @@ from armory.testing.front import (
     tool,
 )
 from armory.testing.processes import GatewayProcess
-from armory.testing.servers import RedisServer, redis_binary
+from armory.testing.servers import RedisServer
 
 pytestmark = pytest.mark.anyio
 NAMES = ("alice", "bob", "carol")
@@ -293,15 +293,6 @@ async def test_news_that_comes_before_the_result_is_heard(shared: House) -> None
     id = await shared.make("alice", "old")
     assert (await frame(response))["params"]["taskId"] == id
     response.close()
-
-
-@pytest.fixture(scope="module")
-def redis() -> Iterator[RedisServer]:
-    if redis_binary() is None:
-        pytest.skip("redis-server is not installed")
-    server = RedisServer()
-    yield server
-    server.kill()
 
 
 def caches(stack: AsyncExitStack, redis: RedisServer, prefix: str) -> list[Cache | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -182,3 +183,33 @@ async def world(tmp_path: Path) -> AsyncGenerator[World]:
         found = World(provider, upstream, tmp_path)
         yield found
         await found.http.close()
+
+
+class Hanging:
+    """The upstream `old`, whose calls end only when they are cancelled.
+
+    Attributes:
+        why: what the last one was cancelled with.
+    """
+
+    def __init__(self, front: Front) -> None:
+        self.begun, self.ended = asyncio.Event(), asyncio.Event()
+        self.why: tuple[Any, ...] = ()
+        front.pool.upstreams["old"].answer = self.answer
+
+    async def answer(self, call: Call, owner: Owner) -> Reply:
+        del call, owner
+        self.begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError as cancelled:
+            self.why = cancelled.args
+            raise
+        finally:
+            self.ended.set()
+        raise AssertionError
+
+
+@pytest.fixture
+def hanging(front: Front) -> Hanging:
+    return Hanging(front)

@@ -10,17 +10,15 @@ from typing import Any
 
 import aiohttp
 import pytest
-import yaml
 from jsonschema import Draft202012Validator
 from mcp.types import Tool
 
-from armory.config import load_file
 from armory.protocol.methods import GROUPS_EXTENSION
-from armory.runtime import open_runtime
 from armory.testing.clients.raw import LegacyClient, messages, modern_body, modern_headers
 from armory.testing.upstreams.exchange import Json, Wire, definition
 from armory.testing.upstreams.http import ScriptedUpstream
 from armory.testing.upstreams.script import Script
+from tests.protocol.gateways import running
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 DECLARED = {"extensions": {GROUPS_EXTENSION: {}}}
@@ -157,16 +155,8 @@ async def _opened(folder: Path, experimental: list[str]) -> AsyncGenerator[Rig]:
             "tool_rag": {"embedding_model": "embedded", "pin": ["mail__echo"]},
             "observability": {"log_level": "error"},
         }
-        file = folder / "armory.yaml"
-        file.write_text(yaml.safe_dump(config))
-        runtime = await stack.enter_async_context(
-            open_runtime(load_file(file), address=("127.0.0.1", 0))
-        )
-        timeout = aiohttp.ClientTimeout(total=30)
-        http = await stack.enter_async_context(aiohttp.ClientSession(timeout=timeout))
-        await runtime.searchable()
-        assert runtime.listening is not None
-        yield Rig(runtime.listening.url.removesuffix("/mcp"), http)
+        found = await stack.enter_async_context(running(folder, config))
+        yield Rig(found.url, found.http)
 
 
 async def test_every_tool_is_listed_or_in_groups_never_both(opened: Opened) -> None:

@@ -11,18 +11,16 @@ from typing import Any
 
 import aiohttp
 import pytest
-import yaml
 
 from armory.accounts.packs import PACK, Pack
-from armory.config import load_file
 from armory.protocol.methods import GROUPS_DECLARED, GROUPS_EXTENSION
-from armory.runtime import open_runtime
 from armory.runtime.running import Runtime
 from armory.testing.clients.raw import LegacyClient, messages, modern_body, modern_headers
 from armory.testing.upstreams.exchange import Json, RpcFailure, Wire, definition
 from armory.testing.upstreams.http import ScriptedUpstream
 from armory.testing.upstreams.script import Script
 from armory.testing.waiting import until
+from tests.protocol.gateways import running
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 TOOLS = ("open", "close", "label", "merge", "review", "who")
@@ -125,17 +123,8 @@ async def opened(folder: Path, era: str, *, groups: bool = True) -> AsyncGenerat
             "tool_rag": {"embedding_model": "embedded"},
             "observability": {"log_level": "error"},
         }
-        file = folder / "armory.yaml"
-        file.write_text(yaml.safe_dump(config))
-        runtime = await stack.enter_async_context(
-            open_runtime(load_file(file), address=("127.0.0.1", 0))
-        )
-        timeout = aiohttp.ClientTimeout(total=30)
-        http = await stack.enter_async_context(aiohttp.ClientSession(timeout=timeout))
-        await runtime.searchable()
-        assert runtime.listening is not None
-        url = runtime.listening.url.removesuffix("/mcp") + "/mcp"
-        yield World(runtime, url, http, script, upstream)
+        found = await stack.enter_async_context(running(folder, config))
+        yield World(found.runtime, f"{found.url}/mcp", found.http, script, upstream)
 
 
 @pytest.fixture(params=["modern", "legacy"])

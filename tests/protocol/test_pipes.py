@@ -21,7 +21,7 @@ from armory.wire.settings import StdioSettings
 from armory.wire.stdio import serve_stdio
 
 if TYPE_CHECKING:
-    from tests.protocol.conftest import Front
+    from tests.protocol.conftest import Front, Hanging
 
 pytestmark = pytest.mark.anyio
 HELLO: dict[str, Any] = {
@@ -197,24 +197,13 @@ async def test_stdio_reads_on_while_a_batch_is_served(front: Front) -> None:
         assert (answer["id"], answer["result"]["roots"]) == (1, [])
 
 
-async def test_stdio_cancellation(front: Front) -> None:
-    begun, ended = asyncio.Event(), asyncio.Event()
-
-    async def hanging(call: Call, owner: Owner) -> Reply:
-        begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-        raise AssertionError
-
-    front.pool.upstreams["old"].answer = hanging
+async def test_stdio_cancellation(front: Front, hanging: Hanging) -> None:
     async with stdio(front) as pipe:
         pipe.send(modern_body("x", "tools/call", {"name": "old__now", "arguments": {}}))
-        await asyncio.wait_for(begun.wait(), 5)
+        await asyncio.wait_for(hanging.begun.wait(), 10)
         cancel = {"method": "notifications/cancelled", "params": {"requestId": "x"}}
         pipe.send({"jsonrpc": "2.0", **cancel})
-        await asyncio.wait_for(ended.wait(), 5)
+        await asyncio.wait_for(hanging.ended.wait(), 10)
         pipe.send({"jsonrpc": "2.0", "id": 2, "method": "ping"})
         assert (await pipe.next())["id"] == 2
 

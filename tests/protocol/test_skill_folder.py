@@ -11,15 +11,13 @@ from typing import Any
 
 import aiohttp
 import pytest
-import yaml
 
-from armory.config import load_file
 from armory.protocol.methods import SKILLS_EXTENSION
-from armory.runtime import open_runtime
 from armory.runtime.running import Runtime
 from armory.testing.clients.raw import LegacyClient
 from armory.testing.upstreams.http import ScriptedUpstream
 from armory.testing.upstreams.script import Script
+from tests.protocol.gateways import running
 from tests.protocol.test_skills import Rig, git_server, search, skill_md, verified
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
@@ -69,18 +67,8 @@ async def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
             "tool_rag": {"embedding_model": "embedded"},
             "observability": {"log_level": "error"},
         }
-        file = tmp_path / "armory.yaml"
-        file.write_text(yaml.safe_dump(config))
-        runtime = await stack.enter_async_context(
-            open_runtime(load_file(file), address=("127.0.0.1", 0))
-        )
-        http = await stack.enter_async_context(
-            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30))
-        )
-        await runtime.searchable()
-        assert runtime.listening is not None
-        url = runtime.listening.url.removesuffix("/mcp")
-        yield FolderRig(url, http, git, folder, runtime)
+        found = await stack.enter_async_context(running(tmp_path, config))
+        yield FolderRig(found.url, found.http, git, folder, found.runtime)
 
 
 async def uris(rig: Rig, **more: Any) -> list[str]:

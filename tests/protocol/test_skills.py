@@ -14,13 +14,12 @@ import aiohttp
 import pytest
 import yaml
 
-from armory.config import load_file
 from armory.protocol.methods import SKILLS_EXTENSION
-from armory.runtime import open_runtime
 from armory.testing.clients.raw import LegacyClient, messages, modern_body, modern_headers
 from armory.testing.upstreams.exchange import Json, RpcFailure, Wire
 from armory.testing.upstreams.http import ScriptedUpstream
 from armory.testing.upstreams.script import Script
+from tests.protocol.gateways import running
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 GIT = "skill://git-workflow"
@@ -164,17 +163,8 @@ async def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
             "tool_rag": {"embedding_model": "embedded"},
             "observability": {"log_level": "error"},
         }
-        file = tmp_path / "armory.yaml"
-        file.write_text(yaml.safe_dump(config))
-        runtime = await stack.enter_async_context(
-            open_runtime(load_file(file), address=("127.0.0.1", 0))
-        )
-        http = await stack.enter_async_context(
-            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30))
-        )
-        await runtime.searchable()
-        assert runtime.listening is not None
-        yield Rig(runtime.listening.url.removesuffix("/mcp"), http, git)
+        found = await stack.enter_async_context(running(tmp_path, config))
+        yield Rig(found.url, found.http, git)
 
 
 async def test_two_skills_servers_and_one_without_behind_one_url(rig: Rig) -> None:

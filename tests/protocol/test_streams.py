@@ -20,7 +20,7 @@ from armory.testing.front import asking, result, tool
 from armory.wire.caller import Caller
 
 if TYPE_CHECKING:
-    from tests.protocol.conftest import Front
+    from tests.protocol.conftest import Front, Hanging
 
 pytestmark = pytest.mark.anyio
 
@@ -96,54 +96,27 @@ async def test_legacy_progress_and_resumption(front: Front) -> None:
     assert again == [got[2].data, got[3].data]
 
 
-async def hanging(begun: asyncio.Event, ended: asyncio.Event) -> Reply:
-    begun.set()
-    try:
-        await asyncio.Event().wait()
-    finally:
-        ended.set()
-    raise AssertionError
-
-
-async def test_modern_disconnect_cancels(front: Front) -> None:
-    begun, ended = asyncio.Event(), asyncio.Event()
-
-    async def answer(call: Call, owner: Owner) -> Reply:
-        del call, owner
-        return await hanging(begun, ended)
-
-    front.pool.upstreams["old"].answer = answer
+async def test_modern_disconnect_cancels(front: Front, hanging: Hanging) -> None:
     call = asyncio.ensure_future(front.modern("tools/call", {"name": "old__now", "arguments": {}}))
-    await asyncio.wait_for(begun.wait(), 5)
+    await asyncio.wait_for(hanging.begun.wait(), 10)
     call.cancel()
-    await asyncio.wait_for(ended.wait(), 5)
+    await asyncio.wait_for(hanging.ended.wait(), 10)
 
 
-async def test_legacy_disconnect_does_not_cancel_but_a_notification_does(front: Front) -> None:
-    begun, ended = asyncio.Event(), asyncio.Event()
-
-    said: list[Any] = []
-
-    async def answer(call: Call, owner: Owner) -> Reply:
-        del call, owner
-        try:
-            return await hanging(begun, ended)
-        except asyncio.CancelledError as cancelled:
-            said.extend(cancelled.args)
-            raise
-
-    front.pool.upstreams["old"].answer = answer
+async def test_legacy_disconnect_does_not_cancel_but_a_notification_does(
+    front: Front, hanging: Hanging
+) -> None:
     client = await front.start_legacy()
     request = client.request("tools/call", {"name": "old__now", "arguments": {}})
     call = asyncio.ensure_future(request)
-    await asyncio.wait_for(begun.wait(), 5)
+    await asyncio.wait_for(hanging.begun.wait(), 10)
     call.cancel()
     await client.request("ping")
-    assert not ended.is_set()
+    assert not hanging.ended.is_set()
     why = {"requestId": 1, "reason": "enough"}
     await client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": why})
-    await asyncio.wait_for(ended.wait(), 5)
-    assert said == [CancelReason("enough")]
+    await asyncio.wait_for(hanging.ended.wait(), 10)
+    assert hanging.why == (CancelReason("enough"),)
 
 
 def change_tools(front: Front) -> None:

@@ -15,9 +15,8 @@ from typing import Any, cast
 
 from armory.config.dotenv import read_variables
 from armory.errors import ConfigError
-from armory.observability.redaction import names_secret, secret_spans
+from armory.observability.redaction import CREDENTIAL_SCHEME, names_secret, secret_spans
 
-_SCHEME = re.compile(r"(?:Bearer|Basic|Token) ", re.IGNORECASE)
 _OTHER = re.compile(r"[^A-Z0-9]+")
 _PARAMETER = re.compile(r"[?&]([\w.-]+)=([^&#\s]+)")
 _BLOCKS = ("env", "headers", "auth")
@@ -62,8 +61,8 @@ def _in_blocks(key: str, known: dict[str, Any]) -> Iterator[Clear]:
         given = cast("dict[str, Any]", held) if isinstance(held, dict) else {}
         for name, value in given.items():
             if _is_clear(value) and names_secret(name):
-                scheme = _SCHEME.match(value)
-                start = len(scheme[0]) if scheme else 0
+                scheme = CREDENTIAL_SCHEME.match(value)
+                start = scheme.end() if scheme else 0
                 where = f"upstreams.{key}.{part}.{name}"
                 variable = name if part == "env" else f"{key}_{name}"
                 yield Clear(key, held, name, start, len(value), where, variable)

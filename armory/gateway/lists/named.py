@@ -9,13 +9,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from armory.domain.query import Query
-from armory.domain.results import Match, Selection
+from armory.domain.results import BYTES_PER_TOKEN, Match, Selection
 from armory.gateway.views.definitions import Form, for_models
 from armory.gateway.views.names import NEAREST
 from armory.gateway.views.view import View
 from armory.security.policy import VisibleCatalog
 
-BYTES_PER_TOKEN = 4
 _CALLED = 20
 """Tools that a query finds by its being a name."""
 _CAP, _BUDGET = "cap", "token budget"

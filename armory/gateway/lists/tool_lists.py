@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from msgspec import Raw
 
 from armory.domain.query import Query, VisibleSet
-from armory.domain.results import Selection, lacking
+from armory.domain.results import BYTES_PER_TOKEN, Selection, lacking
 from armory.domain.tool import ToolRecord
 from armory.errors import ArmoryError, RateLimited
 from armory.gateway.context import RequestContext
 from armory.gateway.lists.groups import negotiated, scoped_by_upstream
-from armory.gateway.lists.named import BYTES_PER_TOKEN, with_named
+from armory.gateway.lists.named import with_named
 from armory.gateway.lists.pages import list_result, refuse_cursor
 from armory.gateway.metatools import definitions
 from armory.gateway.outcomes import Outcomes
@@ -128,7 +128,7 @@ class ToolLists:
         view = context.view
         visible, settings = view.visible(context), view.settings
         form = Form(context.era)
-        if (request.servers, request.categories, request.names) != (None, None, None):
+        if request.narrowed:
             tools = view.catalog.tools
             names = [n for n in tools if n in visible.tools.names and _fits(tools[n], request)]
             body = view.listed.tools(names, form)
@@ -237,7 +237,7 @@ def _outside_groups(context: RequestContext, request: ListRequest) -> Reply:
     tools, pinned = view.catalog.tools, view.pinned(view.visible(context))
     names = [name for name in pinned if _fits(tools[name], request)]
     body = view.listed.tools(names, Form(context.era, load=True))
-    if (request.servers, request.categories, request.names) == (None, None, None):
+    if not request.narrowed:
         body = _with_meta_tools(context, body, cut=True)
     return list_result(context, LIST, _MEMBER, body, kept=False, private=True)
 

@@ -67,6 +67,11 @@ class ListRequest:
     categories: frozenset[str] | None = None
     names: Patterns | None = None
 
+    @property
+    def narrowed(self) -> bool:
+        """Whether any filter was given."""
+        return (self.servers, self.categories, self.names) != (None, None, None)
+
 
 def read_mode(request: ClientRequest) -> Mode | None:
     """The mode that header or URL asks for.

@@ -33,13 +33,13 @@ from armory.retrieval.library.arguments import (
     whole,
 )
 from armory.retrieval.library.held import Filter, Held
+from armory.retrieval.library.tool_context import ToolContext, selected
 from armory.retrieval.library.toolbox import (
     ATTRIBUTES,
     Given,
     Handle,
     SelectedTool,
     Tool,
-    copied,
 )
 from armory.retrieval.options import (
     EMBEDDED,
@@ -53,7 +53,6 @@ from armory.retrieval.options import (
 from armory.retrieval.ports import Embedder, VectorIndex
 from armory.retrieval.ranking.answer import Ranking
 from armory.retrieval.ranking.rerank import Reranker
-from armory.retrieval.ranking.tokens import definition_tokens
 from armory.retrieval.registry import make_embedder, make_index, make_rankers
 from armory.retrieval.retriever import Retriever
 
@@ -254,7 +253,7 @@ class AsyncToolMemory:
 
     def expansion(self, *, max_tools: int = 12) -> ToolContext:
         """A bounded working set that grows by searching; see `ToolContext`."""
-        return ToolContext(self, max_tools=max_tools)
+        return ToolContext(self.select_tools_for_query, self._tools, max_tools=max_tools)
 
     async def save(self, folder: Path | str | None = None) -> Path:
         """Write `tools.json`, atomically; handles are not saved. Returns the file.
@@ -307,80 +306,9 @@ class AsyncToolMemory:
         return self._held
 
 
-class ToolContext:
-    """What a model sees while it works: a small first selection, more by searching, bounded.
-
-    Attributes:
-        max_tools: most tools at a time; the ones longest unsearched give way.
-    """
-
-    def __init__(self, memory: AsyncToolMemory, *, max_tools: int = 12) -> None:
-        self.max_tools = whole("max_tools", max_tools)
-        self._memory = memory
-        self._held: dict[str, SelectedTool] = {}
-
-    @property
-    def tools(self) -> list[SelectedTool]:
-        """The working set, the latest found last: as the tools are now, without those removed."""
-        return [
-            _told(tool, found["_score"], found["_relevance"], found["_reason"])
-            for name, found in tuple(self._held.items())
-            if (tool := self._there(name)) is not None
-        ]
-
-    @property
-    def tokens(self) -> int:
-        """Estimated tokens of the working set's definitions."""
-        return sum(
-            definition_tokens(
-                {k: v for k, v in tool.items() if k in ("name", "description", "inputSchema")}
-            )
-            for tool in self.tools
-        )
-
-    async def search_tools(self, query: str | Sequence[str], top_k: int = 3) -> list[SelectedTool]:
-        """Find tools for a query and take them into the working set; returns what was found."""
-        found = await self._memory.select_tools_for_query(
-            query, min(whole("top_k", top_k), self.max_tools)
-        )
-        for tool in reversed(found):  # the best one goes in last and stays longest
-            self._held.pop(tool["identifier"], None)
-            self._held[tool["identifier"]] = tool
-        for name in [name for name in self._held if self._there(name) is None]:
-            del self._held[name]
-        while len(self._held) > self.max_tools:
-            del self._held[next(iter(self._held))]
-        return found
-
-    def _there(self, identifier: str) -> Tool | None:
-        """The tool as it is now; None where it was removed or made private."""
-        try:
-            tool = self._memory.get(identifier)
-        except UnknownTool:
-            return None
-        return None if tool.private else tool
-
-
 def _selected(tools: Mapping[str, Tool], ranking: Ranking, position: int) -> SelectedTool:
     match = ranking.match(position)
     tool = tools[match.tool.name]
     cosine = ranking.features.cosine
     score = 0.0 if cosine is None else float(cosine[position])
-    return _told(tool, score, match.score, match.reason)
-
-
-def _told(tool: Tool, score: float, relevance: float, reason: str) -> SelectedTool:
-    """The record of a tool; its schemas and metadata are the caller's, to change at will."""
-    return SelectedTool(
-        identifier=tool.identifier,
-        name=tool.name,
-        description=tool.description,
-        tags=list(tool.tags),
-        inputSchema=copied(tool.input_schema),
-        outputSchema=copied(tool.output_schema),
-        metadata=copied(tool.metadata),
-        handle=tool.handle,
-        _score=score,
-        _relevance=relevance,
-        _reason=reason,
-    )
+    return selected(tool, score, match.score, match.reason)

@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 
 from armory.errors import InvalidRequest
 from armory.retrieval.library.held import Filter
-from armory.retrieval.library.memory import AsyncToolMemory, ToolContext
+from armory.retrieval.library.memory import AsyncToolMemory
+from armory.retrieval.library.tool_context import ToolContext
 from armory.retrieval.library.toolbox import Given, Handle, SelectedTool, Tool
 from armory.retrieval.options import EMBEDDED, INDEX, RANKER
 from armory.retrieval.ports import Embedder, VectorIndex
@@ -183,7 +184,7 @@ class ToolMemory:
 
 
 class SyncToolContext:
-    """See `armory.retrieval.library.memory.ToolContext`."""
+    """See `armory.retrieval.library.tool_context.ToolContext`."""
 
     def __init__(
         self,

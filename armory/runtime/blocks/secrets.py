@@ -5,7 +5,6 @@ Owns: finding them. Never imports a room above observability.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from itertools import pairwise
 from urllib.parse import unquote, unquote_plus, urlsplit
@@ -14,9 +13,14 @@ from pydantic import BaseModel, SecretStr
 
 from armory.config import Config
 from armory.config.blocks.upstream import UpstreamConfig
-from armory.observability.redaction import hide, hide_parameters, names_secret, seems_drawn
+from armory.observability.redaction import (
+    CREDENTIAL_SCHEME,
+    hide,
+    hide_parameters,
+    names_secret,
+    seems_drawn,
+)
 
-_SCHEME = re.compile(r"^(?:bearer|basic|token|apikey|api-key)\s+", re.IGNORECASE)
 _PLAIN_HEADERS = frozenset(
     ("accept", "accept-language", "content-type", "user-agent", "host", "origin", "referer")
 )
@@ -63,8 +67,9 @@ def _of_upstream(block: UpstreamConfig) -> Iterator[str]:
             yield value
         yield from _in_url(value)
     for name, value in block.headers.items():
-        if name.lower() not in _PLAIN_HEADERS and (names_secret(name) or _SCHEME.match(value)):
-            yield _SCHEME.sub("", value).strip()
+        scheme = CREDENTIAL_SCHEME.match(value)
+        if name.lower() not in _PLAIN_HEADERS and (names_secret(name) or scheme):
+            yield value[scheme.end() if scheme else 0 :].strip()
     for argument in block.args:
         name, given, value = argument.partition("=")
         if given and names_secret(name):

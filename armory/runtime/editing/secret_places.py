@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import types
 import typing
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -20,16 +21,20 @@ from pydantic import BaseModel, SecretStr
 from armory.config import Config
 from armory.config.blocks.upstream import UpstreamConfig
 from armory.config.source import composed
-from armory.observability.redaction import names_secret, secret_spans, seems_drawn
+from armory.observability.redaction import (
+    CREDENTIAL_SCHEME,
+    names_secret,
+    secret_spans,
+    seems_drawn,
+)
 
 Span = tuple[int, int]
 _CLIENT_MAPS = ("mcpServers", "servers")
 _PROPERTIES = re.compile(r"(?:[&!][^\s]*\s+)+")
 _REFERENCE = re.compile(r"\$\{(?:env:|input:)?[A-Za-z_][A-Za-z0-9_-]*(?::-)?\}")
-_SCHEME = re.compile(r"(?:bearer|basic|token|apikey|api-key)\s+", re.IGNORECASE)
 _PARAMETER = re.compile(r"[?&]([\w.-]+)=([^&#\s\"']+)")
 _PATH = re.compile(r"https?://[^\s/?#\"']++(/[^\s?#\"']*+)")
-_QUERY = re.compile(r"https?://[^\s?#\"']++(\?[^\s#\"']++)")
+_WORD = re.compile(r"([^\s?#\"']++)(\?[^\s#\"']++)?")
 _PART = re.compile(r"[^/]+")
 _COMMENT = re.compile(r"#[^\n]*")
 _ASSIGNED = re.compile(r"(?<![\w-])([\w-]++)[\"']?\s*+[:=]\s*+([^\s,{}\[\]]++)(?=\s*+(?:[,}\]]|$))")
@@ -129,9 +134,8 @@ class _Finder:
             if names_secret(match[1]) or seems_drawn(unquote(match[2])):
                 self._hide(match.span(2), at)
         if self.parameters:
-            for query in _QUERY.finditer(raw):
-                for match in _PARAMETER.finditer(raw, *query.span(1)):
-                    self._hide(match.span(2), at)
+            for span in _parameters(raw):
+                self._hide(span, at)
         for path in _PATH.finditer(raw):  # hosted servers have a key there
             for part in _PART.finditer(raw, *path.span(1)):
                 if seems_drawn(part[0]):
@@ -140,7 +144,9 @@ class _Finder:
     def _hide(self, span: Span, at: int = 0) -> None:
         start, end = span[0] + at, span[1] + at
         value = self.text[start:end].strip().strip("\"'")
-        if _REFERENCE.sub("", _SCHEME.sub("", value)).strip() and value not in ("~", "null"):
+        scheme = CREDENTIAL_SCHEME.match(value)
+        bare = value[scheme.end() :] if scheme else value
+        if _REFERENCE.sub("", bare).strip() and value not in ("~", "null"):
             self.secrets.append((start, end))
 
     def _span(self, node: yaml.Node) -> Span:
@@ -149,6 +155,14 @@ class _Finder:
         properties = _PROPERTIES.match(self.text, start, end)
         start = properties.end() if properties else start
         return start, start + len(self.text[start:end].rstrip())
+
+
+def _parameters(raw: str) -> Iterator[Span]:
+    """The values of all parameters of HTTP addresses."""
+    for word in _WORD.finditer(raw):
+        if word[2] and ("http://" in word[1] or "https://" in word[1]):
+            for match in _PARAMETER.finditer(raw, *word.span(2)):
+                yield match.span(2)
 
 
 def _is_count(value: str) -> bool:

@@ -19,7 +19,7 @@ from armory.oauth.metadata import CannotAnswer, text
 from armory.upstreams.oauth.discovery import AuthServerMetadata
 
 _log = Logger(__name__)
-LEAD_S = 30.0
+_LEAD_S = 30.0
 """So long before it expires a token is renewed."""
 
 
@@ -50,6 +50,11 @@ class TokenResponse:
     scopes: tuple[str, ...] = ()
     id_token: str = field(default="", repr=False)
     issued_type: str = ""
+
+    @property
+    def fresh_s(self) -> float:
+        """Seconds for which the token is used: until shortly before it expires."""
+        return self.lifetime_s - min(_LEAD_S, self.lifetime_s / 4)
 
 
 class TokenClient:
@@ -131,9 +136,10 @@ class TokenClient:
             NoToken: there was no answer.
         """
         try:
-            return await exchange(method, url, headers, form=form, json=json, route=self._route)
+            answer = await exchange(method, url, headers, form=form, json=json, route=self._route)
         except NoAnswer as error:
             raise self.failed(str(error)) from None
+        return answer.status, answer.body
 
     def refused(self, reason: str) -> TokenRefused:
         """Likewise where the authorization server has answered."""

@@ -6,8 +6,6 @@ is the caller's business. Never logs a secret.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import secrets
 import time
 from collections.abc import Mapping
@@ -18,8 +16,8 @@ from yarl import URL
 
 from armory.oauth.exchange import json_object
 from armory.oauth.metadata import Undiscovered
+from armory.oauth.pkce import challenge_of
 from armory.upstreams.oauth.client import (
-    LEAD_S,
     TokenClient,
     TokenResponse,
     authenticated,
@@ -106,13 +104,12 @@ class CodeFlow(TokenClient):
         scopes = self._scopes(place, challenge, await self.granted_before(place.issuer))
         client = await self._client(place, redirect_uri)
         verifier, state = secrets.token_urlsafe(48), secrets.token_urlsafe(24)
-        digest = hashlib.sha256(verifier.encode()).digest()
         query = {
             "response_type": "code",
             "client_id": client.client_id,
             "redirect_uri": redirect_uri,
             "state": state,
-            "code_challenge": base64.urlsafe_b64encode(digest).rstrip(b"=").decode(),
+            "code_challenge": challenge_of(verifier),
             "code_challenge_method": "S256",
         }
         if place.resource:
@@ -224,7 +221,7 @@ def with_tokens(login: Login, given: TokenResponse) -> Login:
     """A login with the tokens that it was given."""
     expires = None
     if given.lifetime_s != float("inf"):
-        expires = time.time() + given.lifetime_s - min(LEAD_S, given.lifetime_s / 4)
+        expires = time.time() + given.fresh_s
     return msgspec.structs.replace(
         login,
         access_token=given.token,

@@ -24,7 +24,6 @@ from armory.errors import LoginNeeded
 from armory.oauth.exchange import json_object
 from armory.oauth.metadata import Undiscovered, is_secure, server_metadata, text, texts
 from armory.upstreams.oauth.client import (
-    LEAD_S,
     NoToken,
     TokenRefused,
     TokenResponse,
@@ -160,7 +159,7 @@ class ExchangedTokens(SubjectTokens):
         except NoToken as error:
             lasts = _REFUSED_S if isinstance(error, TokenRefused) else _AWAY_S
             return error, time.monotonic() + lasts
-        return given.token, now + given.lifetime_s - min(LEAD_S, given.lifetime_s / 4)
+        return given.token, now + given.fresh_s
 
     async def exchanged(self, subject: str, url: URL) -> TokenResponse:
         """The token for the upstream at `url`.

@@ -15,7 +15,6 @@ from yarl import URL
 
 from armory.oauth.metadata import Undiscovered
 from armory.upstreams.oauth.client import (
-    LEAD_S,
     NoToken,
     TokenClient,
     authenticated,
@@ -126,8 +125,8 @@ class MachineTokens(Tokens):
             form["scope"] = " ".join(scopes)
         given = await self.given(place, self._authenticated(place, form), form)
         self._token = given.token
-        self._expires = time.monotonic() + given.lifetime_s
-        self._until = self._expires - min(LEAD_S, given.lifetime_s / 4)
+        now = time.monotonic()
+        self._expires, self._until = now + given.lifetime_s, now + given.fresh_s
 
     def _authenticated(self, place: AuthServerMetadata, form: dict[str, str]) -> dict[str, str]:
         """Headers (and members of `form`) that prove who the client is."""

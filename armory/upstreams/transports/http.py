@@ -20,6 +20,7 @@ from armory.upstreams.session.multiplexer import RequestMultiplexer
 from armory.upstreams.session.pending import Note, Pending
 from armory.upstreams.transports.http_answers import answer_in, messages_in
 from armory.upstreams.transports.http_client import (
+    EVENTS,
     JSON_AND_EVENTS,
     Answer,
     HttpClient,
@@ -125,7 +126,7 @@ class HttpLink(BaseLink):
                 body = await read_body(response, self.spec.message_bytes, self.meter)
             answer = await answer_in(body, pending.id, self.server, response.status)
             return self._reply(answer, pending)
-        if kind == "text/event-stream" and response.status < 300:
+        if kind == EVENTS and response.status < 300:
             return await self._streamed(response, pending)
         if response.status >= 300:
             raise await self._client.failure(response)

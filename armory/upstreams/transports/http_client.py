@@ -30,7 +30,8 @@ from armory.upstreams.oauth.tokens import Tokens
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.http_failures import HttpFailure, failure_of
 
-JSON_AND_EVENTS = "application/json, text/event-stream"
+EVENTS = "text/event-stream"
+JSON_AND_EVENTS = f"application/json, {EVENTS}"
 # Below the five seconds after which uvicorn and Node close an idle connection: a request must not
 # go out on a connection that the other side is closing.
 _KEEPALIVE_S = 4.0

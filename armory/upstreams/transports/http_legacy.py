@@ -31,13 +31,14 @@ from armory.upstreams.session.pending import Note, Pending
 from armory.upstreams.session.stateful import StatefulLink
 from armory.upstreams.transports.http_answers import messages_of, session_over
 from armory.upstreams.transports.http_client import (
+    EVENTS,
     JSON_AND_EVENTS,
     Answer,
     HttpClient,
     reusable,
 )
 from armory.upstreams.transports.http_failures import HttpFailure, http_failure
-from armory.upstreams.transports.legacy_streams import EVENTS, AnswerStreams, ServerStream
+from armory.upstreams.transports.legacy_streams import AnswerStreams, ServerStream
 
 log = Logger(__name__)
 

@@ -23,12 +23,11 @@ from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.pending import Note, Pending
 from armory.upstreams.session.stateful import StatefulLink
 from armory.upstreams.transports.http_answers import messages_in, stream_errors
-from armory.upstreams.transports.http_client import HttpClient
+from armory.upstreams.transports.http_client import EVENTS, HttpClient
 from armory.upstreams.transports.http_failures import LoginRequired
 
 log = Logger(__name__)
 
-EVENTS = "text/event-stream"
 _RETRY_S = 1.0
 _RETRY_LEAST_S = 0.1
 _RETRY_MAX_S = 30.0

@@ -20,7 +20,7 @@ from armory.upstreams.oauth.subjects import CALLER
 from armory.upstreams.session.context import LinkContext
 from armory.upstreams.session.duplex import DuplexLink
 from armory.upstreams.transports.http_answers import stream_errors
-from armory.upstreams.transports.http_client import HttpClient
+from armory.upstreams.transports.http_client import EVENTS, HttpClient
 
 _CLOSE_S = 2.0
 
@@ -44,14 +44,14 @@ class SseLink(DuplexLink):
         Raises:
             UpstreamUnavailable: there is no such stream, or it names no usable endpoint.
         """
-        headers = {**self.spec.headers, "Accept": "text/event-stream", "Cache-Control": "no-store"}
+        headers = {**self.spec.headers, "Accept": EVENTS, "Cache-Control": "no-store"}
         wait_s = self.spec.connect_timeout_s
         try:
             async with asyncio.timeout(wait_s):
                 response = await self._client.send("GET", headers, None, FOREVER_S)
                 if response.status != 200:
                     raise await self._client.failure(response)
-                if response.content_type != "text/event-stream":
+                if response.content_type != EVENTS:
                     response.close()
                     raise self.unintelligible(
                         f"GET answered content type {response.content_type!r}, not an event stream"

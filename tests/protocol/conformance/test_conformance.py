@@ -15,6 +15,8 @@ from typing import Any, Protocol
 import pytest
 import yaml
 
+from armory.testing.processes import GatewayProcess
+
 pytestmark = [pytest.mark.node, pytest.mark.timeout(300)]
 
 MANIFEST = Path(__file__).parents[1] / "requirements.yml"
@@ -31,12 +33,6 @@ class Outcome(Protocol):
     warned: dict[str, list[str]]
     passed: int
     messages: list[str]
-
-
-class Gateway(Protocol):
-    """A gateway that runs."""
-
-    url: str
 
 
 LATE = {("input-required-result-multiple-input-requests", "sep-2322-multiple-inputs-incomplete")}
@@ -65,7 +61,7 @@ def test_the_fixture_passes_by_itself(
 def test_nothing_is_lost_behind_the_gateway(
     fixture_url: str,
     one_way_url: str,
-    gateway: Gateway,
+    gateway: GatewayProcess,
     run_server_suite: Run,
     era: str,
     revision: str,

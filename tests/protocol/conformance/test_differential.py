@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import aiohttp
 import pytest
 
 from armory.testing.clients.talker import Talker, Told
+from armory.testing.processes import GatewayProcess
 
 pytestmark = pytest.mark.anyio
 Era = Literal["modern", "legacy"]
@@ -30,12 +31,6 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "test_prompt_with_embedded_resource": {"resourceUri": "test://example-resource"},
 }
 CHANGES = ("test_trigger_tool_change", "test_trigger_prompt_change")
-
-
-class Gateway(Protocol):
-    """A gateway that runs."""
-
-    url: str
 
 
 @pytest.fixture
@@ -77,7 +72,11 @@ async def compare(direct: Talker, through: Talker, across: bool, *request: Any) 
 @pytest.mark.parametrize("client", ERAS)
 @pytest.mark.timeout(120)
 async def test_the_whole_surface_is_the_same(
-    http: aiohttp.ClientSession, fixture_url: str, gateway: Gateway, client: Era, upstream: Era
+    http: aiohttp.ClientSession,
+    fixture_url: str,
+    gateway: GatewayProcess,
+    client: Era,
+    upstream: Era,
 ) -> None:
     direct = Talker(http, fixture_url, client)
     through = Talker(http, f"{gateway.url}/mcp/{upstream}", client)
@@ -123,7 +122,7 @@ async def test_the_whole_surface_is_the_same(
 async def test_refusals_have_the_same_code(
     http: aiohttp.ClientSession,
     fixture_url: str,
-    gateway: Gateway,
+    gateway: GatewayProcess,
     client: Era,
     upstream: Era,
     method: str,
@@ -138,7 +137,7 @@ async def test_refusals_have_the_same_code(
 @pytest.mark.parametrize("upstream", ERAS)
 @pytest.mark.parametrize("client", ERAS)
 async def test_without_capabilities_nobody_is_asked(
-    http: aiohttp.ClientSession, gateway: Gateway, client: Era, upstream: Era
+    http: aiohttp.ClientSession, gateway: GatewayProcess, client: Era, upstream: Era
 ) -> None:
     talker = Talker(http, f"{gateway.url}/mcp/{upstream}", client, capabilities={})
     for tool in ("test_elicitation", "test_sampling", "test_input_required_result_list_roots"):

@@ -48,12 +48,6 @@ class Outcome(Protocol):
     messages: list[str]
 
 
-class Gateway(Protocol):
-    """A gateway that runs."""
-
-    url: str
-
-
 Run = Callable[[str, str], Outcome]
 
 
@@ -134,7 +128,7 @@ def behind(
 @pytest.mark.parametrize(("server", "upstream"), CELLS)
 def test_no_scored_scenario_is_lost(
     urls: dict[str, str],
-    behind: Gateway,
+    behind: GatewayProcess,
     run_server_suite: Run,
     requirements: Callable[[str], dict[str, Any]],
     server: str,

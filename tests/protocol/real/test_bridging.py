@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import aiohttp
 import mcp_types as types
@@ -23,12 +23,6 @@ pytestmark = [pytest.mark.anyio, pytest.mark.node, pytest.mark.timeout(120)]
 ROUNDS = int(os.environ.get("ARMORY_TEST_ROOTS_ROUNDS", "1"))
 """How often two clients with different roots come and go."""
 FIXTURE = Path(__file__).parents[1] / "conformance" / "fixture_server.py"
-
-
-class Gateway(Protocol):
-    """A gateway that runs."""
-
-    url: str
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +57,7 @@ def text_of(result: types.CallToolResult) -> str:
     return " ".join(getattr(block, "text", "") for block in result.content)
 
 
-def asking(gateway: Gateway, mode: str) -> Client:
+def asking(gateway: GatewayProcess, mode: str) -> Client:
     return Client(
         f"{gateway.url}/mcp",
         mode=mode,
@@ -74,7 +68,7 @@ def asking(gateway: Gateway, mode: str) -> Client:
 
 
 @pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
-async def test_a_legacy_server_asks(gateway: Gateway, mode: str) -> None:
+async def test_a_legacy_server_asks(gateway: GatewayProcess, mode: str) -> None:
     async with asking(gateway, mode) as client:
         names = {tool.name for tool in (await client.list_tools()).tools}
         assert "everything__trigger-elicitation-request" in names
@@ -87,7 +81,7 @@ async def test_a_legacy_server_asks(gateway: Gateway, mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
-async def test_a_modern_server_asks(modern_upstream: Gateway, mode: str) -> None:
+async def test_a_modern_server_asks(modern_upstream: GatewayProcess, mode: str) -> None:
     async with asking(modern_upstream, mode) as client:
         hello = await client.call_tool("asker__test_input_required_result_elicitation", {})
         assert text_of(hello) == "Hello, Ada!"
@@ -118,7 +112,10 @@ async def first_question(client: LegacyClient, tool: str, http: aiohttp.ClientSe
 
 @pytest.mark.parametrize("upstream", ["legacy", "modern"])
 async def test_a_legacy_client_that_vanishes_leaves_nothing(
-    gateway: Gateway, modern_upstream: Gateway, http: aiohttp.ClientSession, upstream: str
+    gateway: GatewayProcess,
+    modern_upstream: GatewayProcess,
+    http: aiohttp.ClientSession,
+    upstream: str,
 ) -> None:
     front, tool = (
         (gateway, "everything__trigger-elicitation-request")
@@ -137,7 +134,7 @@ async def test_a_legacy_client_that_vanishes_leaves_nothing(
 
 
 async def test_a_modern_client_that_is_refused_leaves_nothing(
-    gateway: Gateway, http: aiohttp.ClientSession
+    gateway: GatewayProcess, http: aiohttp.ClientSession
 ) -> None:
     talker = Talker(http, f"{gateway.url}/mcp", "modern")
     call = {"name": "everything__trigger-elicitation-request", "arguments": {}}
@@ -148,7 +145,7 @@ async def test_a_modern_client_that_is_refused_leaves_nothing(
 
 
 @pytest.mark.timeout(120 + 60 * ROUNDS)
-async def test_each_client_sees_its_own_folders(gateway: Gateway, tmp_path: Path) -> None:
+async def test_each_client_sees_its_own_folders(gateway: GatewayProcess, tmp_path: Path) -> None:
     """Two windows of one user: the file server asks each for its roots, in a session of its own."""
 
     def opened(folder: Path) -> Client:

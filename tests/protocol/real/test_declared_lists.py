@@ -6,12 +6,13 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import aiohttp
 import pytest
 
 from armory.testing.clients.talker import Talker
+from armory.testing.processes import GatewayProcess
 from tests.protocol.real.conftest import npm_server
 
 pytestmark = [pytest.mark.anyio, pytest.mark.node, pytest.mark.timeout(180)]
@@ -26,12 +27,6 @@ DECLARED: dict[str, dict[str, Any]] = {
     "addresses": {"elicitation": {"url": {}}},
     "all": {"roots": {}, "sampling": {}, "elicitation": {"form": {}, "url": {}}},
 }
-
-
-class Gateway(Protocol):
-    """A gateway that runs."""
-
-    url: str
 
 
 @pytest.fixture
@@ -74,7 +69,7 @@ async def directly(server: dict[str, Any], capabilities: dict[str, Any]) -> list
 
 @pytest.mark.parametrize("declared", list(DECLARED))
 async def test_each_client_is_offered_what_it_would_be_directly(
-    gateway: Gateway, node: str, node_dir: Path, http: aiohttp.ClientSession, declared: str
+    gateway: GatewayProcess, node: str, node_dir: Path, http: aiohttp.ClientSession, declared: str
 ) -> None:
     capabilities = DECLARED[declared]
     wanted = await directly(npm_server(node, node_dir, "server-everything", "stdio"), capabilities)
@@ -89,7 +84,7 @@ async def test_each_client_is_offered_what_it_would_be_directly(
 
 
 async def test_what_it_is_not_offered_it_cannot_call(
-    gateway: Gateway, http: aiohttp.ClientSession
+    gateway: GatewayProcess, http: aiohttp.ClientSession
 ) -> None:
     for era in ERAS:
         talker = Talker(http, f"{gateway.url}/mcp", era, {})

@@ -6,22 +6,17 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import aiohttp
 import pytest
 
 from armory.testing.clients.raw import LegacyClient
 from armory.testing.clients.talker import Talker
+from armory.testing.processes import GatewayProcess
 
 pytestmark = [pytest.mark.anyio, pytest.mark.node, pytest.mark.timeout(120)]
 Era = Literal["modern", "legacy"]
-
-
-class Gateway(Protocol):
-    """A gateway that runs."""
-
-    url: str
 
 
 @asynccontextmanager
@@ -46,7 +41,7 @@ async def known(talker: Talker) -> set[str]:
 
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
-async def test_each_has_a_memory_of_its_own(gateway: Gateway, era: Era) -> None:
+async def test_each_has_a_memory_of_its_own(gateway: GatewayProcess, era: Era) -> None:
     async with person("ada") as ada_http, person("bob") as bob_http:
         ada = Talker(ada_http, f"{gateway.url}/mcp", era)
         bob = Talker(bob_http, f"{gateway.url}/mcp", era)
@@ -85,7 +80,7 @@ class Ear:
                         self.logged.set()
 
 
-async def test_log_messages_reach_only_whose_session_logs(gateway: Gateway) -> None:
+async def test_log_messages_reach_only_whose_session_logs(gateway: GatewayProcess) -> None:
     async with person("ada") as ada_http, person("bob") as bob_http:
         ada = LegacyClient(f"{gateway.url}/mcp", ada_http, "2025-11-25")
         bob = LegacyClient(f"{gateway.url}/mcp", bob_http, "2025-11-25")
@@ -111,7 +106,7 @@ async def test_log_messages_reach_only_whose_session_logs(gateway: Gateway) -> N
     assert not [m for m in ears[1].heard if m.get("method") == "notifications/message"]
 
 
-async def test_a_session_serves_only_the_principal_that_opened_it(gateway: Gateway) -> None:
+async def test_a_session_serves_only_the_principal_that_opened_it(gateway: GatewayProcess) -> None:
     async with person("ada") as ada_http, person("bob") as bob_http:
         ada = LegacyClient(f"{gateway.url}/mcp", ada_http, "2025-11-25")
         await ada.initialize({})

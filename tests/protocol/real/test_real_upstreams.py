@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 from mcp import Client
+
+from armory.testing.processes import GatewayProcess
 
 pytestmark = [pytest.mark.node, pytest.mark.timeout(180)]
 
@@ -36,15 +38,7 @@ CALLS: list[tuple[str, dict[str, Any], str]] = [
 SERVERS = {name.partition("__")[0] for name, _, _ in CALLS} | {"git"}
 
 
-class Gateway(Protocol):
-    """A gateway that runs."""
-
-    url: str
-
-    def errors(self, limit_bytes: int = 0) -> str: ...
-
-
-def test_each_upstream_speaks_its_own_revision(gateway: Gateway) -> None:
+def test_each_upstream_speaks_its_own_revision(gateway: GatewayProcess) -> None:
     connected: dict[str, str] = {}
     for line in gateway.errors(1 << 24).splitlines():
         if '"upstream_ready"' in line:
@@ -55,7 +49,7 @@ def test_each_upstream_speaks_its_own_revision(gateway: Gateway) -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("mode", ["legacy", "auto", "2026-07-28"])
-async def test_the_python_client(gateway: Gateway, mode: str) -> None:
+async def test_the_python_client(gateway: GatewayProcess, mode: str) -> None:
     async with Client(f"{gateway.url}/mcp", mode=mode) as client:
         listed = await client.list_tools()
         names = {tool.name for tool in listed.tools}
@@ -75,7 +69,9 @@ async def test_the_python_client(gateway: Gateway, mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto", "2026-07-28"])
-def test_the_typescript_client(gateway: Gateway, node: str, node_dir: Path, mode: str) -> None:
+def test_the_typescript_client(
+    gateway: GatewayProcess, node: str, node_dir: Path, mode: str
+) -> None:
     script = Path(__file__).with_name("client.mjs")
     calls = json.dumps([[name, arguments] for name, arguments, _ in CALLS])
     done = subprocess.run(
@@ -91,7 +87,7 @@ def test_the_typescript_client(gateway: Gateway, node: str, node_dir: Path, mode
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 def test_the_inspector(
-    gateway: Gateway, node: str, node_dir: Path, tmp_path: Path, era: str
+    gateway: GatewayProcess, node: str, node_dir: Path, tmp_path: Path, era: str
 ) -> None:
     server = {"type": "streamable-http", "url": f"{gateway.url}/mcp", "protocolEra": era}
     config = tmp_path / "servers.json"

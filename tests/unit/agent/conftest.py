@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -95,6 +96,10 @@ class Ran:
         return self.requests[turn]["messages"][-1]["content"]
 
 
+Run = Callable[..., Awaitable[Ran]]
+"""Gives back a finished run of turns over a shelf."""
+
+
 async def _run(
     shelf: Shelf,
     *turns: str | Turn,
@@ -112,6 +117,17 @@ async def _run(
 
 
 @pytest.fixture
-def run() -> Callable[..., Awaitable[Ran]]:
+def run() -> Run:
     """Run the agent over a shelf against scripted turns."""
     return _run
+
+
+def act(action: str, query: str, thought: str = "look", **more: Any) -> str:
+    """A turn that searches."""
+    given = json.dumps({"query": query, **more})
+    return f"Thought: {thought}\nAction: {action}\nAction Input: {given}"
+
+
+DEPLOY = act("vector_search", "deploy")
+NOTIFY = act("keyword_search", "notify", "now the message")
+DONE = "Thought: enough\nFinal Answer: chat__notify#0, then ci__deploy#0."

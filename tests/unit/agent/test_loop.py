@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 
-from armory.agent.chunks import Ask
-from armory.agent.findings import AgentResult, Event
+from armory.agent.findings import Event
 from armory.agent.labels import Search
 from armory.agent.loop import RetrievalAgent
 from armory.agent.prompt import LAST_TURN
@@ -20,46 +17,15 @@ from armory.domain.query import VisibleSet
 from armory.errors import InvalidRequest
 from armory.llm.client import ChatClient
 from armory.testing.chat import ScriptedChat, Turn
+from tests.unit.agent.conftest import DEPLOY, DONE, NOTIFY, Run, Shelf, act
 
 pytestmark = pytest.mark.anyio
-
-
-class _Shelf(Protocol):
-    asks: list[tuple[Search, Ask]]
-    broken: set[Search]
-
-    async def search(self, search: Search, ask: Ask) -> Sequence[Any]: ...
-
-
-class Ran(Protocol):
-    """What `run` gives back; see conftest."""
-
-    result: AgentResult
-    requests: list[dict[str, Any]]
-
-    @property
-    def kinds(self) -> list[str]: ...
-    def texts(self, kind: str) -> list[str]: ...
-    def sent(self, turn: int) -> str: ...
-
-
-Run = Callable[..., Awaitable[Ran]]
-
-
-def act(action: str, query: str, thought: str = "look", **more: Any) -> str:
-    given = json.dumps({"query": query, **more})
-    return f"Thought: {thought}\nAction: {action}\nAction Input: {given}"
-
-
-DEPLOY = act("vector_search", "deploy")
-NOTIFY = act("keyword_search", "notify", "now the message")
-DONE = "Thought: enough\nFinal Answer: chat__notify#0, then ci__deploy#0."
 
 
 # Rule D1, the loop.
 
 
-async def test_thought_action_observation_final_answer(run: Run, shelf: _Shelf) -> None:
+async def test_thought_action_observation_final_answer(run: Run, shelf: Shelf) -> None:
     ran = await run(shelf, DEPLOY, NOTIFY, DONE)
     assert ran.kinds == [
         "thought", "action", "observation",
@@ -76,7 +42,7 @@ async def test_thought_action_observation_final_answer(run: Run, shelf: _Shelf) 
     assert [f.named for f in ran.result.tools] == [True, True, False, False, False]
 
 
-async def test_the_model_sees_its_own_steps_and_the_observations(run: Run, shelf: _Shelf) -> None:
+async def test_the_model_sees_its_own_steps_and_the_observations(run: Run, shelf: Shelf) -> None:
     ran = await run(shelf, DEPLOY, DONE)
     roles = [message["role"] for message in ran.requests[1]["messages"]]
     assert roles == ["system", "user", "assistant", "user"]
@@ -86,13 +52,13 @@ async def test_the_model_sees_its_own_steps_and_the_observations(run: Run, shelf
     assert ran.requests[0]["stop"] == ["\nObservation:"]
 
 
-async def test_it_stops_early(run: Run, shelf: _Shelf) -> None:
+async def test_it_stops_early(run: Run, shelf: Shelf) -> None:
     ran = await run(shelf, "Thought: I know\nFinal Answer: nothing is needed", "never")
     assert (ran.result.iterations, ran.result.tools, len(ran.requests)) == (0, (), 1)
 
 
 @pytest.mark.parametrize("bound", [1, 2, 3, 4, 5])
-async def test_each_bound_of_iterations_holds(run: Run, shelf: _Shelf, bound: int) -> None:
+async def test_each_bound_of_iterations_holds(run: Run, shelf: Shelf, bound: int) -> None:
     ran = await run(shelf, DEPLOY, limits=AgentLimits(max_iterations=bound))
     assert ran.result.iterations == bound
     assert ran.result.stopped == "iterations"
@@ -108,7 +74,7 @@ async def test_each_bound_of_iterations_holds(run: Run, shelf: _Shelf, bound: in
 
 
 @pytest.mark.parametrize("bound", [1, 5])
-async def test_the_closing_turn_may_answer(run: Run, shelf: _Shelf, bound: int) -> None:
+async def test_the_closing_turn_may_answer(run: Run, shelf: Shelf, bound: int) -> None:
     ran = await run(shelf, *[DEPLOY] * bound, DONE, limits=AgentLimits(max_iterations=bound))
     assert (ran.result.iterations, ran.result.stopped) == (bound, "final_answer")
 
@@ -119,7 +85,7 @@ def test_bounds_outside_one_to_five_are_refused(bound: int) -> None:
         AgentLimits(max_iterations=bound)
 
 
-async def test_the_prompt_prefers_few_searches_and_names_the_bound(run: Run, shelf: _Shelf) -> None:
+async def test_the_prompt_prefers_few_searches_and_names_the_bound(run: Run, shelf: Shelf) -> None:
     ran = await run(shelf, DONE, limits=AgentLimits(max_iterations=3))
     system = ran.requests[0]["messages"][0]["content"]
     assert "Prefer one or two searches. You have at most 3 searches." in system
@@ -129,7 +95,7 @@ async def test_the_prompt_prefers_few_searches_and_names_the_bound(run: Run, she
 # Rule D2: the model is whatever the URL offers.
 
 
-async def test_the_model_is_asked_by_its_name(run: Run, shelf: _Shelf) -> None:
+async def test_the_model_is_asked_by_its_name(run: Run, shelf: Shelf) -> None:
     ran = await run(shelf, DONE)
     assert ran.requests[0]["model"] == "small"
 
@@ -138,9 +104,7 @@ async def test_the_model_is_asked_by_its_name(run: Run, shelf: _Shelf) -> None:
 
 
 @pytest.mark.parametrize("action", ["vector_search", "keyword_search"])
-async def test_the_action_decides_which_search_runs(
-    run: Run, shelf: _Shelf, action: Search
-) -> None:
+async def test_the_action_decides_which_search_runs(run: Run, shelf: Shelf, action: Search) -> None:
     await run(shelf, act(action, "anything"), DONE)
     assert [search for search, _ in shelf.asks] == [action]
 
@@ -150,20 +114,20 @@ async def test_the_action_decides_which_search_runs(
     [({}, 5), ({"top_k": 3}, 3), ({"top_k": "7"}, 7), ({"top_k": 2.0}, 2), ({"top_k": 900}, 50)],
 )
 async def test_top_k_is_five_unless_given(
-    run: Run, shelf: _Shelf, more: dict[str, Any], asked: int
+    run: Run, shelf: Shelf, more: dict[str, Any], asked: int
 ) -> None:
     await run(shelf, act("vector_search", "deploy", **more), DONE)
     assert shelf.asks[0][1].top_k == asked
 
 
-async def test_the_caller_s_tools_and_user_reach_the_search(run: Run, shelf: _Shelf) -> None:
+async def test_the_caller_s_tools_and_user_reach_the_search(run: Run, shelf: Shelf) -> None:
     seen = VisibleSet(frozenset({"ci__deploy"}))
     await run(shelf, DEPLOY, DONE, visible=seen, user="ada")
     assert shelf.asks[0][1].visible is seen
     assert shelf.asks[0][1].user == "ada"
 
 
-async def test_every_source_is_searched(shelf: _Shelf) -> None:
+async def test_every_source_is_searched(shelf: Shelf) -> None:
     async with ScriptedChat([DEPLOY, DONE]) as server, ChatClient(server.url, "small") as chat:
         await RetrievalAgent(chat, [shelf, shelf]).run("deploy")
     assert len(shelf.asks) == 2
@@ -172,7 +136,7 @@ async def test_every_source_is_searched(shelf: _Shelf) -> None:
 # Rule D5, quality labels.
 
 
-async def test_observations_carry_counts_and_labels(run: Run, shelf: _Shelf) -> None:
+async def test_observations_carry_counts_and_labels(run: Run, shelf: Shelf) -> None:
     ran = await run(shelf, DEPLOY, NOTIFY, DONE)
     first, second = ran.texts("observation")
     assert "found 4 chunks (quality: 1 strong, 1 good, 1 marginal, 1 noise; 4 new)." in first
@@ -182,14 +146,14 @@ async def test_observations_carry_counts_and_labels(run: Run, shelf: _Shelf) -> 
     assert data["chunks"][0] == {"id": "ci__deploy#0", "score": 0.71, "label": "strong"}
 
 
-async def test_the_prompt_carries_the_thresholds(run: Run, shelf: _Shelf) -> None:
+async def test_the_prompt_carries_the_thresholds(run: Run, shelf: Shelf) -> None:
     ran = await run(shelf, DONE)
     system = ran.requests[0]["messages"][0]["content"]
     assert "strong (15 or more), good (8 to 15), partial (3 to 8), weak (1 to 3), none" in system
     assert "strong (0.5 or more), good (0.35 to 0.5), marginal (0.2 to 0.35), noise" in system
 
 
-async def test_nothing_found_is_said(run: Run, shelf: _Shelf) -> None:
+async def test_nothing_found_is_said(run: Run, shelf: Shelf) -> None:
     ran = await run(shelf, act("vector_search", "unheard of"), DONE)
     assert ran.texts("observation") == [
         "vector_search found 0 chunks (quality: none). Try other words."
@@ -199,7 +163,7 @@ async def test_nothing_found_is_said(run: Run, shelf: _Shelf) -> None:
 # Rule D6, duplicates and rejections.
 
 
-async def test_chunks_are_kept_once_with_their_highest_score(run: Run, shelf: _Shelf) -> None:
+async def test_chunks_are_kept_once_with_their_highest_score(run: Run, shelf: Shelf) -> None:
     ran = await run(shelf, DEPLOY, NOTIFY, DONE)
     kept = {hit.chunk.id: hit for hit in ran.result.chunks}
     assert len(kept) == len(ran.result.chunks) == 5
@@ -207,7 +171,7 @@ async def test_chunks_are_kept_once_with_their_highest_score(run: Run, shelf: _S
     assert kept["ci__status#0"].score == 0.25  # cosine 0.25 is marginal, BM25 0.5 is weak
 
 
-async def test_rejected_chunks_do_not_come_back_on_a_retry_round(run: Run, shelf: _Shelf) -> None:
+async def test_rejected_chunks_do_not_come_back_on_a_retry_round(run: Run, shelf: Shelf) -> None:
     first = await run(shelf, DEPLOY, DONE)
     graded_out = {first.result.chunks[0].chunk.digest}
     second = await run(shelf, act("vector_search", "deploy", top_k=2), DONE, rejected=graded_out)
@@ -219,7 +183,7 @@ async def test_rejected_chunks_do_not_come_back_on_a_retry_round(run: Run, shelf
 # Rule D8: the trace streams.
 
 
-async def test_events_arrive_while_the_model_is_still_working(shelf: _Shelf) -> None:
+async def test_events_arrive_while_the_model_is_still_working(shelf: Shelf) -> None:
     seen: list[Event] = []
     async with (
         ScriptedChat([DEPLOY, Turn(fault="hang")]) as server,
@@ -235,7 +199,7 @@ async def test_events_arrive_while_the_model_is_still_working(shelf: _Shelf) -> 
     assert [event.iteration for event in seen] == [0, 1, 1]
 
 
-async def test_the_last_event_carries_the_result(shelf: _Shelf) -> None:
+async def test_the_last_event_carries_the_result(shelf: Shelf) -> None:
     async with (
         ScriptedChat([DEPLOY, DONE]) as server,
         ChatClient(server.url, "small") as chat,

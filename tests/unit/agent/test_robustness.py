@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from armory.agent.chunks import Ask
-from armory.agent.findings import AgentResult
 from armory.agent.labels import Search
 from armory.agent.loop import RetrievalAgent
 from armory.agent.settings import AgentLimits
@@ -18,43 +17,12 @@ from armory.errors import InvalidRequest
 from armory.llm.client import ChatClient
 from armory.llm.errors import ChatLimited, ChatTimeout, ChatUnavailable
 from armory.testing.chat import Turn
+from tests.unit.agent.conftest import DEPLOY, DONE, NOTIFY, Run, Shelf, act
 
 pytestmark = pytest.mark.anyio
 
 
-class _Shelf(Protocol):
-    asks: list[tuple[Search, Ask]]
-    broken: set[Search]
-
-    async def search(self, search: Search, ask: Ask) -> Sequence[Any]: ...
-
-
-class Ran(Protocol):
-    """What `run` gives back; see conftest."""
-
-    result: AgentResult
-    requests: list[dict[str, Any]]
-
-    @property
-    def kinds(self) -> list[str]: ...
-    def texts(self, kind: str) -> list[str]: ...
-    def sent(self, turn: int) -> str: ...
-
-
-Run = Callable[..., Awaitable[Ran]]
-
-
-def act(action: str, query: str, thought: str = "look", **more: Any) -> str:
-    given = json.dumps({"query": query, **more})
-    return f"Thought: {thought}\nAction: {action}\nAction Input: {given}"
-
-
-DEPLOY = act("vector_search", "deploy")
-NOTIFY = act("keyword_search", "notify", "now the message")
-DONE = "Thought: enough\nFinal Answer: chat__notify#0, then ci__deploy#0."
-
-
-async def test_a_malformed_turn_is_asked_for_once_more(run: Run, shelf: _Shelf) -> None:
+async def test_a_malformed_turn_is_asked_for_once_more(run: Run, shelf: Shelf) -> None:
     ran = await run(shelf, "I would look for deploy tools.", DEPLOY, DONE)
     assert ran.kinds[0] == "malformed"
     assert "none of the fields" in ran.sent(1)
@@ -63,14 +31,14 @@ async def test_a_malformed_turn_is_asked_for_once_more(run: Run, shelf: _Shelf) 
     assert ran.result.iterations == 1
 
 
-async def test_a_second_malformed_turn_ends_the_run(run: Run, shelf: _Shelf) -> None:
+async def test_a_second_malformed_turn_ends_the_run(run: Run, shelf: Shelf) -> None:
     ran = await run(shelf, DEPLOY, "hm", "hm again", "never")
     assert ran.result.stopped == "malformed"
     assert len(ran.requests) == 3
     assert ran.result.tools[0].tool.name == "ci__deploy"
 
 
-async def test_an_empty_turn_is_asked_for_once_more(run: Run, shelf: _Shelf) -> None:
+async def test_an_empty_turn_is_asked_for_once_more(run: Run, shelf: Shelf) -> None:
     ran = await run(shelf, Turn(fault="empty"), DONE)
     assert ran.kinds == ["malformed", "thought", "final_answer"]
 
@@ -89,7 +57,7 @@ async def test_an_empty_turn_is_asked_for_once_more(run: Run, shelf: _Shelf) -> 
     ],
 )
 async def test_a_wrong_action_becomes_an_observation(
-    run: Run, shelf: _Shelf, written: str, said: str
+    run: Run, shelf: Shelf, written: str, said: str
 ) -> None:
     ran = await run(shelf, written, DEPLOY, DONE)
     assert said in ran.texts("observation")[0]
@@ -99,7 +67,7 @@ async def test_a_wrong_action_becomes_an_observation(
 
 
 @pytest.mark.parametrize("name", ["VectorSearch", "Vector-Search", "functions.vector_search"])
-async def test_a_nearly_right_tool_name_is_understood(run: Run, shelf: _Shelf, name: str) -> None:
+async def test_a_nearly_right_tool_name_is_understood(run: Run, shelf: Shelf, name: str) -> None:
     if name == "VectorSearch":
         ran = await run(shelf, act(name, "deploy"), DONE)
         assert "There is no tool" in ran.texts("observation")[0]
@@ -108,13 +76,13 @@ async def test_a_nearly_right_tool_name_is_understood(run: Run, shelf: _Shelf, n
     assert [search for search, _ in shelf.asks] == ["vector_search"]
 
 
-async def test_repairs_are_in_the_trace(run: Run, shelf: _Shelf) -> None:
+async def test_repairs_are_in_the_trace(run: Run, shelf: Shelf) -> None:
     ran = await run(shelf, f"<think>hm</think>\n```\n{DEPLOY}\n```", DONE)
     thought = next(e for e in ran.result.trace if e.kind == "thought")
     assert thought.data["repairs"] == ["thinking tags taken out", "code fences taken out"]
 
 
-async def test_a_failing_search_becomes_an_observation(run: Run, shelf: _Shelf) -> None:
+async def test_a_failing_search_becomes_an_observation(run: Run, shelf: Shelf) -> None:
     shelf.broken = {"vector_search"}
     ran = await run(shelf, DEPLOY, NOTIFY, DONE)
     assert ran.texts("observation")[0] == (
@@ -124,7 +92,7 @@ async def test_a_failing_search_becomes_an_observation(run: Run, shelf: _Shelf) 
 
 
 async def test_the_time_limit_ends_the_run_with_what_there_is(
-    run: Run, shelf: _Shelf, monkeypatch: pytest.MonkeyPatch
+    run: Run, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop = asyncio.get_running_loop()
     clock, search = loop.time, shelf.search
@@ -142,14 +110,12 @@ async def test_the_time_limit_ends_the_run_with_what_there_is(
     assert "time limit of 40 s" in (ran.result.error or "")
 
 
-async def test_the_time_limit_before_anything_was_found_is_an_error(
-    run: Run, shelf: _Shelf
-) -> None:
+async def test_the_time_limit_before_anything_was_found_is_an_error(run: Run, shelf: Shelf) -> None:
     with pytest.raises(ChatTimeout):
         await run(shelf, Turn(fault="hang"), limits=AgentLimits(time_s=0.2))
 
 
-async def test_the_token_limit_ends_the_run(run: Run, shelf: _Shelf) -> None:
+async def test_the_token_limit_ends_the_run(run: Run, shelf: Shelf) -> None:
     ran = await run(shelf, DEPLOY, limits=AgentLimits(tokens=200))  # 110 a turn
     assert ran.result.stopped == "tokens"
     assert len(ran.requests) == 2
@@ -157,7 +123,7 @@ async def test_the_token_limit_ends_the_run(run: Run, shelf: _Shelf) -> None:
 
 
 async def test_a_model_that_fails_in_the_middle_leaves_what_was_found(
-    run: Run, shelf: _Shelf
+    run: Run, shelf: Shelf
 ) -> None:
     ran = await run(shelf, DEPLOY, Turn(status=500))
     assert ran.result.stopped == "model"
@@ -174,19 +140,19 @@ async def test_a_model_that_fails_in_the_middle_leaves_what_was_found(
     ],
 )
 async def test_a_model_that_fails_at_once_is_an_error(
-    run: Run, shelf: _Shelf, turn: Turn, error: type[Exception]
+    run: Run, shelf: Shelf, turn: Turn, error: type[Exception]
 ) -> None:
     with pytest.raises(error):
         await run(shelf, turn)
 
 
-async def test_an_empty_question_is_refused(shelf: _Shelf) -> None:
+async def test_an_empty_question_is_refused(shelf: Shelf) -> None:
     async with ChatClient("http://127.0.0.1:9/v1", "small") as chat:
         with pytest.raises(InvalidRequest, match="empty"):
             await RetrievalAgent(chat, [shelf]).run("  ")
 
 
-async def test_the_result_is_plain_json(run: Run, shelf: _Shelf) -> None:
+async def test_the_result_is_plain_json(run: Run, shelf: Shelf) -> None:
     ran = await run(shelf, DEPLOY, DONE)
     told = json.loads(json.dumps(ran.result.as_json()))
     assert told["stopped"] == "final_answer"

@@ -49,6 +49,8 @@ def store(tmp_path: Path) -> Iterator[DocumentCache]:
         (ANSWER, ["Ship the new build", "put version 2 live"]),
         (f"Here:\n```json\n{ANSWER}\n```\nEnjoy!", ["Ship the new build", "put version 2 live"]),
         (f"<think>[1, 2]</think>{ANSWER}", ["Ship the new build", "put version 2 live"]),
+        (f'<reasoning>["a"]</reasoning>{ANSWER}', ["Ship the new build", "put version 2 live"]),
+        (f'Perhaps ["a"]?</think>{ANSWER}', ["Ship the new build", "put version 2 live"]),
         ('[{"query": "one"}, {"query": "two"}]', ["one", "two"]),
         ("1. one thing\n2. \"another\"\n\nthat's all", ["one thing", "another"]),
         ("- a\n- a\n- b", ["a", "b"]),

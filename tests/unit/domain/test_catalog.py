@@ -75,7 +75,7 @@ def test_malformed_and_repeated_entries_are_left_out_and_reported() -> None:
     assert len(problems) == 4
 
 
-def test_rules() -> None:
+def test_rules_choose_rename_describe_and_tag_tools() -> None:
     rules = ToolRules(
         allow=("get*", "put*"),
         deny=("*secret",),
@@ -119,7 +119,7 @@ def test_order_alone_makes_a_new_snapshot() -> None:
     assert turned is not first
 
 
-def test_diff() -> None:
+def test_a_diff_names_what_came_went_and_changed() -> None:
     first, _ = build_catalog(
         {"s": ServerLists(tools=[tool("a"), tool("b")], prompts=[{"name": "p"}])}
     )
@@ -184,7 +184,7 @@ def test_titles_annotations_schemas_of_odd_definitions() -> None:
     assert record(inputSchema={"type": "object"}).input_schema == {"type": "object"}
 
 
-def test_principals() -> None:
+def test_a_principals_folder_is_its_users_and_nobody_elses() -> None:
     one = Principal("a/b", user="Ann Lee")
     assert one.key == "token:a/b"
     assert one.file_safe.startswith("Ann-Lee-")

@@ -77,7 +77,7 @@ def test_a_collision_changes_only_the_one_that_needed_changing() -> None:
         ("天气 2", "s2"),
     ],
 )
-def test_slug(text: str, key: str) -> None:
+def test_any_text_becomes_a_key_of_a_server(text: str, key: str) -> None:
     assert slug(text) == key
     assert is_server_key(key)
 

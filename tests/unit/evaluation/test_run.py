@@ -159,7 +159,7 @@ def test_absent_files(tmp_path: Path) -> None:
         load_dataset(tmp_path / "nowhere")
 
 
-def test_uses(tmp_path: Path) -> None:
+def test_uses_name_tools_of_the_catalog_alone(tmp_path: Path) -> None:
     path = tmp_path / "uses.jsonl"
     path.write_text('{"query": "q", "tool": "t1"}\n')
     assert [u.tool for u in load_uses(path, frozenset(["t1"]))] == ["t1"]
@@ -167,7 +167,7 @@ def test_uses(tmp_path: Path) -> None:
         load_uses(path, frozenset())
 
 
-def test_gates() -> None:
+def test_a_gate_is_missed_by_a_lower_figure_and_by_none() -> None:
     report = {
         "recall@5": 0.7,
         "threshold": {"recall": 0.9},

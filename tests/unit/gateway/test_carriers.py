@@ -150,7 +150,7 @@ def test_unreadable_meta_is_named() -> None:
         read_list_request(broken, {})
 
 
-def test_modes() -> None:
+def test_a_header_says_the_mode_before_the_url_and_others_are_refused() -> None:
     assert read_mode(context()) is None
     assert read_mode(context(headers={"X-Armory-Mode": "raw"}, url={"mode": ["all"]})) == "raw"
     assert read_mode(context(url={"mode": ["search"]})) == "search"

@@ -384,6 +384,6 @@ async def test_what_is_told_of_servers_is_put_together_once_for_all_who_see_the_
     assert "- up: " not in tell(bench.context(principal=Principal("b", "b")))
 
 
-async def test_readiness(bench: Bench) -> None:
+async def test_a_gateway_is_ready_once_it_has_a_snapshot(bench: Bench) -> None:
     assert bench.gateway.ready
     assert not Gateway(bench.pool).ready

@@ -14,7 +14,7 @@ def parse(*chunks: bytes, limit: int = 1_000) -> list[Event]:
     return [event for chunk in chunks for event in parser.feed(chunk)]
 
 
-def test_fields() -> None:
+def test_an_event_has_its_name_id_and_lines_and_no_comments() -> None:
     stream = b": comment\nevent: endpoint\nid: 7\ndata: a\ndata:  b\n\ndata:c\n\n"
     assert parse(stream) == [Event(b"a\n b", "endpoint", "7"), Event(b"c", "message", "7")]
 

@@ -74,7 +74,7 @@ async def test_the_address_of_the_connection_counts(
     with pytest.raises(NoAnswer, match=r"did not answer|at no public address"):
         await exchange("GET", f"{there}/x?secret", route=Route(named=(OUTSIDE,)))
     assert asked == []
-    assert (await exchange("GET", f"{url}/x", route=Route(named=(url,))))[0] == 200
+    assert (await exchange("GET", f"{url}/x", route=Route(named=(url,)))).status == 200
     assert asked == ["/x"]
 
 

@@ -33,7 +33,7 @@ def test_ids_are_verbatim(id: str) -> None:
     )
 
 
-def test_kinds() -> None:
+def test_requests_notifications_and_responses_are_told_apart() -> None:
     assert jsonrpc.decode(b'{"jsonrpc":"2.0","method":"m"}').is_notification
     response = jsonrpc.decode(b'{"jsonrpc":"2.0","id":1,"result":{"a": 1.50}}')
     assert not response.is_request
@@ -56,7 +56,9 @@ def test_kinds() -> None:
         (b'{"id":1,"method":"m"}', -32600, b"1"),
     ],
 )
-def test_malformed(body: bytes, code: int, id: bytes) -> None:
+def test_a_malformed_message_is_refused_with_its_code_and_id(
+    body: bytes, code: int, id: bytes
+) -> None:
     with pytest.raises(Malformed) as caught:
         jsonrpc.decode(body)
     assert (caught.value.code, caught.value.id) == (code, id)
@@ -130,7 +132,7 @@ def test_other_versions_are_refused(version: str) -> None:
         jsonrpc.decode(f'{{"jsonrpc":{version},"id":1,"method":"m"}}'.encode())
 
 
-def test_params() -> None:
+def test_params_must_be_an_object_and_stay_as_they_were_written() -> None:
     message = jsonrpc.decode(b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a": [1,2 ]}}')
     assert jsonrpc.params_of(message) == {"a": Raw(b"[1,2 ]")}
     bad = jsonrpc.decode(b'{"jsonrpc":"2.0","id":1,"method":"m","params":[]}')
@@ -139,7 +141,7 @@ def test_params() -> None:
     assert (caught.value.code, caught.value.id) == (-32602, b"1")
 
 
-def test_batches() -> None:
+def test_a_batch_is_an_array_that_is_not_empty() -> None:
     assert jsonrpc.is_batch(b" \n[")
     assert not jsonrpc.is_batch(b" {")
     assert len(jsonrpc.decode_batch(b"[1,{}]")) == 2
@@ -148,7 +150,7 @@ def test_batches() -> None:
             jsonrpc.decode_batch(body)
 
 
-def test_encoding() -> None:
+def test_messages_are_written_with_what_they_have_alone() -> None:
     assert jsonrpc.notification("m", None) == b'{"jsonrpc":"2.0","method":"m"}'
     assert jsonrpc.notification("m", {}) == b'{"jsonrpc":"2.0","method":"m","params":{}}'
     assert jsonrpc.request(7, "m", {}) == b'{"jsonrpc":"2.0","id":7,"method":"m","params":{}}'

@@ -44,7 +44,7 @@ def test_a_batch() -> None:
     "data",
     [b"", b"nonsense", b"3", b'{"id":', b"[1]", b'{"id":true}', b"\xff\xfe", b'{"method":3}'],
 )
-def test_garbage(data: bytes) -> None:
+def test_garbage_is_no_message_and_said_to_be(data: bytes) -> None:
     with pytest.raises(UnreadableMessage, match="not a JSON-RPC message"):
         decode(data)
 

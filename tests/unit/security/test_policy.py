@@ -51,7 +51,7 @@ def test_without_rules_everything_is_allowed() -> None:
         (("*",), True),
     ],
 )
-def test_who(who: tuple[str, ...], applies: bool) -> None:
+def test_a_rule_applies_to_whom_it_names(who: tuple[str, ...], applies: bool) -> None:
     policy = Policy([Rule(who=who, allow=("*",))])
     assert policy.allows(ALICE, "git__get") is applies
 
@@ -117,7 +117,7 @@ def test_plain_forms_of_uris() -> None:
     )
 
 
-def test_scopes() -> None:
+def test_a_scope_shows_its_servers_and_tools_alone() -> None:
     scope = Scope("set:x", frozenset(("time",)), ("git__p*",))
     visible = Policy().visible_catalog(catalog(), ANONYMOUS, scope)
     assert visible.tools.names == {"git__put", "time__now"}

@@ -35,11 +35,6 @@ async def server() -> AsyncIterator[ScriptedUpstream]:
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
 async def make(server: ScriptedUpstream, clock: FakeClock) -> AsyncIterator[Make]:
     pools: list[Pool] = []
 

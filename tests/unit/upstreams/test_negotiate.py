@@ -81,7 +81,9 @@ async def works(link: BaseLink) -> bool:
         (("--era", "legacy", "--exit-on-unknown"), "legacy"),
     ],
 )
-async def test_stdio(opener: Opener, options: tuple[str, ...], era: str) -> None:
+async def test_the_era_of_a_process_is_found_and_remembered(
+    opener: Opener, options: tuple[str, ...], era: str
+) -> None:
     connector = opener.connector(stdio(*options))
     link = await opener.connect(connector)
     assert link.era == era
@@ -154,7 +156,9 @@ async def test_the_real_time_server(opener: Opener) -> None:
         ("legacy", "legacy", "streamable-http"),
     ],
 )
-async def test_http(opener: Opener, eras: str, era: str, transport: str) -> None:
+async def test_era_and_transport_of_a_url_are_found(
+    opener: Opener, eras: str, era: str, transport: str
+) -> None:
     async with ScriptedUpstream(eras=eras) as server:
         connector = opener.connector(UpstreamSpec("up", url=server.url))
         link = await opener.connect(connector)

@@ -35,11 +35,6 @@ async def server() -> AsyncIterator[ScriptedUpstream]:
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
 def observer() -> RecordingObserver:
     return RecordingObserver()
 
@@ -78,7 +73,9 @@ async def session_of(pool: Pool, owner: Owner, **more: Any) -> str:
 @pytest.mark.parametrize(
     ("isolation", "different"), [("shared", 1), ("principal", 2), ("session", 4)]
 )
-async def test_isolation(make: Make, isolation: str, different: int) -> None:
+async def test_a_session_is_shared_as_far_as_isolation_lets_it(
+    make: Make, isolation: str, different: int
+) -> None:
     pool = await make(isolation=isolation)
     owners = [
         Owner(Principal(who), session) for who in ("ann", "bob") for session in ("one", "two")

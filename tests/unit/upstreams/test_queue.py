@@ -60,7 +60,7 @@ async def test_a_place_given_to_a_cancelled_caller_is_passed_on() -> None:
     assert gate.inside == 1
 
 
-async def test_drained() -> None:
+async def test_a_queue_is_drained_when_the_last_call_has_left() -> None:
     gate = CallQueue(2, 0)
     assert await gate.drained(0.01)
     await gate.enter(1)

@@ -33,11 +33,6 @@ async def server() -> AsyncIterator[ScriptedUpstream]:
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
 async def pool(server: ScriptedUpstream, clock: FakeClock) -> AsyncIterator[Pool]:
     pool = Pool([UpstreamSpec("up", url=server.url, idle_timeout_s=100)], clock=clock)
     yield pool

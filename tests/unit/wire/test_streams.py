@@ -186,7 +186,7 @@ def test_event_ids() -> None:
         assert parse_event_id(text) is None
 
 
-def test_frames() -> None:
+def test_messages_are_framed_as_events() -> None:
     assert frame(b"{}") == b"event: message\ndata: {}\n\n"
     assert frame(b"{}", "a_1") == b"id: a_1\nevent: message\ndata: {}\n\n"
     assert priming("a_0") == b"id: a_0\ndata: \n\n"

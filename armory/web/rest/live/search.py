@@ -14,7 +14,7 @@ from pydantic import Field
 
 from armory.domain.principal import Principal
 from armory.domain.query import MAX_QUERY_CHARS, MAX_TEXTS, MAX_TOP_K, Query
-from armory.domain.results import Listing, Match, Selection
+from armory.domain.results import BYTES_PER_TOKEN, Listing, Match, Selection
 from armory.errors import AccessDenied, InvalidRequest
 from armory.gateway.context import RequestContext
 from armory.gateway.views.definitions import Form
@@ -25,7 +25,6 @@ from armory.web.rest.routes import Answer, Reply, RestCall, Route, Shape, Text
 from armory.web.rest.shapes import Name
 
 _DESCRIBED = 400
-_BYTES_PER_TOKEN = 4
 _FORM = Form("modern")
 _Intent = Annotated[Text, Field(min_length=1, max_length=MAX_QUERY_CHARS, pattern=r"\S")]
 
@@ -153,8 +152,8 @@ async def _search(live: LiveGateway, call: RestCall) -> Reply:
         **_described(context, selection, filtered.names, given.candidates),
         "hidden": _hidden(context) if call.admin else None,
         "tokens": {
-            "all": whole // _BYTES_PER_TOKEN,
-            "listed": len(filtered.body) // _BYTES_PER_TOKEN,
+            "all": whole // BYTES_PER_TOKEN,
+            "listed": len(filtered.body) // BYTES_PER_TOKEN,
         },
         "ms": {
             "visibility": _ms(started, decided),
@@ -232,7 +231,7 @@ def _candidates(
             withheld = None
             if match.tool.name not in matched:
                 withheld = selection.withheld.get(match.tool.name, "below threshold")
-            shown.append(_candidate(match, withheld, -(-size // _BYTES_PER_TOKEN)))
+            shown.append(_candidate(match, withheld, -(-size // BYTES_PER_TOKEN)))
     return shown
 
 

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Raw
 from pydantic import Field
 
+from armory.domain.results import BYTES_PER_TOKEN
 from armory.domain.tool import ToolRecord
 from armory.errors import InvalidRequest
 from armory.gateway.context import RequestContext
@@ -25,7 +26,6 @@ from armory.web.rest.routes import Answer, Reply, RestCall, Route, Shape
 
 _SHORT = 200
 _FORM = Form("modern")
-_BYTES_PER_TOKEN = 4
 
 
 class ToolPage(Shape):
@@ -167,7 +167,7 @@ def _row(context: RequestContext, record: ToolRecord) -> dict[str, Any]:
         "description": record.description[:_SHORT],
         "tags": list(record.tags),
         "category": record.category,
-        "tokens": -(-size // _BYTES_PER_TOKEN),
+        "tokens": -(-size // BYTES_PER_TOKEN),
         "hints": _hints(record.annotations),
     }
 

@@ -48,7 +48,7 @@ def test_tool_results_inside_sampling_messages() -> None:
     assert plain(got)["messages"][0]["content"][0]["content"][0]["uri"] == "s+file:///a"
 
 
-def test_tasks() -> None:
+def test_ids_of_tasks_name_their_server_wherever_they_stand() -> None:
     related = {"io.modelcontextprotocol/related-task": {"taskId": "1"}}
     assert exposed({"task": {"taskId": "1"}, "_meta": related}) == {
         "task": {"taskId": "s:1"},

@@ -50,7 +50,7 @@ def best(postings: Postings, query: str) -> str:
         ("milyen időjárás lesz", "hu__wx"),
     ],
 )
-def test_finds(postings: Postings, query: str, wanted: str) -> None:
+def test_words_of_a_query_find_the_tool(postings: Postings, query: str, wanted: str) -> None:
     assert best(postings, query) == wanted
 
 

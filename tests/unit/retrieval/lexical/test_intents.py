@@ -35,7 +35,7 @@ from armory.retrieval.lexical.intents import MAX_CLAUSES, clauses, form, named
         ("", []),
     ],
 )
-def test_clauses(query: str, expected: list[str]) -> None:
+def test_a_query_is_taken_apart_into_clauses(query: str, expected: list[str]) -> None:
     assert [query[slice(*span)] for span in clauses(query)] == expected
 
 

@@ -106,7 +106,7 @@ async def test_a_name_with_a_small_word_is_said_with_it_only() -> None:
         await retriever.index(tools)
 
         async def reason(query: str) -> str:
-            found = await retriever.search(Query((query,)), full_ranking=True)
+            found = await retriever.search(Query((query,)), explain=True)
             return next(m.reason for m in found.ranking if m.tool.name == "git__git_show")
 
         assert "name is in the query" in await reason("git show HEAD")

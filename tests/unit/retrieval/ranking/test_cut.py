@@ -77,7 +77,9 @@ def ranking(refused: bool = False, *, dense: bool = True) -> Ranking:
          {0: "token budget", 2: "token budget", 1: LOW}),
     ],
 )  # fmt: skip
-def test_cut(limits: Limits, refused: bool, shown: list[int], withheld: dict[int, str]) -> None:
+def test_limits_cut_a_ranking_and_say_why(
+    limits: Limits, refused: bool, shown: list[int], withheld: dict[int, str]
+) -> None:
     answer = ranking(refused)
     explained = answer.cut(limits, explain=True)
     assert (explained.shown, explained.withheld) == (shown, withheld)

@@ -16,7 +16,7 @@ INFO = {"name": "armory", "version": "1"}
 VERSION = "2026-07-28"
 
 
-def test_negotiation() -> None:
+def test_an_unknown_revision_is_answered_with_the_newest() -> None:
     assert negotiated("2024-11-05") == "2024-11-05"
     assert negotiated(VERSION) == "2025-11-25"
     assert negotiated("nonsense") == "2025-11-25"

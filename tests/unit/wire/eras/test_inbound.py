@@ -97,7 +97,7 @@ def test_encoded_names_and_task_names() -> None:
     assert checked("tasks/get", {"taskId": "é"}, headers={"mcp-name": "=?base64?w6k=?="}) is None
 
 
-def test_duplicates() -> None:
+def test_a_header_that_comes_twice_is_refused() -> None:
     headers = CIMultiDict([("Mcp-Method", "tools/list"), ("Mcp-Method", "tools/list")])
     found = refusal("tools/list", VERSION, {}, {}, None, headers, headers.items())
     assert found is not None

@@ -99,7 +99,7 @@ properties = st.recursive(
 
 
 @given(properties)
-def test_annotations(schema: Mapping[str, Any]) -> None:
+def test_annotations_are_judged_as_the_sdk_judges_them(schema: Mapping[str, Any]) -> None:
     theirs = find_invalid_x_mcp_header(schema)
     assert (annotation_problem(schema) is None) == (theirs is None)
 

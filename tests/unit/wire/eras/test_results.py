@@ -122,7 +122,9 @@ def test_results_within_one_era_are_the_same_bytes() -> None:
         (7, "legacy", "modern", "tools/call", 7),
     ],
 )
-def test_errors(code: int, era: Era, to: Era, method: str, expected: int) -> None:
+def test_an_error_has_the_code_of_the_clients_era(
+    code: int, era: Era, to: Era, method: str, expected: int
+) -> None:
     error = {"code": code, "message": "m", "data": {"uri": "u"}}
     assert shaped_error(error, era, to, method) == {**error, "code": expected}
 

@@ -19,7 +19,7 @@ from armory.wire.http.host_checks import (
     ("host", "loopback"),
     [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("x.y", False)],
 )
-def test_loopback(host: str, loopback: bool) -> None:
+def test_which_addresses_are_this_machines_own(host: str, loopback: bool) -> None:
     assert is_loopback(host) is loopback
 
 
@@ -73,7 +73,7 @@ def test_known_hosts_stay_bounded() -> None:
         ("0.0.0.0", "https://other.example", False),
     ],
 )
-def test_origins(bind: str, origin: str, allowed: bool) -> None:
+def test_own_and_configured_origins_are_allowed(bind: str, origin: str, allowed: bool) -> None:
     checks = HostChecks(bind, allowed_origins=["https://app.example/"])
     assert checks.origin_allowed(origin) is allowed
     assert HostChecks(bind, allowed_origins=["*"]).origin_allowed(origin)
@@ -129,7 +129,7 @@ def test_a_proxy_that_is_none_is_named() -> None:
         HostChecks(trusted_proxies=["10.0.0.1", "proxy.example"])
 
 
-def test_cors() -> None:
+def test_answers_to_browsers_name_what_is_allowed() -> None:
     assert cors_headers("https://a")["Vary"] == "Origin"
     assert preflight_headers("https://a", "x-one")["Access-Control-Allow-Headers"] == "x-one"
     assert "Mcp-Method" in preflight_headers("https://a", None)["Access-Control-Allow-Headers"]

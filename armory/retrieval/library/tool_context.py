@@ -1,0 +1,85 @@
+"""The working set of a model that searches while it works.
+
+Owns: `ToolContext`, and the record of a tool that was selected. Never imports the memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from armory.retrieval.library.arguments import whole
+from armory.retrieval.library.toolbox import SelectedTool, Tool, copied
+from armory.retrieval.ranking.tokens import definition_tokens
+
+Search = Callable[[str | Sequence[str], int], Awaitable[list[SelectedTool]]]
+
+
+class ToolContext:
+    """What a model sees while it works: a small first selection, more by searching, bounded.
+
+    Args:
+        search: finds tools for a query, so many at most.
+        known: the memory's tools as they are now, by identifier.
+
+    Attributes:
+        max_tools: most tools at a time; the ones longest unsearched give way.
+    """
+
+    def __init__(self, search: Search, known: Mapping[str, Tool], *, max_tools: int = 12) -> None:
+        self.max_tools = whole("max_tools", max_tools)
+        self._search = search
+        self._known = known
+        self._held: dict[str, SelectedTool] = {}
+
+    @property
+    def tools(self) -> list[SelectedTool]:
+        """The working set, the latest found last: as the tools are now, without those removed."""
+        return [
+            selected(tool, found["_score"], found["_relevance"], found["_reason"])
+            for name, found in tuple(self._held.items())
+            if (tool := self._there(name)) is not None
+        ]
+
+    @property
+    def tokens(self) -> int:
+        """Estimated tokens of the working set's definitions."""
+        return sum(
+            definition_tokens(
+                {k: v for k, v in tool.items() if k in ("name", "description", "inputSchema")}
+            )
+            for tool in self.tools
+        )
+
+    async def search_tools(self, query: str | Sequence[str], top_k: int = 3) -> list[SelectedTool]:
+        """Find tools for a query and take them into the working set; returns what was found."""
+        found = await self._search(query, min(whole("top_k", top_k), self.max_tools))
+        for tool in reversed(found):  # the best one goes in last and stays longest
+            self._held.pop(tool["identifier"], None)
+            self._held[tool["identifier"]] = tool
+        for name in [name for name in self._held if self._there(name) is None]:
+            del self._held[name]
+        while len(self._held) > self.max_tools:
+            del self._held[next(iter(self._held))]
+        return found
+
+    def _there(self, identifier: str) -> Tool | None:
+        """The tool as it is now; None where it was removed or made private."""
+        tool = self._known.get(identifier)
+        return None if tool is None or tool.private else tool
+
+
+def selected(tool: Tool, score: float, relevance: float, reason: str) -> SelectedTool:
+    """The record of a tool; its schemas and metadata are the caller's, to change at will."""
+    return SelectedTool(
+        identifier=tool.identifier,
+        name=tool.name,
+        description=tool.description,
+        tags=list(tool.tags),
+        inputSchema=copied(tool.input_schema),
+        outputSchema=copied(tool.output_schema),
+        metadata=copied(tool.metadata),
+        handle=tool.handle,
+        _score=score,
+        _relevance=relevance,
+        _reason=reason,
+    )
