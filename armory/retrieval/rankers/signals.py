@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from armory.domain.tool import ToolRecord
 from armory.retrieval.features import CandidateFeatures, greatest
-from armory.retrieval.lexical.intents import form, named
+from armory.retrieval.lexical.intents import MAX_CLAUSES, form, named
 from armory.retrieval.ports import FloatArray
 from armory.retrieval.rankers.fusion import FEW, Fusion
 from armory.retrieval.scoring.tables import SignalTable
@@ -143,6 +143,15 @@ def _apart(dense: FloatArray, words: FloatArray) -> float:
     return float(np.log1p(np.count_nonzero(words > words[int(dense.argmax())])))
 
 
+def _put(features: CandidateFeatures) -> str:
+    """How the query is put: as it is written; of a text with many clauses, those searched for."""
+    texts: list[str] = []
+    for text in features.whole:
+        parts = [s.text for s in features.subqueries if not s.whole and s.parent == text.parent]
+        texts += parts if len(parts) == MAX_CLAUSES else [text.text]
+    return " ".join(texts)
+
+
 def query_signals(
     features: CandidateFeatures, signals: Mapping[str, FloatArray], cosine: FloatArray | None = None
 ) -> dict[str, float]:
@@ -169,7 +178,7 @@ def query_signals(
         "gap10": float(-gap[min(9, len(gap) - 1)]),
         "near_1": float(np.log(max((gap > -1.0).sum(), 1))),
         "near_half": float(np.log(max((gap > -0.5).sum(), 1))),
-        **form(" ".join(whole)),
+        **form(_put(features)),
     }
     if "cosine_best" in signals:
         cosine = signals["cosine_best"] if cosine is None else cosine
