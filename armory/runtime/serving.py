@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
-from aiohttp import web
-
 from armory.accounts.service import Accounts
 from armory.accounts.users import ENDED, SWITCHED_OFF
 from armory.errors import ArmoryError
@@ -123,9 +121,9 @@ def _make_health(runtime: Runtime, checks: Authenticator, hosts: HostChecks) -> 
             return False
         return ADMIN in who.scopes
 
-    def misled(request: web.Request) -> bool:
+    def misled(headers: Mapping[str, str], remote: str | None) -> bool:
         # elsewhere monitoring comes by addresses, which are in no list of names
-        _, host = hosts.seen_as(request.remote, request.headers)
+        _, host = hosts.seen_as(remote, headers)
         return hosts.loopback and not hosts.host_allowed(host)
 
     config = runtime.loaded.config

@@ -41,8 +41,8 @@ class Health:
         token: bearer token that `/metrics` asks for; None: it asks for none.
         sees_details: whether whoever sends these headers, from this address, may know what is not
             ready and why; None: nobody may.
-        misled: whether a browser was led here under a name that somebody else gave this machine,
-            so that a page of theirs would read the metrics.
+        misled: whether whoever sends these headers, from this address, may be a browser that was
+            led here under a name that somebody else gave this machine: their page would read it.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Health:
         metrics: Callable[[], Awaitable[tuple[bytes, str]]] | None = None,
         token: str | None = None,
         sees_details: Callable[[Mapping[str, str], str | None], Awaitable[bool]] | None = None,
-        misled: Callable[[web.Request], bool] = lambda _request: False,
+        misled: Callable[[Mapping[str, str], str | None], bool] = lambda _headers, _remote: False,
     ) -> None:
         self._misled = misled
         self._sees_details = sees_details
@@ -90,7 +90,7 @@ class Health:
         request is `misled`.
         """
         assert self._metrics is not None
-        if self._misled(request):
+        if self._misled(request.headers, request.remote):
             return web.Response(status=403, text="this Host is not in server.allowed_hosts\n")
         given = request.headers.get("Authorization", "").encode()
         if self._expected is not None and not hmac.compare_digest(given, self._expected):
