@@ -240,6 +240,14 @@ def test_the_architecture_page_names_what_is_there() -> None:
     assert gone == set()
 
 
+def test_the_architecture_page_names_every_room() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    floors = text[text.index("## Floors") : text.index("## Glossary")]
+    rooms = {path.name for path in (ROOT / "armory").iterdir() if (path / "__init__.py").exists()}
+    told = {*re.findall(r"^([a-z0-9]+) {2,}", floors, re.M), *re.findall(r"`([a-z]+)`", floors)}
+    assert rooms - told == set()
+
+
 def test_what_is_called_by_name_there_is_there() -> None:
     """`Pool.request(...)` beside a file: the class and its method are in it."""
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")

@@ -42,7 +42,7 @@ class Opening:
         Raises:
             ConfigError: the database was written by a newer Armory.
         """
-        before, self.away = self.away, None
+        before = self.away  # and still is: to try is not to reach
         try:
             await self._accounts.open()
         except BackendError as error:
@@ -50,6 +50,7 @@ class Opening:
             if before != self.away:
                 _log.warning("database_away", error=error.message, again_s=self._again_s)
             return
+        self.away = None
         if before is not None:
             _log.info("database_reached")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sqlalchemy import delete, insert, select
@@ -72,7 +72,6 @@ class QueryLog:
         enabled: whether anything is recorded.
         retention_days: days until a record is deleted.
         redact: regular expressions; what they match is replaced, beside known forms of secrets.
-        now_ms: the time, milliseconds since 1970.
 
     Raises:
         ConfigError: an expression of `redact` does not compile.
@@ -85,12 +84,10 @@ class QueryLog:
         enabled: bool,
         retention_days: int,
         redact: Iterable[str] = (),
-        now_ms: Callable[[], int] = now_ms,
     ) -> None:
         self._database = database
         self._enabled = enabled
         self._retention_days = retention_days
-        self._now_ms = now_ms
         self._queue: deque[QueryRecord] = deque()
         self.dropped = 0
         self._patterns: list[re.Pattern[str]] = []
@@ -156,7 +153,7 @@ class QueryLog:
         Raises:
             BackendError: the database failed.
         """
-        limit = self._now_ms() - self._retention_days * _DAY_MS
+        limit = now_ms() - self._retention_days * _DAY_MS
         async with self._database.write() as connection:
             gone = await connection.execute(delete(query_log).where(query_log.c.at_ms < limit))
             return int(gone.rowcount)
@@ -190,7 +187,7 @@ class QueryLog:
     def _row(self, record: QueryRecord) -> dict[str, object]:
         return {
             "query_id": record.query_id,
-            "at_ms": record.at_ms or self._now_ms(),
+            "at_ms": record.at_ms or now_ms(),
             "user_id": None if record.user is None else record.user[:OWNER_CHARS],
             "surface": record.surface,
             "query": self.redacted(record.query),

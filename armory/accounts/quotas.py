@@ -12,7 +12,7 @@ from __future__ import annotations
 import calendar
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -84,7 +84,6 @@ class Quotas:
         plans: queries a month by plan, None for without limit.
         default_plan: for users without a row; its limit also holds for users whose plan is not
             among `plans` any more.
-        now_s: the time, seconds since 1970.
     """
 
     def __init__(
@@ -94,12 +93,10 @@ class Quotas:
         *,
         plans: Mapping[str, int | None],
         default_plan: str = "free",
-        now_s: Callable[[], float] = time.time,
     ) -> None:
         self._database = database
         self._plans = dict(plans)
         self._default_plan = default_plan
-        self._now_s = now_s
         self._known: dict[str, _Known] = {}
         self._missed: set[str] = set()
         self._pending: Counter[tuple[str, int]] = Counter()
@@ -114,9 +111,9 @@ class Quotas:
             BackendError: the database could not be asked and nothing is known of the user.
         """
         user = user[:OWNER_CHARS]  # of a second issuer they may be longer than a column
-        month, resets_at_s = month_of(self._now_s())
+        month, resets_at_s = month_of(time.time())
         known = self._known.get(user)
-        if known is None or known.month != month or self._now_s() - known.read_at >= TTL_S:
+        if known is None or known.month != month or time.time() - known.read_at >= TTL_S:
             try:
                 known = await self._flights.do(user, lambda: self._load(user, month))
             except BackendError:
@@ -137,8 +134,8 @@ class Quotas:
         """
         quota = await self.standing(user)
         if quota.remaining == 0:
-            raise QuotaSpent(quota, max(1.0, quota.resets_at_s - self._now_s()))
-        month, _ = month_of(self._now_s())
+            raise QuotaSpent(quota, max(1.0, quota.resets_at_s - time.time()))
+        month, _ = month_of(time.time())
         self._pending[user[:OWNER_CHARS], month] += 1
         return Quota(
             quota.plan, quota.queries_limit, quota.current_month_usage + 1, quota.resets_at_s
@@ -196,7 +193,7 @@ class Quotas:
             ).scalar() or 0
         if before != self._flying[key]:  # a flush ended meanwhile; counted either here or there
             stored = max(stored, self._known[user].stored if user in self._known else stored)
-        known = _Known(plan, month, stored, self._now_s())
+        known = _Known(plan, month, stored, time.time())
         self._known[user] = known
         return known
 

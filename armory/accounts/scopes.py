@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from weakref import WeakValueDictionary
 
 from sqlalchemy import select
 
@@ -50,7 +51,7 @@ class PackScopes:
         self._feed = feed
         self._observers: list[Callable[[str], None]] = []
         self._loaded: dict[str, _Loaded] = {}
-        self._same: dict[str, PackView] = {}
+        self._same: WeakValueDictionary[str, PackView] = WeakValueDictionary()
         self._packs: dict[str, NamedPack] = {}
         self._flights: SingleFlight[_Loaded] = SingleFlight()
         self._generation: dict[str, int] = {}

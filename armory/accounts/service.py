@@ -115,7 +115,8 @@ class Accounts:
             group.create_task(self.feed.run(), name="accounts: changes")
             group.create_task(self._every(FLUSH_S, "flush", self._flush_observed))
             group.create_task(self._every(REFRESH_S, "refresh", self.usage.refresh))
-            group.create_task(self._every(PRUNE_S, "prune", self._prune))
+            # soon after the start: a process that never lasts for an hour prunes, too
+            group.create_task(self._every(PRUNE_S, "prune", self._prune, first_s=FLUSH_S))
 
     async def flush(self) -> None:
         """Store statistics, counts and the query log now, to the end also where this is cancelled:
@@ -206,10 +207,18 @@ class Accounts:
         await self.query_log.prune()
         await self.usage.prune()
 
-    async def _every(self, pause_s: float, name: str, work: Callable[[], Awaitable[None]]) -> None:
+    async def _every(
+        self,
+        pause_s: float,
+        name: str,
+        work: Callable[[], Awaitable[None]],
+        *,
+        first_s: float | None = None,
+    ) -> None:
+        await asyncio.sleep(pause_s if first_s is None else first_s)
         while True:
-            await asyncio.sleep(pause_s)
             await self._try(name, work)
+            await asyncio.sleep(pause_s)
 
     async def _try(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
         try:

@@ -41,7 +41,6 @@ class ClientKeys:
         once: remembers assertions.
         route: how keys are reached that a client names.
         leeway_s: by how many seconds clocks may be apart.
-        clock: seconds since 1970.
     """
 
     def __init__(
@@ -50,12 +49,10 @@ class ClientKeys:
         *,
         route: Route,
         leeway_s: float = 30.0,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self._once = once
         self._route = route
         self._leeway_s = leeway_s
-        self._clock = clock
         self._keys: LRUCache[str, KeySet] = LRUCache(_KEPT)
 
     async def check(self, client: Client, assertion: str, audiences: Sequence[str]) -> None:
@@ -83,7 +80,7 @@ class ClientKeys:
             raise _refused("its sub is not the client_id")
         if claims["aud"] not in audiences:
             raise _refused(f"its aud is not {audiences[0]!r} alone")
-        now = self._clock()
+        now = time.time()
         if until > now + _MOST_S + 2 * self._leeway_s:
             raise _refused(f"it holds for longer than {int(_MOST_S)} seconds")
         once = hashlib.sha256(f"{METHOD} {client.id} {claims['jti']}".encode()).hexdigest()

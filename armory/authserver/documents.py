@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from cachetools import TLRUCache
 from yarl import URL
@@ -38,22 +38,12 @@ class Documents:
 
     Args:
         patterns: of redirect URIs that are allowed.
-        route: how documents are reached.
-        clock: seconds, monotonic.
     """
 
-    def __init__(
-        self,
-        patterns: Sequence[str] = (),
-        *,
-        route: Route | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, patterns: Sequence[str] = ()) -> None:
         self._patterns = patterns
-        self._route = route or ROUTE
-        self._clock = clock
         self._kept: TLRUCache[str, tuple[Client | str, float]] = TLRUCache(
-            _KEPT, ttu=lambda _key, entry, _now: entry[1], timer=clock
+            _KEPT, ttu=lambda _key, entry, _now: entry[1], timer=time.monotonic
         )
         self._turn = asyncio.Semaphore(_AT_ONCE)
 
@@ -75,10 +65,10 @@ class Documents:
 
     async def _fetched(self, url: str) -> tuple[Client | str, float]:
         """(the client or why there is none, until when that is believed)."""
-        now = self._clock()
+        now = time.monotonic()
         try:
             place = _place(url)
-            answer = await answered("GET", url, {"Accept": "application/json"}, route=self._route)
+            answer = await answered("GET", url, {"Accept": "application/json"}, route=ROUTE)
             client = self._read(url, place, answer)
         except NoAnswer as error:
             return f"the client's document cannot be had: {error}", now + _REFUSED_S

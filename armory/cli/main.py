@@ -41,7 +41,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "search": ("catalog.search", "search", "Search tools and see scores and reasons."),
     "call": ("catalog.call", "call", "Call one tool."),
     "eval": ("quality.eval", "eval_command", "Measure retrieval on a labelled set."),
-    "tune": ("quality.tune", "tune_command", "Fit scores and threshold to your own tools."),
+    "tune": ("quality.tune", "tune_command", "Fit scores to your own tools, suggest a threshold."),
     "queries": ("quality.queries", "queries", "Write example queries of tools with a model."),
     "report": ("quality.report", "report", "Count what the tools cost in a prompt."),
     "keys": ("accounts.keys", "keys", "Make, list and revoke API keys."),

@@ -5,6 +5,8 @@ Owns: `Loaded` and `ConfigProblems`. Never imports a room.
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path as File
@@ -42,6 +44,32 @@ class Loaded:
     def folder(self) -> File:
         """What relative paths count from."""
         return self.path.parent if self.path else File.cwd()
+
+    @property
+    def project(self) -> str:
+        """Whose configuration it is: the file as it is called, or the folder where there is none.
+
+        Links are not followed: the kubelet has the same name point to another file for each version
+        of a ConfigMap.
+        """
+        return os.path.abspath(self.path or self.folder)
+
+    @property
+    def project_id(self) -> str:
+        """The same, as a name for what is kept for it alone."""
+        return _id(self.project)
+
+    def place_in(self, folder: File, suffix: str = "") -> File:
+        """The project's own place in a folder; the one by the file behind links where that is used
+        already.
+        """
+        by_name = folder / f"{self.project_id}{suffix}"
+        by_file = folder / f"{_id(str((self.path or self.folder).resolve()))}{suffix}"
+        return by_file if by_file.exists() and not by_name.exists() else by_name
+
+
+def _id(project: str) -> str:
+    return hashlib.sha256(project.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
 class ConfigProblems(ConfigError):

@@ -150,11 +150,10 @@ class NoteStore:
         words: str = "",
         *,
         tag: str | None = None,
-        archived: bool = False,
         limit: int = 50,
     ) -> list[Note]:
         """Notes that hold every word of `words`; pinned ones first, then the latest."""
-        conditions, values = ["archived = ?"], list[Any]([archived])
+        conditions, values = ["archived = 0"], list[Any]()
         for word in words.split():
             conditions.append("(title like ? escape '\\' or body like ? escape '\\')")
             pattern = "%" + re.sub(r"([\\%_])", r"\\\1", word) + "%"

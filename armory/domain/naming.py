@@ -9,12 +9,18 @@ from __future__ import annotations
 
 import hashlib
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 
 MAX_NAME = 50
 SERVER_KEY = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
+_LETTERS = str.maketrans(
+    {"ß": "ss", "æ": "ae", "œ": "oe", "ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th"}
+    | {"\u0131": "i"}
+)
+"""Small letters that are made of no other and a mark."""
 _PREFIXED = ("ui://", "skill://")
 """Schemes whose meaning hosts go by: their URIs keep them."""
 
@@ -25,12 +31,19 @@ def is_server_key(key: str) -> bool:
 
 
 def slug(text: str) -> str:
-    """The nearest valid server key: `My Server_2` -> `my-server-2`."""
-    words = re.findall(r"[a-z0-9]+", text.lower())
+    """The nearest valid server key: `My Server_2` -> `my-server-2`, `Größe` -> `grosse`."""
+    words = re.findall(r"[a-z0-9]+", text.lower() if text.isascii() else _bare(text))
     key = "-".join(words)
     if not key:
         return "server"
     return key if key[0].isalpha() else f"s{key}"
+
+
+def _bare(text: str) -> str:
+    """Letters without their accents, in lower case."""
+    letters = text.lower().translate(_LETTERS)
+    apart = (unicodedata.normalize("NFKD", c) if c.isalpha() else c for c in letters)
+    return "".join(c for part in apart for c in part if not unicodedata.combining(c))
 
 
 def _digest(server: str, original: str) -> str:

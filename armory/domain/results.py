@@ -1,6 +1,7 @@
 """The results of retrieval and of listings.
 
-Owns: Match, Selection, Listing and Exchanged. Never imports anything but its domain siblings.
+Owns: Match, Selection, Listing and Exchanged, and how what they lack is told. Never imports
+anything but its domain siblings.
 """
 
 from __future__ import annotations
@@ -11,6 +12,11 @@ from typing import Any, NamedTuple
 
 from armory.domain.query import Query
 from armory.domain.tool import ToolRecord
+
+
+def lacking(*reasons: str | None) -> str | None:
+    """What an answer lacks, of several reasons that may each be none; None: nothing."""
+    return "; ".join(filter(None, reasons)) or None
 
 
 @dataclass(frozen=True, slots=True)

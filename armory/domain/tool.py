@@ -17,6 +17,8 @@ MAX_HINT_CHARS = 500
 MAX_ABOUT_CHARS = 1_000
 MAX_KEYWORDS = 20
 MAX_KEYWORD_CHARS = 200
+BYTES_PER_TOKEN = 4
+"""Of definitions as JSON, where an estimate by their size will do."""
 
 
 def fingerprint(definition: Mapping[str, Any]) -> str:

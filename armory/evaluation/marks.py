@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import Any, cast
 
 from armory.domain.tool import ToolRecord
 from armory.errors import BackendError
+from armory.files import replacing
 
 QUERIES, TOOLS = "queries.jsonl", "tools.jsonl"
 
@@ -141,8 +140,6 @@ def _rows(path: Path) -> list[Mapping[str, Any]]:
 
 
 def _write(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+    with replacing(path) as file:
         for row in rows:
-            file.write(json.dumps(row) + "\n")
-    Path(name).replace(path)
+            file.write(json.dumps(row).encode() + b"\n")

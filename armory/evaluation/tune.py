@@ -7,8 +7,6 @@ constants, suggesting a threshold, writing the file that the gateway reads. Neve
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +20,7 @@ from armory.domain.tool import ToolRecord
 from armory.errors import BackendError, ConfigError
 from armory.evaluation.dataset import Dataset, LabelledQuery
 from armory.evaluation.metrics import calibration_error
+from armory.files import replacing
 from armory.retrieval.features import CandidateFeatures
 from armory.retrieval.indexing.document import template_queries
 from armory.retrieval.ports import FloatArray, IntArray
@@ -50,6 +49,7 @@ RETURNED = 5.5
 #: How strongly the shipped constants hold, in candidate rows.
 RIDGE = 50.0
 _TOP = 20
+_MADE_PER_TOOL = 2
 _THRESHOLDS = tuple(round(0.05 * step, 2) for step in range(1, 20))
 
 
@@ -80,12 +80,12 @@ class Tuned:
     returned_mean: float
 
 
-def synthetic_queries(tools: Sequence[ToolRecord], per_tool: int = 2) -> tuple[LabelledQuery, ...]:
+def synthetic_queries(tools: Sequence[ToolRecord]) -> tuple[LabelledQuery, ...]:
     """Queries made from the tools' own texts. Easier than real ones: use labelled ones if any."""
     return tuple(
         LabelledQuery(f"{tool.name}:{i}", text, frozenset([tool.name]))
         for tool in tools
-        for i, text in enumerate(template_queries(tool)[-per_tool:])
+        for i, text in enumerate(template_queries(tool)[-_MADE_PER_TOOL:])
     )
 
 
@@ -215,9 +215,7 @@ def write_calibration(path: Path, tuned: Tuned) -> None:
             rankers = read_calibrations(path.read_text(encoding="utf-8"))
         rankers.setdefault(tuned.ranker, {})[tuned.embedder] = tuned.calibration.to_json()
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump({"version": VERSION, "rankers": rankers}, file, indent=1)
-        Path(name).replace(path)
+        with replacing(path) as file:
+            file.write(json.dumps({"version": VERSION, "rankers": rankers}, indent=1).encode())
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error}") from error

@@ -102,7 +102,7 @@ class Learning:
         self._work = asyncio.Event()
         self._reload = True
         self._seen_ms = 0
-        self._pruned = time.monotonic()
+        self._pruned = float("-inf")
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:

@@ -117,13 +117,13 @@ class StoredUses:
         last = max((row.updated_at_ms for row in rows), default=0)
         return found, max(updated_at_ms, last - _LATE_MS)
 
-    async def count(self, *, tool: str | None = None, user: str | None = None) -> int:
-        """How many are kept of a tool, of a user, of both together, or at all.
+    async def count(self) -> int:
+        """How many are kept.
 
         Raises:
             BackendError: the database failed.
         """
-        counting = select(func.count()).select_from(learned_uses).where(*_chosen(tool, user))
+        counting = select(func.count()).select_from(learned_uses)
         async with self._database.read() as connection:
             return int((await connection.execute(counting)).scalar_one())
 

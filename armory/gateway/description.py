@@ -45,13 +45,13 @@ class Description:
         merged: dict[str, Any] = {}
         extensions: dict[str, Any] = {}
         for lists in view.servers(endpoint).values():
-            _merge_primitives(merged, lists, as_declared=transparent)
+            _merge_primitives(merged, lists)
             declared = lists.capabilities.get("extensions")
             if isinstance(declared, dict):
                 extensions.update(cast("dict[str, Any]", declared))
             if transparent:
-                kept = ("experimental",) if modern else ("experimental", "tasks")
-                merged.update({k: v for k, v in lists.capabilities.items() if k in kept})
+                left_out = ("extensions", "tasks") if modern else ("extensions",)
+                merged |= {k: v for k, v in lists.capabilities.items() if k not in left_out}
         skills = merged_skills_settings(s.capabilities for s in view.servers(endpoint).values())
         if skills is not None:
             merged.setdefault("resources", {"subscribe": True, "listChanged": True})
@@ -125,12 +125,8 @@ class Description:
             "extensions": self._extension(view),
         }
         if principal is not None:
-            names = view.policy.visible_catalog(view.catalog, principal).tools.names
-            visible = {view.catalog.tools[name].server for name in names}
-            everything = not view.policy.restricts
-            shown = [key for key in view.catalog.servers if key in visible or everything]
+            shown, sets = view.servers_for(principal), view.sets_for(principal)
             document["servers"] = {key: f"{base}/mcp/{key}" for key in shown}
-            sets = view.sets_for(principal)
             document["sets"] = {key: f"{base}/mcp/set/{key}" for key in sets}
         return document
 
@@ -166,18 +162,15 @@ def _served_extensions(
     return shown
 
 
-def _merge_primitives(merged: dict[str, Any], lists: ServerLists, *, as_declared: bool) -> None:
-    """Add what one upstream serves, as the gateway serves it or as it declares it itself."""
+def _merge_primitives(merged: dict[str, Any], lists: ServerLists) -> None:
+    """Add what one upstream serves, as the gateway serves it."""
     own = lists.capabilities
     for key in ("logging", "completions"):
         if key in own:
             merged.setdefault(key, {})
-    served: dict[str, dict[str, Any]] = {}
     if "prompts" in own or lists.prompts:
-        served["prompts"] = {"listChanged": True}
+        merged["prompts"] = {"listChanged": True}
     if "resources" in own or lists.resources or lists.templates:
-        served["resources"] = {"subscribe": True, "listChanged": True}
+        merged["resources"] = {"subscribe": True, "listChanged": True}
     if "tools" in own or lists.tools:
-        served["tools"] = {"listChanged": True}
-    for key, flags in served.items():
-        merged[key] = own[key] if as_declared and key in own else flags
+        merged["tools"] = {"listChanged": True}

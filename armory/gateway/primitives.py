@@ -59,7 +59,8 @@ class Primitives:
         )
 
     async def complete(self, context: RequestContext, params: dict[str, Raw]) -> Reply:
-        """Answer `completion/complete`: the reference says whose completion it is.
+        """Answer `completion/complete`: the reference says whose completion it is; of a kind that
+        nobody knows, at an upstream's own endpoint the upstream may.
 
         Raises:
             RpcError: no reference that means anything here.
@@ -80,6 +81,8 @@ class Primitives:
         elif kind == "ref/resource":
             server, uri = await self._forwarder.located(context, need_text(ref, "uri"))
             ref["uri"] = pack(uri)
+        elif context.endpoint.transparent and context.view.sees_whole(context):
+            return await self.pass_on("completion/complete", context, params)
         else:
             raise RpcError(
                 INVALID_PARAMS, f"params.ref.type is {kind!r}; expected ref/prompt or ref/resource"

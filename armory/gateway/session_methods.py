@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from msgspec import Raw
 
+from armory.errors import UpstreamUnavailable
 from armory.gateway.calls.forwarding import located
 from armory.gateway.changes.resource_watches import ResourceWatches
 from armory.gateway.context import RequestContext
@@ -57,8 +58,8 @@ class SessionMethods:
         """Answer `resources/subscribe`.
 
         Raises:
-            RpcError: no such resource for this caller.
             RateLimited: not now.
+            RpcError: no such resource for this caller.
             UpstreamUnavailable: its upstream cannot be told.
         """
         subscription = _session(context).subscription
@@ -68,14 +69,20 @@ class SessionMethods:
         return _DONE
 
     async def unsubscribe(self, context: RequestContext, params: dict[str, Raw]) -> Reply:
-        """Answer `resources/unsubscribe`.
+        """Answer `resources/unsubscribe`; a name that does not exist counts against the rate.
 
         Raises:
+            RateLimited: not now.
             RpcError: no such resource for this caller.
             UpstreamUnavailable: its upstream cannot be told.
         """
         subscription = _session(context).subscription
-        server, uri = located(self._pool, context, need_text(params, "uri"))
+        wanted = need_text(params, "uri")
+        try:
+            server, uri = located(self._pool, context, wanted)
+        except (RpcError, UpstreamUnavailable):
+            await self._limiter.take(context.principal)
+            raise
         await self._resources.remove(subscription, server, uri)
         return _DONE
 

@@ -138,6 +138,10 @@ class Connections:
         if idle is not None and connection in idle:
             idle.remove(connection)
 
+    def trust(self, tls: ssl.SSLContext | bool) -> None:
+        """Have connections that are made from now on go by other authorities."""
+        self._tls = tls
+
     def close(self) -> None:
         """Close every connection."""
         if self._sweep is not None:

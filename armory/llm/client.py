@@ -22,6 +22,7 @@ from openai import (
     APITimeoutError,
     AsyncOpenAI,
     BadRequestError,
+    NotFoundError,
     OpenAIError,
 )
 
@@ -96,7 +97,6 @@ class ChatClient:
         timeout_s: limit for one attempt, and between two pieces of a stream.
         max_retries: further attempts after timeouts, 408, 409, 429, 5xx and lost connections;
             `Retry-After` is honoured.
-        temperature: 0 makes the model as repeatable as it can be.
 
     A parameter that the endpoint refuses as unsupported is left out of all further requests.
     """
@@ -109,11 +109,10 @@ class ChatClient:
         api_key: str | None = None,
         timeout_s: float = 60.0,
         max_retries: int = 2,
-        temperature: float = 0.0,
     ) -> None:
         self.base_url = base_url
         self.model = model
-        self._parameters = Parameters(temperature)
+        self._parameters = Parameters()
         self._key = api_key or ""
         self._timeout_s = timeout_s
         self._client = AsyncOpenAI(
@@ -254,6 +253,21 @@ class ChatClient:
             raise ChatUnavailable(
                 f"{self.base_url} ended an answer of {self.model!r} before it was complete."
             )
+
+    async def models(self) -> list[str]:
+        """Names of the models that are there, asked once; none: the endpoint does not tell.
+
+        Raises:
+            ChatError: it cannot be asked.
+        """
+        try:
+            page = await self._client.with_options(max_retries=0).models.list()
+        except NotFoundError:
+            return []
+        except (OpenAIError, json.JSONDecodeError) as error:
+            raise self._translate(error) from error
+        listed = getattr(page, "data", None)
+        return [str(getattr(one, "id", "")) for one in listed or ()]
 
     async def time_to_first_token(self, messages: Sequence[Message]) -> FirstToken:
         """Send a conversation and stop at the first piece of the answer, or of the thinking

@@ -35,13 +35,9 @@ class Parameters:
 
     Reasoning models of some providers take `max_completion_tokens` for `max_tokens`, no `stop`, and
     no `temperature` but their own.
-
-    Args:
-        temperature: of every request.
     """
 
-    def __init__(self, temperature: float) -> None:
-        self._temperature = temperature
+    def __init__(self) -> None:
         self._refused: set[str] = set()
 
     def of(self, max_tokens: int | None, stop: Sequence[str]) -> Given:
@@ -53,7 +49,7 @@ class Parameters:
         """
         given: Given = {}
         if "temperature" not in self._refused:
-            given["temperature"] = self._temperature
+            given["temperature"] = 0.0  # as repeatable as the model can be
         if max_tokens is not None and "max_tokens" not in self._refused:
             given["max_tokens"] = max_tokens
         elif max_tokens is not None and "max_completion_tokens" not in self._refused:

@@ -39,8 +39,11 @@ _SECRET_TEXT = re.compile(
 )
 
 
+_IN_QUERY = re.compile(r"([?&][^?&=#\s\"'<>]{1,100}=)[^&#\s\"'<>]+")
 _known: list[str] = []
 """The values of configured secrets, longest first: one may be part of another."""
+_parameters: dict[str, str] = {}
+"""`?name=value` of configured URLs, and what is shown in its place."""
 
 
 def hide(values: Iterable[str]) -> None:
@@ -50,6 +53,20 @@ def hide(values: Iterable[str]) -> None:
         if len(value) >= _SHORTEST:
             found.update(_spellings(value))
     _known[:] = sorted(found, key=len, reverse=True)
+
+
+def hide_parameters(given: Iterable[tuple[str, str]]) -> None:
+    """From now on these values (name, value) of parameters of URLs are shown behind their name
+    nowhere, however short they are: whoever may see an address need not be who may use it.
+    """
+    for name, value in given:
+        for mark in "?&":
+            _parameters[f"{mark}{name}={value}"] = f"{mark}{name}={HIDDEN}"
+
+
+def without_parameters(text: str) -> str:
+    """`text` with the values of all parameters of URLs hidden."""
+    return _IN_QUERY.sub(rf"\g<1>{HIDDEN}", text) if "://" in text else text
 
 
 def _spellings(value: str) -> Iterator[str]:
@@ -76,6 +93,9 @@ def redacted(text: str) -> str:
     """`text` without configured secrets, bearer tokens, API keys and passwords in URLs."""
     for value in _known:
         text = text.replace(value, HIDDEN)
+    if "?" in text:
+        for given, shown in _parameters.items():
+            text = text.replace(given, shown)
     return _SECRET_TEXT.sub(_without, text)
 
 

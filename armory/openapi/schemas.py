@@ -45,12 +45,10 @@ class Schemas:
 
     Args:
         document: where references are looked up.
-        writing: whether they describe what is sent: then read-only members are left out.
     """
 
-    def __init__(self, document: Document, *, writing: bool = True) -> None:
+    def __init__(self, document: Document) -> None:
         self._document = document
-        self._hidden = "readOnly" if writing else "writeOnly"
         self._nodes = 0
 
     def whole(self, schema: Any) -> dict[str, Any]:
@@ -104,7 +102,7 @@ class Schemas:
             written[key] = {
                 name: self._schema(part, within, level + 1)
                 for name, part in cast("dict[str, Any]", value).items()
-                if not self._is_hidden(part)
+                if not self._is_read_only(part)
             }
         elif key == "required" and isinstance(value, list):
             written[key] = [name for name in cast("list[Any]", value) if isinstance(name, str)]
@@ -113,12 +111,12 @@ class Schemas:
         elif key not in ("$defs", "definitions", "nullable", "readOnly", "writeOnly"):
             written[key] = value
 
-    def _is_hidden(self, part: Any) -> bool:
+    def _is_read_only(self, part: Any) -> bool:
         try:
             found = self._document.follow(part)
         except BadDescription:
             return False  # said where the schema itself is written
-        return isinstance(found, dict) and cast("Object", found).get(self._hidden) is True
+        return isinstance(found, dict) and cast("Object", found).get("readOnly") is True
 
 
 def _as_2020(given: Object, written: dict[str, Any]) -> None:

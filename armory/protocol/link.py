@@ -23,6 +23,8 @@ from armory.protocol.versions import Era
 
 Params = dict[str, Raw]
 """Members of a JSON-RPC `params` object, each value verbatim."""
+FOREVER_S = 10 * 365 * 86_400.0
+"""The time-out of what has none: a stream that is listened to."""
 
 
 class ClientGone(Exception):
@@ -212,7 +214,8 @@ class Call:
         method: MCP method, as in the upstream's era.
         params: top-level members of `params`.
         client: whose call this is; None for the gateway's own.
-        timeout_s: deadline for the whole call, None: the upstream's configured one.
+        timeout_s: deadline for the whole call, None: the upstream's configured one;
+            `FOREVER_S`: none.
         name_header: value for `Mcp-Name` on modern HTTP (tool, prompt, URI, task id), else None.
         param_headers: `Mcp-Param-*` header name -> value, from the tool's schema and arguments.
         safe_to_retry: whether sending it twice is harmless (lists, reads, read-only or idempotent

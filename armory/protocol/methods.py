@@ -33,11 +33,14 @@ RESOURCE_UPDATED = "notifications/resources/updated"
 TASK = "notifications/tasks"
 TASK_STATUS = "notifications/tasks/status"
 ELICITATION_COMPLETE = "notifications/elicitation/complete"
+LISTEN = "subscriptions/listen"
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 
 ABOUT_TASKS = frozenset((TASK, TASK_STATUS))
-ON_REQUEST_STREAMS = frozenset((PROGRESS, LOGGED, TASK))
-"""What may come before a modern request's result; the rest rides `subscriptions/listen`."""
+OF_NO_REQUEST = frozenset((*LISTS_CHANGED, GROUPS_CHANGED, RESOURCE_UPDATED))
+"""What is news for all who listen, also where an upstream says it in the midst of a call."""
+OF_HANDSHAKES = frozenset((TASK_STATUS, ELICITATION_COMPLETE))
+"""What modern clients do not know."""
 LISTENED: Mapping[str, str] = MappingProxyType(
     {
         "toolsListChanged": TOOLS_CHANGED,

@@ -166,6 +166,32 @@ def need_text(params: Mapping[str, Raw], name: str) -> str:
         ) from None
 
 
+def need_value(raw: Raw, where: str) -> Any:
+    """The parameter `where`, decoded whole.
+
+    Raises:
+        RpcError: it cannot be, as the number 1e400 (-32602, naming it).
+    """
+    try:
+        return _any.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        raise RpcError(
+            INVALID_PARAMS, f"{where} is {brief(raw)}, which cannot be read", {"parameter": where}
+        ) from None
+
+
+def value_at(raw: Raw | None, path: Sequence[str]) -> Any:
+    """What stands in an object at a path of names, decoded whole; None where nothing does, or what
+    cannot be read.
+    """
+    for name in path:
+        raw = (members_or_none(raw) or {}).get(name)
+    try:
+        return None if raw is None else _any.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
 def brief(value: object) -> str:
     """What somebody sent, for a message about it: JSON as it came, cut after 80 characters."""
     raw = memoryview(value) if isinstance(value, Raw) else encode(value)
@@ -173,7 +199,7 @@ def brief(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def excerpt(data: bytes | bytearray, limit: int = 120) -> str:
+def excerpt(data: bytes | bytearray) -> str:
     """The beginning of some bytes, JSON or not, printable, for messages and logs."""
-    text = data[:limit].decode("utf-8", "replace")
-    return repr(text) + (" ..." if len(data) > limit else "")
+    text = data[:120].decode("utf-8", "replace")
+    return repr(text) + (" ..." if len(data) > 120 else "")

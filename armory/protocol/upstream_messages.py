@@ -26,6 +26,8 @@ _ESCAPE = re.compile(
     rb"|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
     re.DOTALL,
 )
+NULL = b"null"
+_DIGITS = 15
 DEEPEST = 512
 """Levels of what is kept of a message that is nested too deep to be opened."""
 
@@ -42,6 +44,11 @@ class UpstreamMessage(msgspec.Struct, gc=False):
     params: Raw = ABSENT
     result: Raw = ABSENT
     error: Raw = ABSENT
+
+    @property
+    def failed(self) -> bool:
+        """Whether it says what went wrong; some servers say beside each result that nothing did."""
+        return self.error is not ABSENT and bytes(memoryview(self.error)) != NULL
 
 
 class OutlinedMessage(UpstreamMessage, gc=False):
@@ -150,6 +157,17 @@ def _mended(text: bytes) -> bytes:
     if b"\\u" not in text:
         return text
     return _ESCAPE.sub(lambda match: b"\\ufffd" if match[1] else match[0], text)
+
+
+def own_id(said: object) -> int | None:
+    """The id or progress token of the gateway's, which are integers, that an upstream gives back;
+    some make a text or a float of it, which SDKs take as well. None: it is none.
+    """
+    if type(said) is int:
+        return said
+    if isinstance(said, str):
+        return int(said) if len(said) <= _DIGITS and said.isascii() and said.isdigit() else None
+    return int(said) if isinstance(said, float) and said.is_integer() else None
 
 
 def params_of(message: UpstreamMessage) -> Params:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from types import TracebackType
 
 from armory.domain.query import Query, VisibleSet
-from armory.domain.results import Selection
+from armory.domain.results import Selection, lacking
 from armory.domain.tool import ToolRecord
 from armory.errors import BackendError, InvalidRequest
 from armory.logger import Logger
@@ -161,7 +161,6 @@ class Retriever:
         visible: VisibleSet | None = None,
         *,
         explain: bool = False,
-        full_ranking: bool = False,
     ) -> Selection:
         """The tools that the query wants, under the configured limits and its own.
 
@@ -169,7 +168,6 @@ class Retriever:
             query: texts and overrides.
             visible: only these; None: all.
             explain: fill `ranking` and `withheld` as well.
-            full_ranking: fill `ranking`.
 
         Raises:
             InvalidRequest: no text, text of another type, more than 16 texts or 8,000 characters.
@@ -178,7 +176,7 @@ class Retriever:
         started = time.perf_counter()
         ranking = await self.rank(query, visible)
         limits = self.limits_of(query)
-        selection = ranking.select(limits, explain=explain, full_ranking=full_ranking)
+        selection = ranking.select(limits, explain=explain)
         return replace(selection, took_ms=(time.perf_counter() - started) * 1000)
 
     def limits_of(self, query: Query) -> Limits:
@@ -218,9 +216,9 @@ class Retriever:
         scope = await self._scope(query, snapshot, await self._visible.rows(snapshot, visible))
         awaited = self._awaited(scope, visible)
         if not scope.size:
-            return Ranking.empty(ranker, self.degraded or awaited)
+            return Ranking.empty(ranker, lacking(self.degraded, awaited))
         findings = await self._candidates.find(scope)
-        lost = findings.problem or self.degraded or awaited
+        lost = findings.problem or self.degraded
         if findings.hits is None:
             if findings.vectors is not None and self._dense.lost:
                 self._recovery.begin()  # perhaps the store is back and empty
@@ -235,7 +233,7 @@ class Retriever:
             self._threads.of(query), self._scored, scope, findings, ranker
         )
         order = await self._reorder.order(scope, features, scores, self.settings.diversity)
-        return Ranking(features, scores, order, ranker, self._tokens, lost)
+        return Ranking(features, scores, order, ranker, self._tokens, lacking(lost, awaited))
 
     def _awaited(self, scope: Scope, visible: VisibleSet | None) -> str | None:
         """That some of the tools cannot be found yet, or None."""

@@ -38,6 +38,7 @@ class Figures:
         edge: gives the HTTP front, None while nothing listens.
         retriever: gives the retriever, None where Tool RAG is off.
         shared: whether the store that replicas share is there; None: nothing is shared.
+        database: why the database is away, "" while it is there; None: none is used.
 
     Attributes:
         limits_away: why this replica counts limits for itself although others do, too; None: it
@@ -53,12 +54,14 @@ class Figures:
         edge: Callable[[], HttpEdge | None],
         retriever: Callable[[], Retriever | None],
         shared: CacheWatch | None,
+        database: Callable[[], str] | None = None,
     ) -> None:
         self._pool = pool
         self._supervisor = supervisor
         self._edge = edge
         self._retriever = retriever
         self._shared = shared
+        self._database = database
         self.metrics = Metrics(self._upstreams, self._clients, self._stores)
 
     def readiness(
@@ -137,9 +140,12 @@ class Figures:
     def _stores(self) -> dict[str, bool]:
         """Whether each store outside this process answers."""
         retriever, watch = self._retriever(), self._shared
-        vectors = None if retriever is None else retriever.store_there
-        found = {} if vectors is None else {"vector_store": vectors}
-        return found if watch is None else {**found, "shared_store": not watch.problem}
+        there = {
+            "database": None if self._database is None else not self._database(),
+            "shared_store": None if watch is None else not watch.problem,
+            "vector_store": None if retriever is None else retriever.store_there,
+        }
+        return {name: found for name, found in there.items() if found is not None}
 
     def _upstreams(self) -> dict[str, UpstreamFigures]:
         pool = self._pool.status()

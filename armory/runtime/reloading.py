@@ -15,7 +15,7 @@ from armory.upstreams.spec import UpstreamSpec
 _RESTART_BLOCKS = ("server", "accounts", "storage", "agent", "observability")
 _FIXED_KEYS = {
     "tool_rag": ENGINE_KEYS,
-    "security": ("tokens", "api_keys", "jwt", "oauth", "allow_anonymous"),
+    "security": ("tokens", "api_keys", "jwt", "oauth", "encryption_key", "allow_anonymous"),
 }
 """Keys that take a restart in blocks of which the rest is swapped."""
 

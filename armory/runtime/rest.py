@@ -21,6 +21,7 @@ from armory.evaluation.marks import MarkedQueries
 from armory.observability.activity import Activity
 from armory.observability.redaction import redacted
 from armory.runtime.blocks.auditing import audit_reader
+from armory.runtime.blocks.everywhere import Everywhere
 from armory.runtime.blocks.people import console_sign_in
 from armory.runtime.blocks.pins import tell_approved
 from armory.runtime.checking import checked
@@ -39,7 +40,9 @@ from armory.wire.http.edge import HttpEdge
 _LABELS = "labels"
 
 
-def rest_services(runtime: Runtime, edge: HttpEdge, accounts: Accounts) -> RestServices:
+def rest_services(
+    runtime: Runtime, edge: HttpEdge, accounts: Accounts, everywhere: Everywhere
+) -> RestServices:
     """Everything that REST handlers use, read off `runtime` at each request."""
     config, gateway = runtime.loaded.config, runtime.gateway
 
@@ -86,12 +89,23 @@ def rest_services(runtime: Runtime, edge: HttpEdge, accounts: Accounts) -> RestS
         tracing=runtime.observers.tracing,
         api_keys=config.security.api_keys,
         info={"title": "Armory", "version": armory_version()},
-        live=live_gateway(runtime),
+        live=live_gateway(runtime, everywhere),
         search_defaults=lambda: search_defaults(runtime),
     )
 
 
-def live_gateway(runtime: Runtime) -> LiveGateway:
+def everywhere_of(runtime: Runtime, accounts: Accounts) -> Everywhere:
+    """What administrators ask of this gateway and mean of all its replicas."""
+    return Everywhere(
+        accounts.feed,
+        runtime.loaded.project_id,
+        runtime.pool.servers,
+        runtime.supervisor.restart,
+        partial(_reload, runtime),
+    )
+
+
+def live_gateway(runtime: Runtime, everywhere: Everywhere) -> LiveGateway:
     """The gateway of `runtime`; what a reload swaps is read at each request."""
 
     def tokens() -> Mapping[str, Principal]:
@@ -101,19 +115,18 @@ def live_gateway(runtime: Runtime) -> LiveGateway:
         }
 
     loaded = runtime.loaded
-    project = str((loaded.path or loaded.folder).resolve())
-    name = hashlib.sha256(project.encode("utf-8", "surrogateescape")).hexdigest()[:16]
     return LiveGateway(
         runtime.gateway,
         runtime.activity or Activity(),
-        MarkedQueries(loaded.home / _LABELS / name),
+        MarkedQueries(loaded.place_in(loaded.home / _LABELS)),
         admit=runtime.admit,
         tokens=tokens,
-        restart=runtime.supervisor.restart,
+        replicas=runtime.joined.replicas is not None,
+        restart=everywhere.restart,
         pinning=lambda: runtime.keeper.pinning,
         rebuild=runtime.keeper.approved,
         tell_approved=partial(tell_approved, runtime.accounts),
-        reload=partial(_reload, runtime),
+        reload=everywhere.reload,
         audit=audit_reader(loaded),
         configuration=_editor(runtime),
         sign_in=console_sign_in(loaded),

@@ -143,6 +143,7 @@ class Runtime:
             lambda: self.edge,
             lambda: self.retriever,
             joined.watch,
+            None if self.accounts is None else self._database_away,
         )
         self._trusted = trusted
         limited = self.figures.metrics.limited
@@ -285,7 +286,7 @@ class Runtime:
         blocked = f"accounts: {away}" if away and accounts_needed(config) else None
         return self.figures.readiness(
             self.gateway,
-            degraded=self._degraded(),
+            degraded=self._degraded(database="" if blocked else self._database_away()),
             snapshot=self.first_snapshot.is_set(),
             indexing=self.keeper.indexing,
             upstreams=self._ready_when,
@@ -293,11 +294,21 @@ class Runtime:
             audit=self.observers.audit,
         )
 
-    def _degraded(self) -> list[str]:
+    def _degraded(self, database: str) -> list[str]:
         """What works less well than it should, and why."""
         retrieval = self.retriever.degraded if self.retriever is not None else None
-        found = {"retrieval": retrieval, "shared store": self.joined.away}
+        found = {
+            "retrieval": retrieval,
+            "shared store": self.joined.away,
+            "database": database,
+        }
         return [f"{part}: {why}" for part, why in found.items() if why]
+
+    def _database_away(self) -> str:
+        """Why the database of the accounts is not there; empty: it is, or none is used."""
+        if self.accounts is None:
+            return ""
+        return (self.opening.away if self.opening else None) or self.accounts.feed.problem
 
     async def leave(self, delay_s: float) -> None:
         """Be about to end: say at `/readyz` that requests should go elsewhere, serve those that

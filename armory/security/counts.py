@@ -17,17 +17,14 @@ class LocalCounts:
     """What callers have taken. Begins with nothing: a restart forgets.
 
     Args:
-        monotonic: seconds, for buckets.
         wall: seconds since 1970, for days.
     """
 
     def __init__(
         self,
         *,
-        monotonic: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        self._monotonic = monotonic
         self._wall = wall
         self._buckets: tuple[Rate, RateLimiter] | None = None
         self._day = 0
@@ -64,5 +61,5 @@ class LocalCounts:
 
     def _bucket(self, rate: Rate) -> RateLimiter:
         if self._buckets is None or self._buckets[0] != rate:
-            self._buckets = rate, RateLimiter(rate.per_s, rate.burst, clock=self._monotonic)
+            self._buckets = rate, RateLimiter(rate.per_s, rate.burst)
         return self._buckets[1]

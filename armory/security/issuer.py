@@ -15,7 +15,7 @@ import jwt
 
 from armory.errors import BackendError
 from armory.logger import Logger
-from armory.oauth.exchange import DIRECT, NoAnswer, Route, basic, exchange, json_object
+from armory.oauth.exchange import DIRECT, NoAnswer, basic, exchange, json_object
 from armory.oauth.metadata import Undiscovered, is_secure, server_metadata, text
 from armory.security.keys import Fetch, KeySet, NoDocument
 from armory.security.keys import fetch as document
@@ -48,7 +48,6 @@ class Issuer:
     Args:
         name: its issuer identifier, as configured.
         leeway_s: how far clocks may be apart.
-        route: how it is reached.
         fetch: gets its documents; None: over HTTP, from inside only if it is there itself.
         clock: seconds, monotonic.
     """
@@ -58,13 +57,12 @@ class Issuer:
         name: str,
         *,
         leeway_s: float = 30.0,
-        route: Route = DIRECT,
         fetch: Fetch | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
         self._leeway_s = leeway_s
-        self._route = replace(route, named=(name,))
+        self._route = replace(DIRECT, named=(name,))
         fetch = fetch or partial(document, named=(name,))
         self._fetch = fetch
         self._clock = clock

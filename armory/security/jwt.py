@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -38,7 +38,6 @@ class JwtScheme:
         settings: what is required of a token, and what checks its signature.
         leeway_s: how far clocks may be apart.
         fetch: gets the key document.
-        clock: seconds since 1970.
 
     Raises:
         ConfigError: settings that do not fit together.
@@ -50,7 +49,6 @@ class JwtScheme:
         *,
         leeway_s: float = 30.0,
         fetch: Fetch = fetch,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         url, algorithms = settings.jwks_url, settings.algorithms
         _check(url, settings.secret, algorithms)
@@ -62,9 +60,8 @@ class JwtScheme:
         self._user_claim = settings.user_claim
         self._scopes_claim = settings.scopes_claim
         self._leeway_s = leeway_s
-        self._clock = clock
         self._checked: TLRUCache[bytes, tuple[Principal, float, int]] = TLRUCache(
-            10_000, ttu=lambda _key, entry, _now: entry[1], timer=clock
+            10_000, ttu=lambda _key, entry, _now: entry[1], timer=time.time
         )
 
     async def identify(self, credential: str) -> Principal | None:
@@ -86,7 +83,7 @@ class JwtScheme:
             _log.info("jwt_refused", reason=type(error).__name__)
             raise AuthenticationFailed(REFUSED) from None
         principal = self._principal(claims)
-        until = min(self._clock() + _CHECKED_S, expiry_of(claims))
+        until = min(time.time() + _CHECKED_S, expiry_of(claims))
         self._checked[digest] = (principal, until, self._generation)
         return principal
 

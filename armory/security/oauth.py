@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jwt
@@ -41,24 +41,20 @@ class OAuthScheme:
     Args:
         settings: what is required of them.
         issuers: the authorization servers, as `settings.issuers` names them.
-        clock: seconds since 1970.
     """
 
     def __init__(
         self,
         settings: OAuthSettings,
         issuers: Sequence[Issuer],
-        *,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self._settings = settings
         self._issuers = tuple(issuers)
         self._anywhere = frozenset(settings.audience)
         self._needed = frozenset(settings.scopes)
         self._leeway_s = settings.clock_skew_s
-        self._clock = clock
         self._checked: TLRUCache[bytes, tuple[Principal | None, float, int]] = TLRUCache(
-            10_000, ttu=lambda _key, entry, _now: entry[1], timer=clock
+            10_000, ttu=lambda _key, entry, _now: entry[1], timer=time.time
         )
 
     async def identify(self, credential: str) -> Principal | None:
@@ -88,7 +84,7 @@ class OAuthScheme:
         else:
             return None
         assert principal.expires_at is not None
-        until = min(self._clock() + _CHECKED_S, principal.expires_at)
+        until = min(time.time() + _CHECKED_S, principal.expires_at)
         self._checked[digest] = (principal, until, self._generation)
         return principal
 
@@ -111,12 +107,12 @@ class OAuthScheme:
         named = text(said.get("iss")) if said is not None else ""
         if said is None or (named and not same_issuer(named, first.name)):
             _log.info("access_token_refused", reason="not active" if said is None else "issuer")
-            self._checked[digest] = (None, self._clock() + _REFUSED_S, self._generation)
+            self._checked[digest] = (None, time.time() + _REFUSED_S, self._generation)
             raise AuthenticationFailed(REFUSED)
         if isinstance(said.get("cnf"), Mapping):  # bound to a key that a bearer does not show
             _log.info("access_token_refused", reason="cnf", issuer=first.name)
             raise AuthenticationFailed(REFUSED)
-        now = self._clock()
+        now = time.time()
         claims = {"exp": now + _CHECKED_S, **said}
         if "sub" not in claims and "username" in claims:
             claims["sub"] = claims["username"]

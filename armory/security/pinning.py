@@ -7,8 +7,6 @@ gateway.
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +17,7 @@ from typing import Any, NamedTuple, cast
 from armory.domain.catalog import Catalog
 from armory.domain.tool import ToolRecord
 from armory.errors import ConfigError
+from armory.files import replacing
 from armory.logger import Logger
 from armory.protocol.rawjson import encode
 from armory.security.settings import PinningMode
@@ -167,8 +166,7 @@ class Pinning:
     def _write(self) -> None:
         """One line for each tool: a difference of two files shows which ones differ."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=self._path.parent, prefix=self._path.name)
-        with os.fdopen(handle, "wb") as file:
+        with replacing(self._path) as file:
             file.write(b'{"version": 2, "project": %b, "tools": {' % _json(self._project))
             between = b""
             for server in sorted(self._pins):
@@ -179,7 +177,6 @@ class Pinning:
                     file.write(b"%b\n%b: %b" % (between, _json(key), _json(held)))
                     between = b","
             file.write(b"\n}}\n")
-        Path(name).replace(self._path)
 
     def _tell(self, changes: Sequence[Changed]) -> None:
         """Log what changed, each state of a definition once, and of many the number."""

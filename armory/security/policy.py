@@ -83,7 +83,7 @@ class Scope:
 EVERYTHING = Scope()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class PackView:
     """What a user's active packs and servers leave of the catalog.
 
@@ -279,12 +279,11 @@ class Policy:
         self,
         catalog: Catalog,
         principal: Principal,
-        scope: Scope = EVERYTHING,
         *,
         packs: bool = True,
     ) -> VisibleSet:
-        """The tools that `principal` may see; one object per snapshot, profile and scope."""
-        return self.visible_catalog(catalog, principal, scope, packs=packs).tools
+        """The tools that `principal` may see; one object per snapshot and profile."""
+        return self.visible_catalog(catalog, principal, packs=packs).tools
 
     def visible_catalog(
         self,

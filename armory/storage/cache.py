@@ -18,6 +18,7 @@ from armory.tasks import start
 
 T = TypeVar("T")
 _MESSAGES_KEPT = 10_000
+_VALUES_KEPT = 20_000
 
 
 class Cache(Protocol):
@@ -89,15 +90,12 @@ class MemoryCache:
     """A `Cache` inside the process, least recently used and expired entries go first.
 
     Args:
-        max_entries: how many values are kept.
         clock: seconds, monotonic.
     """
 
-    def __init__(
-        self, max_entries: int = 20_000, *, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._values: TLRUCache[str, tuple[bytes, float]] = TLRUCache(
-            max_entries, ttu=lambda _key, entry, now: now + entry[1], timer=clock
+            _VALUES_KEPT, ttu=lambda _key, entry, now: now + entry[1], timer=clock
         )
         self._listeners: dict[str, set[asyncio.Queue[bytes]]] = {}
 

@@ -18,9 +18,10 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
-from sqlalchemy import bindparam, delete, func, insert, select
+from sqlalchemy import BigInteger, Select, bindparam, case, delete, func, insert, select
 
 from armory.errors import BackendError
 from armory.logger import Logger
@@ -45,13 +46,7 @@ _LATE_MS = 15_000  # a transaction that took its number early may commit so much
 _SEEN_KEPT = 50_000
 _BATCH = 5_000
 _RECONNECT_S = 0.5
-_SINCE = (
-    select(changes.c.id, changes.c.at_ms, changes.c.topic, changes.c.value)
-    .where(changes.c.at_ms >= bindparam("floor_ms"))
-    .order_by(changes.c.at_ms, changes.c.id)
-    .limit(_BATCH)
-)
-"""Built once, as it is asked again and again."""
+_NEVER_MS = -(1 << 52)
 
 
 @dataclass(slots=True)
@@ -78,8 +73,9 @@ class ChangeFeed:
         database: where changes are written.
         cache: with a shared one, changes travel over its channel too, and only an unbroken line
             to it is trusted.
-        poll_s: pause between two looks into the database.
-        lease_s: how long after the last sign of life what is cached may still answer.
+
+    Attributes:
+        problem: why the database did not answer the last time; empty: it did.
     """
 
     def __init__(
@@ -87,18 +83,17 @@ class ChangeFeed:
         database: Database,
         cache: Cache,
         *,
-        poll_s: float = POLL_S,
-        lease_s: float = LEASE_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.problem = ""
         self._database = database
         self._cache = cache
-        self._poll_s = poll_s
-        self._lease_s = lease_s
         self._clock = clock
         self._handlers: dict[str, list[Handler]] = {}
         self._seen: OrderedDict[int, None] = OrderedDict()
+        self._since = _since(database)
         self._floor_ms: int | None = None
+        self._more = False
         self._polled_at = float("-inf")
         self._looked_at = float("-inf")
         self._commits: int | None = None
@@ -111,7 +106,7 @@ class ChangeFeed:
         """Whether a change made anywhere would have been heard by now (within the lease)."""
         last = self._line_at if self._cache.shared else self._polled_at
         ready = self._line_ready or not self._cache.shared
-        return ready and self._clock() - last < self._lease_s
+        return ready and self._clock() - last < LEASE_S
 
     def subscribe(self, topic: str, handler: Handler) -> None:
         """Call `handler` with the value of every change of `topic`, possibly more than once."""
@@ -154,7 +149,7 @@ class ChangeFeed:
                 return False
             self._beat.clear()
             with suppress(TimeoutError):
-                async with asyncio.timeout(min(left, self._poll_s)):
+                async with asyncio.timeout(min(left, POLL_S)):
                     await self._beat.wait()
         return True
 
@@ -173,14 +168,17 @@ class ChangeFeed:
             if self._floor_ms is None:
                 now_ms = (await connection.execute(select(self._database.now_ms))).scalar_one()
                 self._floor_ms = now_ms - _LATE_MS
-            rows = (await connection.execute(_SINCE, {"floor_ms": self._floor_ms})).all()
+            late_ms = _NEVER_MS if self._more else _LATE_MS
+            asked = {"floor_ms": self._floor_ms, "late_ms": late_ms}
+            rows = (await connection.execute(self._since, asked)).all()
         for row in rows:
             if row.id not in self._seen:
                 await self._dispatch(row.topic, row.value)
                 self._seen[row.id] = None
         while len(self._seen) > _SEEN_KEPT:
             self._seen.popitem(last=False)
-        if len(rows) == _BATCH:  # more to come before anything is trusted
+        self._more = len(rows) == _BATCH
+        if self._more:  # before anything is trusted
             self._floor_ms = max(self._floor_ms + 1, rows[-1].at_ms)
             return
         if rows:
@@ -200,21 +198,20 @@ class ChangeFeed:
             )
 
     async def _poll_forever(self) -> None:
-        failing = False
         while True:
             try:
                 await self.poll()
-                failing = False
+                self.problem = ""
             except BackendError as error:
-                if not failing:
+                if not self.problem:
                     _log.warning("change_poll_failed", error=error.message)
-                failing = True
-            await asyncio.sleep(self._poll_s)
+                self.problem = error.message
+            await asyncio.sleep(POLL_S)
 
     async def _listen_forever(self) -> None:
         while True:
             try:
-                line = self._cache.listen(CHANNEL, heartbeat_s=self._poll_s)
+                line = self._cache.listen(CHANNEL, heartbeat_s=POLL_S)
                 async with aclosing(line) as messages:
                     async for message in messages:
                         await self._alive(message)
@@ -262,3 +259,20 @@ class ChangeFeed:
                 await handler(value)
             except BackendError as error:
                 _log.warning("change_handler_failed", topic=topic, error=error.message)
+
+
+def _since(database: Database) -> Select[*tuple[Any, ...]]:
+    """What came since `floor_ms`, or since `late_ms` before now where that is earlier: a clock that
+    was set back gives what changes from then on earlier times than what was seen last.
+
+    Built once, as it is asked again and again.
+    """
+    floor = bindparam("floor_ms", type_=BigInteger)
+    late = database.now_ms - bindparam("late_ms", type_=BigInteger)
+    earlier = select(case((late < floor, late), else_=floor)).scalar_subquery()  # once, not by row
+    return (
+        select(changes.c.id, changes.c.at_ms, changes.c.topic, changes.c.value)
+        .where(changes.c.at_ms >= earlier)
+        .order_by(changes.c.at_ms, changes.c.id)
+        .limit(_BATCH)
+    )

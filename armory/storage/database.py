@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from sqlalchemy import BigInteger, ColumnElement, cast, create_engine, event, extract, func, text
 from sqlalchemy.engine import URL, Connection, Engine, Row, make_url
@@ -37,6 +38,12 @@ _END_S = 5.0
 _UPGRADE_LOCK = 0x41524D52  # any number that no other program is likely to lock
 _CONNECTING = frozenset(("08", "28", "3D", "53", "57"))
 """Classes of SQLSTATE about reaching a database at all: their messages hold no data."""
+_UNKNOWN_SETTING = "42704"
+"""Of one in `storage.url`, likewise."""
+_BAD_PARAMETER = "ClientConfigurationError"
+"""The driver's error about one there that it does know, likewise."""
+_OF_SQLALCHEMY = ("host", "port", "ssl", "prepared_statement_cache_size")
+"""Parameters of a URL that it reads itself, or hands on as they are."""
 _FILES = frozenset(
     (
         sqlite3.SQLITE_BUSY,
@@ -127,7 +134,7 @@ class Database:
             before, after = await connection.run_sync(bring_up_to_date)
         if before != after:
             _log.info("database_upgraded", before=before, after=after)
-        if self._file is not None:
+        if self._file is not None and self._commits is None:
             self._commits = sqlite3.connect(self._file, timeout=0)
 
     async def close(self) -> None:
@@ -294,19 +301,25 @@ def _reason(error: BaseException) -> str:
     if getattr(found, "sqlite_errorcode", 0) & 0xFF in _FILES:
         return str(found)
     code = str(getattr(found, "sqlstate", None) or "")
-    return f"{kind}: {found}" if code[:2] in _CONNECTING else kind
+    told = code[:2] in _CONNECTING or code == _UNKNOWN_SETTING or kind == _BAD_PARAMETER
+    return f"{kind}: {found}" if told else kind
 
 
 def _engine(url: URL, pool_size: int) -> Engine:
     if url.get_backend_name() == "sqlite":
         return create_engine(url, pool_size=pool_size, max_overflow=pool_size)
+    arguments: dict[str, Any] = dict.fromkeys(("timeout", "command_timeout"), _POSTGRES_TIMEOUT_S)
+    own = {name: value for name, value in url.query.items() if name in _OF_SQLALCHEMY}
+    if rest := {name: value for name, value in url.query.items() if name not in own}:
+        # `sslmode` and the like, which the driver reads in a URL alone
+        arguments["dsn"] = f"postgresql://?{urlencode(rest, doseq=True)}"
     return create_engine(
-        url,
+        url.set(query=own),
         pool_size=pool_size,
         max_overflow=pool_size,
         pool_timeout=_POSTGRES_TIMEOUT_S,
         pool_pre_ping=True,
-        connect_args={"timeout": _POSTGRES_TIMEOUT_S, "command_timeout": _POSTGRES_TIMEOUT_S},
+        connect_args=arguments,
     )
 
 

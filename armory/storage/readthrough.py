@@ -49,7 +49,6 @@ class ReadThrough(Generic[T]):
         feed: ChangeFeed,
         ttl_s: Callable[[T], float],
         max_entries: int = 20_000,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._name = name
         self._cache = cache
@@ -57,9 +56,8 @@ class ReadThrough(Generic[T]):
         self._ttl_s = ttl_s
         self._decode = msgspec.msgpack.Decoder(tuple[float, kind])  # pyright: ignore
         self._memory: TLRUCache[str, tuple[T, float]] = TLRUCache(
-            max_entries, ttu=lambda _key, entry, _now: entry[1], timer=clock
+            max_entries, ttu=lambda _key, entry, _now: entry[1], timer=time.monotonic
         )
-        self._clock = clock
         self._flights: SingleFlight[T] = SingleFlight()
         self._generation = 0
 
@@ -125,4 +123,4 @@ class ReadThrough(Generic[T]):
 
     def _keep(self, key: str, value: T, ttl_s: float, generation: int) -> None:
         if ttl_s > 0 and generation == self._generation and self._feed.trusted:
-            self._memory[key] = (value, self._clock() + ttl_s)
+            self._memory[key] = (value, time.monotonic() + ttl_s)

@@ -58,10 +58,18 @@ class RedisCache:
                 socket_connect_timeout=timeout_s,
                 retry=Retry(NoBackoff(), 0),
             )
+            pool.make_connection()  # connects to nothing, and looks at what the URL says besides
             self._redis = Redis.from_pool(pool)
         except ValueError:
             raise ConfigError(
                 "not a Redis URL; expected redis://host:6379/0, rediss://... or unix://...",
+                path="storage.redis",
+            ) from None
+        except TypeError as error:
+            named = str(error).partition("argument ")[2] or "one of them"
+            raise ConfigError(
+                f"a Redis URL of this kind has no parameter {named}; leave it out, or begin with "
+                "rediss:// for those of TLS",
                 path="storage.redis",
             ) from None
 

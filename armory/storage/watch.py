@@ -22,16 +22,14 @@ class CacheWatch:
 
     Args:
         cache: is read from once a second; every read has its own deadline.
-        every_s: seconds between two reads.
 
     Attributes:
         problem: why the cache is away; empty while it is there.
     """
 
-    def __init__(self, cache: Cache, *, every_s: float = PROBE_S) -> None:
+    def __init__(self, cache: Cache) -> None:
         self.problem = ""
         self._cache = cache
-        self._every_s = every_s
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -46,7 +44,7 @@ class CacheWatch:
     async def _run(self) -> None:
         while True:
             await self._probe()
-            await asyncio.sleep(self._every_s)
+            await asyncio.sleep(PROBE_S)
 
     async def _probe(self) -> None:
         """Read; a cache that is thought to be there is away when a second read fails, too: the

@@ -108,6 +108,10 @@ class Breakers:
             breaker = self._of_sessions[session] = Breaker(self._failures, self._open_s)
         return breaker
 
+    def forget(self, session: str) -> None:
+        """There is no such session any more, nobody tries it: its breaker would stay half-open."""
+        self._of_sessions.pop(session, None)
+
     def state(self, now: float) -> State:
         """The worst state of any of them at `now` (seconds)."""
         states = {self.own.state(now), *(each.state(now) for each in self._of_sessions.values())}

@@ -27,6 +27,8 @@ _PROGRESS = re.compile(r"npm (?:info|http|timing) ")
 _USUAL = re.compile(r"npm info (?:using |ok\b)")
 _SCRIPT = re.compile(r"npm info run (\S{1,200}) (\w{1,40}) \{ code: ([1-9]\d{0,9}|null)\b")
 """A script of a package that failed; npm may end without another word about it."""
+_EXTRAS = {"No module named mcp_server_time": "demo"}
+"""Servers that an extra of Armory brings, by what Python says where they are not installed."""
 _WORDS = re.compile(
     r"\b(?:errors?|fatal|fail(?:s|ed|ure)?|cannot|can't|could not|couldn't|not found|denied|missing"
     r"|no matching|required?|invalid|unable|refused|unknown|no such|must|please (?:set|provide)"
@@ -60,9 +62,9 @@ class ErrorOutput:
             self._size -= len(self._lines.popleft()[1]) + 1
         return text
 
-    def lines(self, since: int = 0) -> list[str]:
-        """What is kept of the lines after the first `since`, without secrets."""
-        return [redacted(text) for number, text in self._lines if number > since]
+    def lines(self) -> list[str]:
+        """What is kept of the lines, without secrets."""
+        return [redacted(text) for _, text in self._lines]
 
     def last(self, since: int = 0) -> str:
         """The last line after the first `since` that says something; "" where there is none."""
@@ -105,4 +107,7 @@ def _script_that_failed(text: str) -> str:
 
 
 def _shown(text: str) -> str:
+    for end, extra in _EXTRAS.items():
+        if text.endswith(end):
+            return f'{end}; pip install "armory-mcp-gateway[{extra}]" brings it'
     return redacted(text.strip())[:_QUOTED]

@@ -1,18 +1,18 @@
 """The sessions of one upstream: who has one, opening, sharing, evicting, closing.
 
-Owns: slots by owner and capability profile, one connection attempt at a time for each, idle
-time-outs and the cap. Never imports the pool.
+Owns: one connection attempt at a time for each slot, idle time-outs and the cap. Never imports the
+pool.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from armory.errors import UpstreamOverloaded, UpstreamUnavailable
+from armory.errors import UpstreamUnavailable
 from armory.logger import Logger
 from armory.protocol.link import Owner
 from armory.protocol.session_events import Ended, Lost, Replaced, SessionEvent, SessionObserver
@@ -27,6 +27,7 @@ from armory.upstreams.connecting.watched import Watched
 from armory.upstreams.link_slot import (
     NO_CAPABILITIES,
     LinkSlot,
+    LinkSlots,
     SessionCounts,
     capability_profile,
     count_sessions,
@@ -49,6 +50,7 @@ class LinkPool:
         observer: who is told what happens on the sessions.
         clock: for idle times.
         turns: in which the processes of all upstreams start; those of single callers need none.
+        on_gone: told the key of each session that is let go of.
 
     Attributes:
         placing: who shares a session with whom.
@@ -61,6 +63,7 @@ class LinkPool:
         observer: SessionObserver,
         clock: Clock,
         turns: StartTurns,
+        on_gone: Callable[[str], None] = lambda _key: None,
     ) -> None:
         self.spec = spec
         self.placing = Placing(spec, connector)
@@ -68,7 +71,8 @@ class LinkPool:
         self._connector = connector
         self._clock = clock
         self._turns = turns
-        self._slots: dict[tuple[str, str], LinkSlot] = {}
+        self._on_gone = on_gone
+        self._slots = LinkSlots()
         self._watched = Watched(spec.key, self._link_of, clock)
         self._tasks = Tasks()
         self._closing = False
@@ -76,7 +80,7 @@ class LinkPool:
 
     def counts(self) -> SessionCounts:
         """How many sessions there are, and whose."""
-        return count_sessions(self._slots.values())
+        return count_sessions(self._slots.by_key.values())
 
     def slot(self, owner: Owner, capabilities: Mapping[str, Any]) -> LinkSlot:
         """The slot that serves `owner`, made if need be; its link may still have to be opened.
@@ -89,14 +93,14 @@ class LinkPool:
         modern = verdict is not None and verdict.era == "modern" and not legacy
         text = NO_CAPABILITIES if modern or not capabilities else capability_profile(capabilities)
         key = (placing.key_of(owner, legacy=legacy), text)
-        slot = self._slots.get(key)
+        slot = self._slots.by_key.get(key)
         if slot is None:
             self._make_room(key[0])
             declared = {} if modern else dict(capabilities)
             whose = placing.counted(owner)
             slot = LinkSlot(key[0], whose, declared, self.on_slot_event, legacy=legacy)
             slot.last_used = self._clock.now()
-            self._slots[key] = slot
+            self._slots.by_key[key] = slot
         return slot
 
     async def opened(
@@ -140,18 +144,6 @@ class LinkPool:
         finally:
             del connecting  # whose error holds this frame by its trace
 
-    def _ending(self) -> UpstreamUnavailable:
-        key = self.spec.key
-        return UpstreamUnavailable(
-            f"upstream {key!r} is being shut down or reconfigured", upstream=key
-        )
-
-    def _begin(self, slot: LinkSlot) -> asyncio.Task[BaseLink]:
-        task = self._tasks.start(self._connect(slot), f"connect {self.spec.key}")
-        task.add_done_callback(lambda ended: _connected(slot, ended))
-        slot.connecting = task
-        return task
-
     def on_slot_event(self, slot: LinkSlot, event: SessionEvent) -> None:
         """Something happened on the session of `slot`; one that is lost is closed and forgotten."""
         if not isinstance(event, Lost):
@@ -161,7 +153,7 @@ class LinkPool:
         if link is None:
             return
         log.warning("upstream_session_lost", upstream=self.spec.key, reason=event.reason)
-        self._tasks.spawn(self._end(link), f"close {self.spec.key}")
+        self.end(link)
         self._observer.on_session_event(event)
         if not slot.pinned and not self._closing:
             self._watched.lost(slot.owner)
@@ -180,20 +172,20 @@ class LinkPool:
             UpstreamUnavailable: it cannot be asked.
         """
         key = self.placing.key(owner)
-        links = self._live(key)
+        links = self._slots.live_links(key)
         if uris and not links:
             links, again = [await self._any_link(owner)], None
             key = self.placing.key(owner)  # how it is served is known now
         self._watched.keep(key, uris)  # whatever the upstream says to what nobody wants any more
         for link in links:
-            await link.set_subscriptions(uris)
+            await link.subscriptions.set_resources(uris)
             if again is not None:
-                await link.subscribe_again(again)
+                await link.subscriptions.subscribe_again(again)
         self._watched.want(key, uris)
 
     def release(self, session_id: str) -> None:
         """Close what belongs to one client session alone."""
-        for key, slot in tuple(self._slots.items()):
+        for key, slot in tuple(self._slots.by_key.items()):
             if slot.whose.session_id == session_id:
                 self._watched.want(slot.owner, frozenset())
                 self._evict(key, slot)
@@ -201,21 +193,17 @@ class LinkPool:
     def reap(self, now: float) -> None:
         """Close what has been idle for too long."""
         limit = self.spec.idle_timeout_s
-        for key, slot in tuple(self._slots.items()):
+        for key, slot in tuple(self._slots.by_key.items()):
             if self._idle(slot) and now - slot.last_used >= limit:
                 self._evict(key, slot)
 
     async def close(self) -> None:
         """Close every session; leaves no task."""
         self._closing = True
-        slots = tuple(self._slots.values())
-        self._slots.clear()
+        slots = tuple(self._slots.by_key.values())
+        self._slots.by_key.clear()
         for slot in slots:
-            if slot.connecting is not None:
-                slot.connecting.cancel()
-            link, slot.link = slot.link, None
-            if link is not None:
-                self._tasks.spawn(self._end(link), f"close {self.spec.key}")
+            self._close(slot)
         await self._watched.close()
         await self._tasks.ended()
 
@@ -234,7 +222,8 @@ class LinkPool:
     def own_legacy_links(self, owner: Owner) -> list[BaseLink]:
         """The open legacy links that serve `owner`, unless everybody's does."""
         key = self.placing.key(owner)
-        return [] if key == OWN else [link for link in self._live(key) if link.era == "legacy"]
+        links = [] if key == OWN else self._slots.live_links(key)
+        return [link for link in links if link.era == "legacy"]
 
     def legacy_links_with_roots(
         self, owner: Owner, capabilities: Mapping[str, Any]
@@ -242,11 +231,24 @@ class LinkPool:
         """The open legacy links that serve a client of `owner` which declared that it has roots."""
         if "roots" not in capabilities:
             return []
-        slot = self._slots.get((self.placing.key(owner), capability_profile(capabilities)))
+        key = (self.placing.key(owner), capability_profile(capabilities))
+        slot = self._slots.by_key.get(key)
         link = slot.link if slot is not None else None
         return [link] if link is not None and not link.closed and link.era == "legacy" else []
 
     # ---
+
+    def _ending(self) -> UpstreamUnavailable:
+        key = self.spec.key
+        return UpstreamUnavailable(
+            f"upstream {key!r} is being shut down or reconfigured", upstream=key
+        )
+
+    def _begin(self, slot: LinkSlot) -> asyncio.Task[BaseLink]:
+        task = self._tasks.start(self._connect(slot), f"connect {self.spec.key}")
+        task.add_done_callback(lambda ended: _connected(slot, ended))
+        slot.connecting = task
+        return task
 
     async def _connect(self, slot: LinkSlot) -> BaseLink:
         old, slot.link = slot.link, None
@@ -258,7 +260,8 @@ class LinkPool:
             raise self._ending()
         slot.link = link
         slot.last_used = self._clock.now()
-        self._rekey(slot)
+        if link.era == "modern":
+            self._slots.serve_every_profile(slot)
         verdict = self._connector.verdict
         before, self._era = self._era, None if verdict is None else verdict.era
         if before is not None and before != self._era:
@@ -288,23 +291,10 @@ class LinkPool:
         try:
             return await connector.connect_legacy(slot.whose, slot.capabilities, slot, key=key)
         except NoHandshake:
-            for place in [place for place, other in self._slots.items() if other is slot]:
-                del self._slots[place]
+            self._slots.forget(slot)
             if slot.owner in self._watched:
                 self._replaced()
             raise
-
-    def _rekey(self, slot: LinkSlot) -> None:
-        """A modern link serves every capability profile of its owner."""
-        link = slot.link
-        if link is None or link.era != "modern":
-            return
-        plain = (slot.owner, NO_CAPABILITIES)
-        if plain not in self._slots:
-            for key, other in tuple(self._slots.items()):
-                if other is slot:
-                    del self._slots[key]
-            self._slots[plain] = slot
 
     def _idle(self, slot: LinkSlot) -> bool:
         return not (
@@ -315,35 +305,25 @@ class LinkPool:
         )
 
     def _make_room(self, owner: str) -> None:
-        mine = [key for key in self._slots if key[0] == owner]
-        if len(mine) >= PROFILES_PER_OWNER and owner != OWN:
-            self._give_up_one(mine, f"of one caller; the limit is {PROFILES_PER_OWNER}")
-        elif len(self._slots) >= self.spec.max_sessions:
-            limit = f"by now; the limit is max_sessions: {self.spec.max_sessions}"
-            self._give_up_one(list(self._slots), limit)
-
-    def _give_up_one(self, keys: list[tuple[str, str]], limit: str) -> None:
-        idle = [(self._slots[key].last_used, key) for key in keys if self._idle(self._slots[key])]
-        if idle:
-            key = min(idle)[1]
-            self._evict(key, self._slots[key])
-            return
-        if all((link := self._slots[key].link) is not None and link.stateless for key in keys):
-            return
-        raise UpstreamOverloaded(
-            f"upstream {self.spec.key!r} has {len(keys)} sessions, all in use {limit}",
-            upstream=self.spec.key,
-            retry_after_s=1.0,
-        )
+        profiles = None if owner == OWN else PROFILES_PER_OWNER
+        key = self._slots.to_give_up(owner, profiles, self.spec, self._idle)
+        if key is not None:
+            self._evict(key, self._slots.by_key[key])
 
     def _evict(self, key: tuple[str, str], slot: LinkSlot) -> None:
-        self._slots.pop(key, None)
+        self._slots.by_key.pop(key, None)
+        self._on_gone(slot.owner)
+        if self._close(slot):
+            log.info("upstream_session_closed", upstream=self.spec.key)
+
+    def _close(self, slot: LinkSlot) -> bool:
+        """Close the session of a slot, open or opening; whether it was open."""
         if slot.connecting is not None:
             slot.connecting.cancel()
         link, slot.link = slot.link, None
         if link is not None:
-            log.info("upstream_session_closed", upstream=self.spec.key)
-            self._tasks.spawn(self._end(link), f"close {self.spec.key}")
+            self.end(link)
+        return link is not None
 
     async def _end(self, link: BaseLink) -> None:
         await link.close()
@@ -352,21 +332,14 @@ class LinkPool:
             ended = Ended(self.spec.key, seconds, link.protocol_version, self.spec.is_stdio)
             self._observer.on_session_event(ended)
 
-    def _live(self, owner: str) -> list[BaseLink]:
-        slots = (slot for (key, _), slot in self._slots.items() if key == owner)
-        return [slot.link for slot in slots if slot.link is not None and not slot.link.closed]
-
     async def _any_link(self, owner: Owner) -> BaseLink:
         """The link of a session that serves `owner`, of a new one only where it has none."""
         link = await self._link_of(self.placing.key(owner))
         return link or (await self.opened(owner, owner.capabilities))[1]
 
-    def _slot_of(self, owner: str) -> LinkSlot | None:
-        return next((slot for (key, _), slot in self._slots.items() if key == owner), None)
-
     async def _link_of(self, owner: str) -> BaseLink | None:
         """The link of a session that there is for that owner, opened if need be."""
-        slot = self._slot_of(owner)
+        slot = self._slots.first_of(owner)
         if slot is not None:
             with suppress(NoHandshake):  # another one serves it, which is told what it is asked
                 return await self.link(slot)

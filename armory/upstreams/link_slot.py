@@ -1,7 +1,7 @@
-"""One session with an upstream, open or not.
+"""The places that sessions with one upstream have, open or not.
 
-Owns: `LinkSlot`: whose it is, what it declares, its link; capability profiles; `SessionCounts`:
-whose all of them are. Never imports the pool.
+Owns: `LinkSlot`: whose a session is, what it declares, its link; `LinkSlots`: all of them, by owner
+and capability profile; `SessionCounts`: whose they are. Never imports the pool.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from typing import Any
 
 import msgspec
 
+from armory.errors import UpstreamOverloaded
 from armory.protocol.link import Owner
 from armory.protocol.session_events import SessionEvent
 from armory.upstreams.session.base import BaseLink
+from armory.upstreams.spec import UpstreamSpec
 
 NO_CAPABILITIES = "{}"
 """The profile of a client that declares nothing."""
@@ -59,6 +61,75 @@ class LinkSlot:
     def on_session_event(self, event: SessionEvent) -> None:
         """As `SessionObserver.on_session_event`."""
         self._on_event(self, event)
+
+
+class LinkSlots:
+    """The slots of one upstream.
+
+    Attributes:
+        by_key: each by (owner, capability profile).
+    """
+
+    def __init__(self) -> None:
+        self.by_key: dict[tuple[str, str], LinkSlot] = {}
+
+    def first_of(self, owner: str) -> LinkSlot | None:
+        """A slot of that owner, whatever it declares."""
+        return next((slot for (key, _), slot in self.by_key.items() if key == owner), None)
+
+    def live_links(self, owner: str) -> list[BaseLink]:
+        """The open links of that owner."""
+        slots = (slot for (key, _), slot in self.by_key.items() if key == owner)
+        return [slot.link for slot in slots if slot.link is not None and not slot.link.closed]
+
+    def forget(self, slot: LinkSlot) -> None:
+        """Remove a slot."""
+        for key in [key for key, other in self.by_key.items() if other is slot]:
+            del self.by_key[key]
+
+    def serve_every_profile(self, slot: LinkSlot) -> None:
+        """A modern link serves whatever its owner's clients declare: no other is needed."""
+        plain = (slot.owner, NO_CAPABILITIES)
+        if plain not in self.by_key:
+            self.forget(slot)
+            self.by_key[plain] = slot
+
+    def to_give_up(
+        self,
+        owner: str,
+        profiles: int | None,
+        spec: UpstreamSpec,
+        idle: Callable[[LinkSlot], bool],
+    ) -> tuple[str, str] | None:
+        """The key of the slot that makes room for another one of `owner`; None: there is room.
+
+        Args:
+            owner: who needs a slot.
+            profiles: how many it may have; None: any number.
+            spec: the upstream.
+            idle: whether a slot can be given up.
+
+        Raises:
+            UpstreamOverloaded: none can.
+        """
+        slots = self.by_key
+        mine = [key for key in slots if key[0] == owner]
+        if profiles is not None and len(mine) >= profiles:
+            keys, limit = mine, f"of one caller; the limit is {profiles}"
+        elif len(slots) >= spec.max_sessions:
+            keys, limit = list(slots), f"by now; the limit is max_sessions: {spec.max_sessions}"
+        else:
+            return None
+        ages = [(slots[key].last_used, key) for key in keys if idle(slots[key])]
+        if ages:
+            return min(ages)[1]
+        if all((link := slots[key].link) is not None and link.stateless for key in keys):
+            return None  # they cost nothing
+        raise UpstreamOverloaded(
+            f"upstream {spec.key!r} has {len(keys)} sessions, all in use {limit}",
+            upstream=spec.key,
+            retry_after_s=1.0,
+        )
 
 
 @dataclass(frozen=True, slots=True)

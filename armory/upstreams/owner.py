@@ -176,7 +176,7 @@ class UpstreamOwner:
         Raises:
             UpstreamUnavailable: it was lost.
         """
-        announced = await link.watch_lists()
+        announced = await link.subscriptions.watch_lists()
         missed = 0
         while True:
             changed = await self._changed(self._interval(link, announced))

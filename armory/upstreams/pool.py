@@ -131,17 +131,11 @@ class Pool:
             raise UpstreamUnavailable(f"there is no upstream {server!r}", upstream=server)
         return upstream
 
-    async def link(
-        self, server: str, owner: Owner, capabilities: Mapping[str, Any] | None = None
-    ) -> BaseLink:
-        """The live link that serves `owner`, opened if need be.
-
-        Raises:
-            UpstreamUnavailable: it cannot be opened.
-        """
-        sessions = self.upstream(server).links
-        declared = declared_by(owner) if capabilities is None else capabilities
-        return (await sessions.opened(owner, declared))[1]
+    def _opened(self, server: str) -> Upstream:
+        """As `upstream`, where a session may be opened, which will be idle some day."""
+        if self._reaper is None:
+            self._start_reaper()
+        return self.upstream(server)
 
     async def fetch_lists(
         self, server: str, owner: Owner, capabilities: Mapping[str, Any] | None = None
@@ -155,7 +149,7 @@ class Pool:
         Raises:
             UpstreamUnavailable: they cannot be had.
         """
-        return await self.upstream(server).fetch_lists(owner, capabilities)
+        return await self._opened(server).fetch_lists(owner, capabilities)
 
     async def fetch_lists_for(
         self, server: str, capabilities: Mapping[str, Any], *, handshake: bool = False
@@ -186,7 +180,7 @@ class Pool:
             Refused: the upstream said no.
             UpstreamUnavailable: it cannot be asked.
         """
-        upstream = self.upstream(server)
+        upstream = self._opened(server)
         upstream.serves(owner.principal)
         await upstream.links.subscribe(owner, uris, again)
 
@@ -196,7 +190,7 @@ class Pool:
         Raises:
             UpstreamUnavailable: it cannot be found out.
         """
-        upstream = self.upstream(server)
+        upstream = self._opened(server)
         upstream.serves(owner.principal)
         links = upstream.links
         if not links.placing.settled(owner):
@@ -345,6 +339,6 @@ class Pool:
 
 async def _logging_from(level: str, link: BaseLink) -> None:
     try:
-        await link.ensure_log_level(level)
+        await link.subscriptions.ensure_log_level(level)
     except UpstreamUnavailable as error:
         log.debug("upstream_log_level_unsent", error=str(error))

@@ -76,7 +76,9 @@ class Upstream:
         self.connector = Connector(spec, client_info, self.errors, inflow, vault)
         self.observers = SessionObservers()
         self.observers.add(observer)
-        self.links = LinkPool(spec, self.connector, self.observers, clock, turns)
+        self.links = LinkPool(
+            spec, self.connector, self.observers, clock, turns, self._breakers.forget
+        )
         self.lists = ListFetcher(spec, self.connector, self.links, clock)
         self._clock = clock
 

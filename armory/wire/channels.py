@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from armory.protocol import codes, jsonrpc
 from armory.protocol.link import Answer, Params
-from armory.protocol.methods import ON_REQUEST_STREAMS
+from armory.protocol.methods import OF_HANDSHAKES, OF_NO_REQUEST
 
 Write = Callable[[bytes], Awaitable[None]]
 
@@ -41,7 +41,7 @@ class RequestChannel:
 
     async def notify(self, method: str, params: Params) -> None:
         """Deliver a notification that belongs to the request."""
-        if method in ON_REQUEST_STREAMS:
+        if method not in OF_NO_REQUEST and method not in OF_HANDSHAKES:
             await self._write(jsonrpc.notification(method, params))
 
     async def ask(self, method: str, params: Params) -> Answer:

@@ -20,7 +20,7 @@ from armory.protocol.errors import Malformed
 from armory.protocol.jsonrpc import Message
 from armory.protocol.link import Reply
 from armory.protocol.meta import PROTOCOL_VERSION
-from armory.protocol.methods import CANCELLED
+from armory.protocol.methods import CANCELLED, LISTEN
 from armory.protocol.rawjson import EMPTY_OBJECT, text_of
 from armory.steps import Account, InContext
 from armory.tasks import Tasks, stop
@@ -238,7 +238,7 @@ class Duplex:
             return jsonrpc.error_response(key, error_object(rejected))
         version = version or versions.MODERN_VERSIONS[-1]
         request = modern_request(self._caller, version, meta, self._out.write, key)
-        if method == "subscriptions/listen":
+        if method == LISTEN:
             return await self._listen(request, key, params)
         try:
             reply = await self._dispatcher.answer(request, method, params)

@@ -86,7 +86,10 @@ class ClientListening:
         if self.stream.last - self.stream.delivered >= _BEHIND:
             self.stream.close()
             return
-        self.stream.put(jsonrpc.notification(method, {**params, "_meta": self._meta}))
+        own, said = self._meta, members_or_none(params.get("_meta"))
+        if said:
+            own = pack({**said, meta_keys.SUBSCRIPTION_ID: Raw(self.id)})
+        self.stream.put(jsonrpc.notification(method, {**params, "_meta": own}))
 
     def acknowledge(self, uris: Sequence[str]) -> None:
         """Say what is honoured; `uris`: the resources that are."""
@@ -133,29 +136,37 @@ async def start_listening(
     subscription = listening.subscription
     listening.stream.attach()
     gateway.changes.add(subscription)
-    uris: list[str] = []
-    failed: list[str] = []
     try:
-        for number, uri in enumerate(resources, 1):
-            if number % _AT_ONCE == 0:
-                await asyncio.sleep(0)
-            place = place_of(context, uri)
-            if place is None:
-                failed.append("unknown resource: " + uri[:200])
-                continue
-            try:
-                await gateway.changes.resources.add(subscription, *place)
-            except (RpcError, ArmoryError, Refused) as error:
-                failed.append(str(error)[:200])
-            else:
-                uris.append(uri)
-        if failed:
-            _log.info("resource_subscriptions_not_honoured", count=len(failed), first=failed[0])
+        watched = await _watch(gateway, context, subscription, resources)
     except BaseException:
         await listening.end()
         raise
-    listening.acknowledge(uris)
+    listening.acknowledge(watched)
     return listening
+
+
+async def _watch(
+    gateway: Gateway, context: RequestContext, subscription: Subscription, resources: Sequence[str]
+) -> list[str]:
+    """Let it hear of updates of these resources; those that there are for it."""
+    uris: list[str] = []
+    failed: list[str] = []
+    for number, uri in enumerate(resources, 1):
+        if number % _AT_ONCE == 0:
+            await asyncio.sleep(0)
+        place = place_of(context, uri)
+        if place is None:
+            failed.append("unknown resource: " + uri[:200])
+            continue
+        try:
+            await gateway.changes.resources.add(subscription, *place)
+        except (RpcError, ArmoryError, Refused) as error:
+            failed.append(str(error)[:200])
+        else:
+            uris.append(uri)
+    if failed:
+        _log.info("resource_subscriptions_not_honoured", count=len(failed), first=failed[0])
+    return uris
 
 
 async def _texts(wanted: Mapping[str, Raw], key: str, most: int) -> list[str]:

@@ -20,6 +20,7 @@ from armory.protocol import codes
 from armory.protocol.errors import Malformed
 from armory.protocol.jsonrpc import BEGINNING_BYTES, NULL, Message, begun
 from armory.protocol.link import Reply
+from armory.protocol.methods import LISTEN
 from armory.protocol.rawjson import EMPTY_OBJECT
 from armory.protocol.versions import Era
 from armory.wire.eras.handshakes import discover_result, initialize_result
@@ -100,7 +101,7 @@ METHODS: Mapping[str, Route] = MappingProxyType(
         "resources/unsubscribe": Route(
             lambda gateway: gateway.session_methods.unsubscribe, LEGACY, own_lists="unused"
         ),
-        "subscriptions/listen": Route(None, MODERN),
+        LISTEN: Route(None, MODERN),
         "tools/list": Route(
             lambda gateway: gateway.tool_lists.list, own_lists="current", cacheable=True
         ),

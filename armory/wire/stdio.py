@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from typing import BinaryIO
 
 from armory.domain.principal import ANONYMOUS, Principal
-from armory.gateway.endpoint import ALL, Endpoint
+from armory.gateway.endpoint import ALL
 from armory.gateway.gateway import Gateway
 from armory.logger import Logger
 from armory.observability.standard_error import write_all
@@ -41,7 +41,6 @@ async def serve_stdio(
     gateway: Gateway,
     principal: Principal = ANONYMOUS,
     *,
-    endpoint: Endpoint = ALL,
     settings: StdioSettings | None = None,
     stdin: BinaryIO | None = None,
     stdout: BinaryIO | None = None,
@@ -52,7 +51,6 @@ async def serve_stdio(
     Args:
         gateway: the request path.
         principal: who the client is.
-        endpoint: what it sees.
         settings: limits and times.
         stdin: a binary pipe or file; the process's own by default.
         stdout: likewise.
@@ -69,7 +67,7 @@ async def serve_stdio(
     ended = observers.session_ended("pipe") if observers else None
     sessions = Sessions(gateway, capacity=1, on_ended=ended)
     dispatcher = dispatcher_of(gateway, interactions, observers)
-    caller = Caller(principal, endpoint)
+    caller = Caller(principal, ALL)
     duplex = Duplex(dispatcher, sessions, caller, out, json_depth=settings.json_depth)
     sink = stdout or sys.stdout.buffer
     writer = spawn(_write_out(out, sink), "standard output")

@@ -270,7 +270,8 @@ def write(
     gateway: subprocess.Popen[bytes],
 ) -> dict[str, Any]:
     """The report so far, as a file: a run that is ended early has shown something, too."""
-    lines = (house.folder / "good.jsonl").read_text().splitlines()
+    written = (house.folder / name for name in ("good.jsonl", "core.jsonl"))
+    lines = [line for file in written for line in file.read_text().splitlines()]
     answers = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
     log = (house.folder / "armory.log").read_text(errors="replace")
     made = report(windows, answers, watch.samples, log, GOOD)
@@ -319,6 +320,9 @@ def main() -> None:
         serve = placed(serve, Role.GATEWAY, apart=house.apart)
         running = started(serve, folder / "armory.log", house.port)
         gateway = stack.enter_context(running)
+        core = [sys.executable, "-m", "benchmarks.attack.core"]
+        core = placed(core, Role.GATEWAY, apart=house.apart)
+        stack.enter_context(started(core, folder / "core.jsonl"))
         result = asyncio.run(measured(house, args, gateway))
     shown = {key: value for key, value in result.items() if key not in ("samples", "windows")}
     print(json.dumps(shown, indent=1))

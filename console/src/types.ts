@@ -21,6 +21,7 @@ export interface Me {
     agent: boolean;
     labels: boolean;
     restart: boolean;
+    replicas: boolean;
     anonymous: boolean;
   };
 }

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from armory.domain.principal import ANONYMOUS
-from armory.observability.metrics import EdgeFigures, Metrics, UpstreamFigures
+from armory.observability.metrics import STORES, AuditFigures, EdgeFigures, Metrics, UpstreamFigures
 from tests.chart.conftest import CHART, ROOT, Render, scenario
 
 FOREIGN = {"kube_pod_container_resource_limits"}
@@ -22,7 +22,9 @@ _NAME = re.compile(r"\b(?:armory|process|kube)_\w+")
 def known() -> dict[str, set[str]]:
     """Labels of every metric of a gateway that has served a call."""
     figures = UpstreamFigures(up=True, tools=1, sessions=1, in_flight=0, queued=0, breaker="closed")
-    metrics = Metrics(lambda: {"a": figures}, lambda: EdgeFigures(1, 1, 0))
+    stores = dict.fromkeys(STORES, True)
+    metrics = Metrics(lambda: {"a": figures}, lambda: EdgeFigures(1, 1, 0), lambda: stores)
+    metrics.watch_audit(lambda: AuditFigures(1, 0, 0, failing=False))
     metrics.called(ANONYMOUS, "a__b", ok=True, latency_ms=1.0)
     metrics.called(ANONYMOUS, "a__b", ok=False, latency_ms=1.0)
     metrics.answered("GET", "/docs", 200, 0.1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.chart.conftest import Render
@@ -40,6 +42,29 @@ REFUSED = {
     "replicas on SQLite": (
         {"replicas": 2, "config": {"storage": {"url": "sqlite:///a.db", "redis": "redis://r"}}},
         "needs Postgres",
+    ),
+    "replicas on SQLite unless a variable says otherwise": (
+        {
+            "replicas": 2,
+            "config": {"storage": {"url": "${DB:-sqlite:///a.db}", "redis": "redis://r"}},
+            "extraEnv": [{"name": "OTHER", "value": "postgresql://db/a"}],
+        },
+        "needs Postgres.*the variable there gets no such value",
+    ),
+    "replicas on SQLite by a variable": (
+        {
+            "replicas": 2,
+            "config": {"storage": {"url": "${DB:-postgresql://db/a}", "redis": "redis://r"}},
+            "extraEnv": [{"name": "DB", "value": "sqlite:////data/a.db"}],
+        },
+        "needs Postgres",
+    ),
+    "replicas without Redis unless a variable says otherwise": (
+        {
+            "replicas": 2,
+            "config": {"storage": {"url": "postgresql://db/a", "redis": "${env:REDIS:-}"}},
+        },
+        "needs Redis.*the variable there gets no such value",
     ),
     "replicas on one volume": (
         {"replicas": 2, "persistence": {"enabled": True}, **REDIS_AND_POSTGRES},
@@ -84,6 +109,22 @@ REFUSED = {
         "metrics.port is no number",
     ),
 }
+
+
+GIVEN: dict[str, dict[str, Any]] = {
+    "by extraEnv": {"extraEnv": [{"name": "DB", "value": "postgresql://db/a"}]},
+    "from a Secret": {
+        "extraEnv": [{"name": "DB", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]
+    },
+    "by all of a Secret": {"existingSecret": "dbs"},
+    "by extraEnvFrom": {"extraEnvFrom": [{"secretRef": {"name": "dbs"}}]},
+}
+
+
+@pytest.mark.parametrize("how", GIVEN)
+def test_replicas_whose_variable_may_say_postgres_are_not_refused(render: Render, how: str) -> None:
+    storage = {"url": "${DB:-sqlite:///a.db}", "redis": "redis://r"}
+    assert render({"replicas": 2, "config": {"storage": storage}, **GIVEN[how]})
 
 
 @pytest.mark.parametrize("what", REFUSED)

@@ -19,7 +19,9 @@ from armory.testing.clients.recording import RecordingClient, RecordingObserver,
 from armory.testing.upstreams.exchange import Json
 from armory.testing.upstreams.http import ScriptedUpstream
 from armory.testing.upstreams.script import Script
+from armory.upstreams.gateway_client import declared_by
 from armory.upstreams.pool import Pool
+from armory.upstreams.session.base import BaseLink
 from armory.upstreams.spec import UpstreamSpec
 
 MODERN = ("http-modern", "http-modern-stream", "stdio-modern")
@@ -79,6 +81,10 @@ class Rig:
         call = Call("tools/call", params, client=client, name_header=tool, **more)
         reply = await self.pool.request("up", owner or self.owner, call)
         return plain(reply.result) if reply.error is None else {"error": plain(reply.error)}
+
+    async def link(self, owner: Owner) -> BaseLink:
+        """The session that serves `owner`, opened if need be."""
+        return (await self.pool.upstream("up").links.opened(owner, declared_by(owner)))[1]
 
     async def report(self) -> Any:
         return (await self.call("report"))["structuredContent"]

@@ -34,7 +34,7 @@ def of_session(name: str, client: RecordingClient) -> Owner:
 
 
 async def era_of(rig: Rig, owner: Owner) -> str:
-    return (await rig.pool.link("up", owner)).era
+    return (await rig.link(owner)).era
 
 
 @pytest.fixture(params=["http-both", "http-both-stream", "stdio-both"])

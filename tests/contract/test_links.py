@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_era_and_identity_are_negotiated(rig: Rig) -> None:
-    link = await rig.pool.link("up", rig.owner)
+    link = await rig.link(rig.owner)
     assert link.era == ("modern" if rig.modern else "legacy")
     assert link.protocol_version == ("2026-07-28" if rig.modern else "2025-11-25")
     assert link.server_info["name"] == "scripted"
@@ -202,7 +202,7 @@ async def test_a_crash_in_mid_call_is_an_error_and_the_upstream_comes_back(rig: 
 
 async def test_lists_change_and_the_listener_hears_it(rig: Rig) -> None:
     link = await rig.pool.upstream("up").own_link()
-    assert await link.watch_lists() is True
+    assert await link.subscriptions.watch_lists() is True
     if rig.kind.startswith("http-legacy"):
         assert rig.server is not None
         async with asyncio.timeout(BOUND_S):

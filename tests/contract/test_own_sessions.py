@@ -3,30 +3,40 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
 from armory.domain.principal import ANONYMOUS
-from armory.protocol.link import Owner
+from armory.http1.deadlines import CallDeadline
+from armory.protocol.link import Call, Owner
 from armory.testing.clients.recording import RecordingClient
+from armory.upstreams.session.base import BaseLink
+from armory.upstreams.session.pending import Pending
+from armory.upstreams.session.stateful import StatefulLink
 from tests.contract.links import BOUND_S, Rig
 
 pytestmark = pytest.mark.anyio
 
 
+def watch(link: BaseLink, sent: Callable[[Call], None]) -> None:
+    """Have each call that goes over the link seen first."""
+    assert isinstance(link, StatefulLink)
+    opened = link.requests.open
+
+    def watched(call: Call, scope: CallDeadline | None = None) -> Pending:
+        sent(call)
+        return opened(call, scope)
+
+    link.requests.open = watched
+
+
 async def test_one_more_subscriber_is_announced(legacy: Rig) -> None:
     uris = frozenset({"mem://one"})
     await legacy.pool.set_subscriptions("up", legacy.owner, uris)
-    link = await legacy.pool.link("up", legacy.owner)
+    link = await legacy.link(legacy.owner)
     sent: list[str] = []
-    request = link.request
-
-    async def noting(call: Any) -> Any:
-        sent.append(call.method)
-        return await request(call)
-
-    link.request = noting
+    watch(link, lambda call: sent.append(call.method))
     await legacy.pool.set_subscriptions("up", legacy.owner, uris, "mem://one")
     assert sent == ["resources/subscribe"]
     await legacy.pool.set_subscriptions("up", legacy.owner, uris)
@@ -38,7 +48,7 @@ async def test_a_session_that_is_open_announces_its_lists(legacy: Rig) -> None:
     await legacy.pool.upstream("up").own_link()
     assert not legacy.pool.announces("up", owner)
     async with asyncio.timeout(BOUND_S):
-        await legacy.pool.link("up", owner)
+        await legacy.link(owner)
     assert legacy.pool.announces("up", owner)
     assert not legacy.pool.announces("up", legacy.owner)
 
@@ -63,20 +73,17 @@ async def test_a_log_level_is_told_at_once(legacy: Rig) -> None:
 
 async def test_a_log_level_that_cannot_be_told_is_told_later(legacy: Rig) -> None:
     owner = Owner(ANONYMOUS, "one", RecordingClient({"roots": {}}))
-    link = await legacy.pool.link("up", owner)
-    request, failed, levels = link.request, asyncio.Event(), list[bytes]()
+    link = await legacy.link(owner)
+    failed, levels = asyncio.Event(), list[bytes]()
 
-    async def failing(call: Any) -> Any:
-        failed.set()
-        raise link.unavailable("it is away")
-
-    async def noting(call: Any) -> Any:
+    def sent(call: Call) -> None:
+        if not failed.is_set():
+            failed.set()
+            raise link.unavailable("it is away")
         levels.append(bytes(call.params["level"]))
-        return await request(call)
 
-    link.request = failing
+    watch(link, sent)
     legacy.pool.log_level_changed(owner, "debug")
     await asyncio.wait_for(failed.wait(), BOUND_S)
-    link.request = noting
-    await link.ensure_log_level("debug")
+    await link.subscriptions.ensure_log_level("debug")
     assert levels == [b'"debug"']

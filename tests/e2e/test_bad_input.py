@@ -139,6 +139,36 @@ def test_a_vector_store_that_refuses_the_key(armory: Run, tmp_path: Path) -> Non
     server.close()
 
 
+@pytest.mark.postgres
+def test_services_that_cannot_be_reached(armory: Run, tmp_path: Path) -> None:
+    away = "http://127.0.0.1:9/v1"
+    write(
+        tmp_path,
+        {
+            "upstreams": {},
+            "storage": {
+                "url": "postgresql://armory:hunter22@127.0.0.1:9/armory",
+                "redis": "redis://:hunter22@127.0.0.1:9/0",
+            },
+            "tool_rag": {
+                "embedding_model": "text-embedding-3-small",
+                "openai": {"api_key": "sk-hunter22", "base_url": away},
+            },
+            "agent": {"enabled": True, "base_url": away},
+        },
+    )
+    shown = failed(armory("validate", "--connect"), 3)
+    done = armory("validate", "--connect", "--json")
+    assert done.returncode == 3
+    services = {found["check"]: found for found in json.loads(done.stdout)["services"]}
+    keys = ("storage.url", "storage.redis", "tool_rag.openai.base_url", "agent.base_url")
+    for check, key in zip(("database", "redis", "embedder", "agent"), keys, strict=True):
+        assert services[check]["state"] == "failed"
+        assert key in services[check]["fix"]
+        assert key in shown
+    assert "hunter22" not in shown + done.stdout + done.stderr
+
+
 def test_a_gateway_that_is_not_there(armory: Run) -> None:
     failed(armory("tools", "--url", "http://127.0.0.1:9"), 3, "127.0.0.1:9")
     failed(armory("tools", "--url", "ftp://x"), 2, "no URL of a gateway")

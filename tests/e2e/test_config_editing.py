@@ -196,6 +196,25 @@ async def test_only_administrators_may_and_only_where_it_is_on(path: Path) -> No
         assert (status, said["code"]) == (403, "not_writable")
 
 
+async def test_who_may_not_edit_does_not_see_short_keys_in_addresses(path: Path) -> None:
+    """`appid` names no secret, and four letters look like any value."""
+    addressed = FILE + 'upstreams: {api: {url: "http://127.0.0.1:9/mcp?appid=zqxk"}}\n'
+    hold(path, addressed)
+    async with serving(path) as ask:
+        assert "?appid=zqxk" in (await ask("GET"))[1]["text"]
+    hold(path, addressed.replace("config_editing: true", "config_editing: false"))
+    async with serving(path) as ask:
+        _, shown, _ = await ask("GET")
+        assert "zqxk" not in str(shown)
+        mark = shown["text"].split("?appid=")[1].split('"')[0]
+        moved = shown["text"].replace("port: 0", f"port: {mark}")  # a message would quote it
+        _, found, _ = await ask("POST", "/check", tag=shown["tag"], text=moved)
+        assert [one["path"] for one in found["problems"]] == ["server.port"]
+        assert "zqxk" not in str(found)
+        _, found, _ = await ask("POST", "/check", tag=shown["tag"], text=shown["text"])
+        assert found["problems"] == []
+
+
 async def test_of_a_broken_file_only_the_problem_is_told(path: Path) -> None:
     async with serving(path) as ask:
         hold(path, f"server: {{metrics: {{token: {ROOT}-new\n")

@@ -127,6 +127,14 @@ async def test_entries_of_several_replicas_stand_beside_each_other(
         assert found["contents"] == ["one", "two"]
 
 
+@pytest.mark.anyio
+async def test_states_at_several_replicas_are_told_where_they_differ(
+    tmp_path: Path, packages: Path
+) -> None:
+    async with driven(packages, tmp_path, "states") as found:
+        assert found["same"] == 0
+
+
 def driven_at(packages: Path, base: str, token: str, scenario: str) -> dict[str, Any]:
     asked = command(packages, base, token, scenario)
     return facts(subprocess.run(asked, capture_output=True, timeout=WITHIN_S, check=False).stdout)

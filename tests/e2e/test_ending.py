@@ -73,6 +73,11 @@ def test_metrics_have_a_port_and_a_token_of_their_own(serve: Callable[..., Any])
         assert b"armory_client_sessions" in answer.read()
 
 
+def metrics(base: str) -> str:
+    with urllib.request.urlopen(f"{base}/metrics", timeout=WITHIN_S) as answer:
+        return answer.read().decode()
+
+
 @pytest.mark.postgres
 def test_a_database_that_is_away_at_the_start_is_waited_for(serve: Callable[..., Any]) -> None:
     if postgres_folder() is None:
@@ -93,10 +98,21 @@ def test_a_database_that_is_away_at_the_start_is_waited_for(serve: Callable[...,
         status, body = served.readiness()
         assert status == 503
         assert f"127.0.0.1:{database.port}" in body["not_ready"][0]
+        assert len(body["not_ready"]) == 1
         database.start()
         until = time.monotonic() + WITHIN_S
         while fetch(f"{served.base}/readyz")[0] != 200:
             assert time.monotonic() < until, served.log
             time.sleep(0.1)
+        # and one that goes away later is told of, while what needs no account is served
+        for up in (0, 1):
+            database.start() if up else database.stop()
+            until = time.monotonic() + WITHIN_S
+            while f"armory_database_up {up}.0" not in metrics(served.base):
+                assert time.monotonic() < until, served.log
+                time.sleep(0.1)
+            status, body = served.readiness()
+            told = [why for why in body["not_ready"] if why.startswith("database: ")]
+            assert (status, len(told)) == (200, 1 - up)
     finally:
         database.remove()

@@ -35,7 +35,7 @@ from armory.upstreams.pool import Pool
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.supervisor import Supervisor
 from armory.upstreams.transports.http_client import HttpClient
-from armory.upstreams.transports.server_stream import pause_s
+from armory.upstreams.transports.legacy_streams import pause_s
 
 pytestmark = pytest.mark.anyio
 LIMIT = 1 << 20

@@ -266,6 +266,30 @@ const scenarios = {
     await page.getByText(/^\d+ problems?$/).waitFor();
   },
 
+  async states() {
+    // a balancer before two that see an upstream differently
+    const page = await tab();
+    const upstream = (server, state, error) => ({
+      server, state, error, era: null, protocol_version: "", tools: 1, uptime: 1, transport: "stdio", since_s: 1,
+    });
+    const states = {
+      one: [upstream("up", "ready", null), upstream("same", "ready", null)],
+      two: [upstream("up", "down", "it has died"), upstream("same", "ready", null)],
+    };
+    let turn = 0;
+    await page.route("**/v1/upstreams", async (route) => {
+      const process = turn++ % 2 === 0 ? "one" : "two";
+      await route.fulfill({ json: { process, upstreams: states[process] } });
+    });
+    await page.goto(`${base}/console/#token=${token}`);
+    await page.getByText("· administrator").waitFor();
+    await open(page, "overview", "Overview");
+    await page.getByText("2 have answered within a minute").waitFor();
+    const up = page.getByRole("region", { name: "Upstream up", exact: true });
+    await up.getByText("At another replica: down it has died").waitFor(); // when the first answers again
+    facts.same = await page.getByRole("region", { name: "Upstream same" }).getByText("At another replica").count();
+  },
+
   async replicas() {
     // a balancer before two: each request goes to the other one
     const page = await tab();

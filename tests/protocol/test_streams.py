@@ -195,7 +195,7 @@ async def test_modern_listen(front: Front) -> None:
         }
         owner = "anonymous:anonymous"
         assert front.pool.subscriptions["old", owner] == {"file:///readme"}
-        params = {"uri": Raw(b'"file:///readme"')}
+        params = {"uri": Raw(b'"file:///readme"'), "_meta": Raw(b'{"com.example/a":1}')}
         front.gateway.on_session_event(
             Notified("old", "token:x", "notifications/resources/updated", params)
         )
@@ -206,7 +206,10 @@ async def test_modern_listen(front: Front) -> None:
         updated, changed = (await next_event(stream)).data, (await next_event(stream)).data
         assert updated is not None
         assert updated["params"]["uri"] == "old+file:///readme"
-        assert updated["params"]["_meta"] == {"io.modelcontextprotocol/subscriptionId": "sub"}
+        assert updated["params"]["_meta"] == {
+            "io.modelcontextprotocol/subscriptionId": "sub",
+            "com.example/a": 1,
+        }
         assert changed is not None
         assert changed["method"] == "notifications/tools/list_changed"
         front.edge.end_streams()
@@ -256,6 +259,43 @@ async def test_legacy_subscribe(front: Front) -> None:
         event = await next_event(stream)
     assert event.data is not None
     assert event.data["params"]["uri"] == "old+file:///readme"
+
+
+async def test_what_is_said_is_read_on_a_call_where_nothing_else_is(front: Front) -> None:
+    client = await front.start_legacy()
+    await client.request("resources/subscribe", {"uri": "old+file:///readme"})
+
+    async def updating(call: Call, owner: Owner) -> Reply:
+        del call
+        uri = {"uri": Raw(b'"file:///readme"')}
+        event = Notified("old", owner.principal.key, "notifications/resources/updated", uri)
+        front.gateway.on_session_event(event)
+        return result({"content": []})
+
+    front.pool.upstreams["old"].answer = updating
+    params = {"name": "old__now", "arguments": {}}
+    body = {"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": params}
+    _, said = await client.send(body)
+    assert said[0]["params"] == {"uri": "old+file:///readme"}
+    assert said[1]["id"] == 9
+
+
+async def test_a_modern_client_hears_what_nobody_knows(front: Front) -> None:
+    async def saying(call: Call, owner: Owner) -> Reply:
+        del owner
+        assert call.client is not None
+        for method in ("notifications/vendor", "notifications/elicitation/complete"):
+            await call.client.notify(method, {"a": Raw(b"1e400")})
+        return result({"content": []})
+
+    front.pool.upstreams["new"].answer = saying
+    body = modern_body(1, "tools/call", {"name": "new__now", "arguments": {}})
+    async with front.http.post(
+        front.url + "/mcp", json=body, headers=modern_headers(body)
+    ) as response:
+        text = await response.text()
+    assert '{"jsonrpc":"2.0","method":"notifications/vendor","params":{"a":1e400}}' in text
+    assert "elicitation" not in text
 
 
 async def test_delete_ends_the_session(front: Front) -> None:

@@ -40,6 +40,14 @@ def test_a_gap_of_health_is_named() -> None:
     assert missed == "gap of /healthz under client: depth: 550 ms (the machine: 50 ms)"
 
 
+def test_a_gap_says_whether_the_core_itself_stood_still() -> None:
+    late = {"kind": "core", "due": 15.0, "came": 15.6}
+    core = [{"kind": "core", "due": place / 20, "came": place / 20} for place in range(400)]
+    answers = _answers(0, 0.002), _answers(10, 0.002, skipped=0.5), core, [late]
+    (missed,) = _failures(*answers)
+    assert missed.endswith("550 ms (the machine: 50 ms, the gateway's core: 600 ms)")
+
+
 def test_too_few_answers_are_no_p99() -> None:
     seldom = [
         {"kind": "search", "due": place / 8, "came": place / 8 + 0.002} for place in range(160)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -31,14 +32,33 @@ def test_what_the_first_lines_claim_is_what_the_package_says() -> None:
     assert pythons.startswith(least[1])
 
 
-@pytest.mark.parametrize("folder", ["docs", "."])
-def test_links_between_the_texts_lead_somewhere(folder: str) -> None:
+PAGES = [
+    path
+    for folder in (".", "docs", "docs/decisions", "training", "benchmarks/*", "tests/*", "examples")
+    for path in sorted(ROOT.glob(f"{folder}/*.md"))
+]
+
+
+def test_links_between_the_texts_lead_somewhere() -> None:
+    """To a file that is there, and to a heading that it has."""
     dead: list[str] = []
-    for path in sorted((ROOT / folder).glob("*.md")):
-        text = re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
-        dead += [
-            f"{path.name}: {target}"
-            for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text)
-            if "://" not in target and not (path.parent / target).exists()
-        ]
+    for path in PAGES:
+        for target in re.findall(r"\]\(([^)\s]+)\)", _prose(path)):
+            file, _, anchor = target.partition("#")
+            found = path.parent / file if file else path
+            if "://" in target:
+                continue
+            if not found.exists() or (anchor and anchor not in _anchors(found)):
+                dead.append(f"{path.relative_to(ROOT)}: {target}")
+    assert len(PAGES) > 50
     assert dead == []
+
+
+def _prose(path: Path) -> str:
+    return re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+
+
+def _anchors(path: Path) -> set[str]:
+    """What GitHub makes of the headings."""
+    headings = re.findall(r"^#+ (.*)$", _prose(path), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in headings}

@@ -1,1 +1,1 @@
-"""How the relevance score's constants are fitted and judged; see `docs/retrieval.md`."""
+"""How the relevance score's constants are fitted and judged; see `docs/relevance.md`."""

@@ -1,6 +1,6 @@
-"""Plots of `docs/retrieval.md` from the JSON of `judge.py`.
+"""Table and plots of `docs/relevance.md` from the JSON of `judge.py`.
 
-python training/relevance/plots.py judge.json docs/img
+python training/relevance/plots.py judge.json docs/img [PAGE]
 """
 
 from __future__ import annotations

@@ -12,9 +12,10 @@ import click
 from rich.markup import escape
 
 from armory.accounts.listings import ApiKey, keys_listed
-from armory.cli.accounts.opening import NotThere, expiry_ms, listed, shown_time, with_accounts
+from armory.cli.accounts.opening import NotThere, expiry_ms, listed, with_accounts
 from armory.cli.options import config_option, json_option, loaded_config
 from armory.cli.output import columns, out, print_json, say_notice
+from armory.cli.times import shown_time
 from armory.errors import InvalidRequest
 
 if TYPE_CHECKING:

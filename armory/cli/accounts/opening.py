@@ -5,13 +5,12 @@ Owns: opening and closing, and reading times. Never imports a web framework.
 
 from __future__ import annotations
 
-import re
-import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from armory.cli.options import loaded_config
+from armory.cli.times import moment_of, span_of
 from armory.errors import ArmoryError, InvalidRequest
 from armory.storage.straight import straight_rows
 
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from armory.config import Loaded
 
 T = TypeVar("T")
-_SPAN = re.compile(r"(\d{1,6})([mhdw])")
-_SECONDS = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
 class NotThere(ArmoryError):
@@ -77,22 +74,12 @@ def expiry_ms(text: str | None) -> int | None:
     """
     if text is None:
         return None
-    span = _SPAN.fullmatch(text)
-    if span is not None:
-        return int((time.time() + int(span[1]) * _SECONDS[span[2]]) * 1000)
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
+    span = span_of(text)
+    until = moment_of(text) if span is None else datetime.now(UTC) + span
+    if until is None:
         raise InvalidRequest(
             f"--expires is {text!r}; expected a span such as 90d or 12h, or a date such as "
             "2027-01-31",
             parameter="expires",
-        ) from None
-    return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
-
-
-def shown_time(at_ms: int | None, never: str = "never") -> str:
-    """A time for people, UTC."""
-    if at_ms is None:
-        return never
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
+        )
+    return int(until.timestamp() * 1000)

@@ -11,9 +11,10 @@ import click
 from rich.markup import escape
 
 from armory.accounts.service import Accounts
-from armory.cli.accounts.opening import shown_time, with_accounts
+from armory.cli.accounts.opening import with_accounts
 from armory.cli.options import config_option, json_option
 from armory.cli.output import columns, out, print_json
+from armory.cli.times import shown_time
 from armory.errors import InvalidRequest
 from armory.feedback.store import StoredUses
 

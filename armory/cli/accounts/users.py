@@ -11,9 +11,10 @@ import click
 from rich.markup import escape
 
 from armory.accounts.listings import users_listed
-from armory.cli.accounts.opening import NotThere, listed, shown_time, with_accounts
+from armory.cli.accounts.opening import NotThere, listed, with_accounts
 from armory.cli.options import config_option, json_option
 from armory.cli.output import columns, out, print_json
+from armory.cli.times import shown_time
 
 
 @click.group()

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from armory.cli.config.switched_off import Off, off_in, off_in_project
 from armory.domain.naming import slug
 from armory.errors import ConfigError
 
@@ -38,24 +39,27 @@ def servers_of(file: Path) -> Servers:
     Raises:
         ConfigError: the file cannot be read, or has none.
     """
-    try:
-        text = file.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise ConfigError(f"{file} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{file} is no text in UTF-8: {error}") from None
-    data = _toml(file, text) if file.suffix == ".toml" else _json(file, text)
+    data = _read(file)
+    projects = _entries(data.get("projects"))
+    off = off_in(file, data, _or_nothing)
+    everywhere = [off_in_project(project) for _, project in projects]
+    maps: list[tuple[Servers | None, str]] = [
+        (_marked(_map_in(data), lambda name: off(name) or _in_all(everywhere, name)), "")
+    ]
+    for folder, project in projects:  # Claude Code keeps servers by project
+        own = _marked(_map_in(project), off_in_project(project))
+        maps.append((own, slug(Path(folder).name)))
     found: Servers = {}
-    maps: list[tuple[Servers | None, str]] = [(_map_in(data), "")]
-    projects = data.get("projects")
-    for folder, project in _entries(projects):  # Claude Code keeps servers by project
-        maps.append((_map_in(project), slug(Path(folder).name)))
-    for servers, project in maps:
-        for name, entry in (servers or {}).items():
-            if found.get(name, entry) != entry:
-                found[f"{name}-{project}"] = entry
-            else:
-                found.setdefault(name, entry)
+    named = [
+        (name, entry, project)
+        for servers, project in maps
+        for name, entry in (servers or {}).items()
+    ]
+    for name, entry, project in sorted(named, key=lambda one: _is_off(one[1])):
+        if found.get(name, entry) != entry:
+            found[f"{name}-{project}"] = entry
+        else:
+            found.setdefault(name, entry)
     if all(servers is None for servers, _ in maps):
         raise ConfigError(
             f"{file} has no servers; expected a map 'mcpServers' (Claude, Cursor and others), "
@@ -63,6 +67,25 @@ def servers_of(file: Path) -> Servers:
             "'context_servers' (Zed)"
         )
     return found
+
+
+def _marked(servers: Servers | None, off: Off) -> Servers | None:
+    """The servers, those that are switched off as a client marks them in the map itself."""
+    if servers is None:
+        return None
+    return {
+        name: {**entry, "disabled": True} if isinstance(entry, dict) and off(name) else entry
+        for name, entry in servers.items()
+    }
+
+
+def _is_off(entry: Any) -> bool:
+    return isinstance(entry, dict) and cast("Servers", entry).get("disabled") is True
+
+
+def _in_all(projects: Sequence[Off], name: str) -> bool:
+    """Whether a server for all projects is off in each of them."""
+    return bool(projects) and all(off(name) for off in projects)
 
 
 def _entries(value: Any) -> list[tuple[str, dict[str, Any]]]:
@@ -77,9 +100,34 @@ def _map_in(data: Mapping[str, Any]) -> Servers | None:
         found: Any = data
         for part in place:
             found = cast("dict[str, Any]", found).get(part) if isinstance(found, dict) else None
-        if isinstance(found, dict):
+        if isinstance(found, dict) and not _are_settings(place, cast("Servers", found)):
             return cast("Servers", found)
     return None
+
+
+def _are_settings(place: tuple[str, ...], found: Servers) -> bool:
+    """Whether `mcp` is no map of servers but Gemini CLI's settings: lists of names and the like."""
+    return (
+        place == ("mcp",) and bool(found) and not any(isinstance(v, dict) for v in found.values())
+    )
+
+
+def _or_nothing(file: Path) -> Mapping[str, Any]:
+    """What another file of the client holds; nothing where it cannot be read."""
+    try:
+        return _read(file)
+    except ConfigError:
+        return {}
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file} is no text in UTF-8: {error}") from None
+    return _toml(file, text) if file.suffix == ".toml" else _json(file, text)
 
 
 def _json(file: Path, text: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`armory validate`: everything that is wrong, at once; with `--connect` the upstreams too.
+"""`armory validate`: everything that is wrong, at once; `--connect` tries what is named, too.
 
 Owns: the command and its report. Never imports a web framework.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,11 +22,20 @@ from armory.cli.output import (
     waiting,
 )
 from armory.config import ConfigProblems, Loaded, Problem, find_config, warnings_of
+from armory.config.embedding import lacks_openai_key
+from armory.observability.redaction import redacted
 from armory.runtime.checking import checked
+
+if TYPE_CHECKING:
+    from armory.runtime.doctor.findings import Finding
 
 
 @click.command()
-@click.option("--connect", is_flag=True, help="Also connect to upstreams and the vector index.")
+@click.option(
+    "--connect",
+    is_flag=True,
+    help="Also try what it names: upstreams, database, Redis, embedder, vector index and more.",
+)
 @config_option
 @json_option
 def validate(connect: bool, config: str | None, as_json: bool) -> None:
@@ -48,9 +57,10 @@ def validate(connect: bool, config: str | None, as_json: bool) -> None:
     if connect and loaded is not None:
         import asyncio  # the usual check has nothing to wait for
 
-        report["upstreams"], report["index"] = asyncio.run(_connect(loaded))
+        report |= asyncio.run(_connect(loaded))
         found = [report["index"], *report["upstreams"].values()]
-        if any(part["state"] != "ready" for part in found):
+        failed = any(one["state"] == "failed" for one in report["services"])
+        if failed or any(part["state"] != "ready" for part in found):
             report["ok"], code = False, 3
     if as_json:
         print_json(report)
@@ -59,31 +69,45 @@ def validate(connect: bool, config: str | None, as_json: bool) -> None:
     sys.exit(code)
 
 
-async def _connect(loaded: Loaded) -> tuple[dict[str, Any], dict[str, str]]:
-    """How the upstreams are, by key, and the vector index."""
+async def _connect(loaded: Loaded) -> dict[str, Any]:
+    """How the upstreams are, by key, the vector index, and whatever else a gateway leans on."""
+    import asyncio
+
+    from armory.runtime.doctor.services import services
     from armory.runtime.opening import open_runtime  # a whole gateway: only to connect
 
     with waiting(CONNECTING) as shown:
         async with open_runtime(loaded, trusted=True) as runtime:
-            await runtime.supervisor.wait_first(None, shown.counting(CONNECTING))
-            retriever = runtime.retriever
-            problem = "" if retriever is None else await retriever.check_store()
-            index = {
-                "name": loaded.config.tool_rag.index,
-                "state": "failed" if problem else "ready",
-                "error": problem,
+            _, asked = await asyncio.gather(
+                runtime.supervisor.wait_first(None, shown.counting(CONNECTING)),
+                services(loaded, runtime.retriever),
+            )
+            status = runtime.supervisor.status()
+    problem = next((one.detail for one in asked if one.check == "index" and one.fix), "")
+    told = {"index", "embedder"} if lacks_openai_key(loaded.config) else {"index"}
+    return {
+        "upstreams": {
+            key: {
+                "state": found.state,
+                "error": found.error,
+                "protocol_version": found.protocol_version,
+                "tools": found.tools,
+                "dropped_count": found.dropped_count,
+                "dropped": [asdict(dropped) for dropped in found.dropped],
             }
-            return {
-                key: {
-                    "state": found.state,
-                    "error": found.error,
-                    "protocol_version": found.protocol_version,
-                    "tools": found.tools,
-                    "dropped_count": found.dropped_count,
-                    "dropped": [asdict(dropped) for dropped in found.dropped],
-                }
-                for key, found in runtime.supervisor.status().items()
-            }, index
+            for key, found in status.items()
+        },
+        "index": {
+            "name": loaded.config.tool_rag.index,
+            "state": "failed" if problem else "ready",
+            "error": problem,
+        },
+        "services": [_plain(one) for one in asked if one.check not in told],
+    }
+
+
+def _plain(found: Finding) -> dict[str, str]:
+    return {key: redacted(value) for key, value in asdict(found).items()}
 
 
 def _show(report: dict[str, Any], problems: Sequence[Problem], loaded: Loaded | None) -> None:
@@ -97,21 +121,32 @@ def _show(report: dict[str, Any], problems: Sequence[Problem], loaded: Loaded | 
         return
     assert loaded is not None
     if "upstreams" in report:
-        from rich.text import Text
-
-        width = max(map(len, report["upstreams"]), default=0)
-        for key, found in report["upstreams"].items():
-            ready = found["state"] == "ready"
-            row = Text(f"{key:{width}}  ").append(found["state"], "green" if ready else "red")
-            tell(row.append(f"  {found['protocol_version']}  {found['tools']} tools" * ready))
-            if error := found["error"].removeprefix(f"upstream {key!r}: "):
-                tell(f"    {error}", hang=4)
-            for left in found["dropped"]:
-                tell(f"    left out of {left['list']}: {left['entry']}: {left['reason']}", hang=4)
-        if error := report["index"]["error"]:
-            say_error(f"tool_rag.index: {error}")
+        _show_tried(report)
     blocks = loaded.config.upstreams
     off = [key for key, block in blocks.items() if not block.enabled]
     also = f", switched off: {', '.join(off)}" if off else ""
     count = f"{len(blocks)} upstream{'s' if len(blocks) != 1 else ''}"
     tell(f"{report['file']} is valid: {count}{also}")
+
+
+def _show_tried(report: dict[str, Any]) -> None:
+    from rich.text import Text
+
+    names = [*report["upstreams"], *(one["check"] for one in report["services"])]
+    width = max(map(len, names), default=0)
+    for key, found in report["upstreams"].items():
+        ready = found["state"] == "ready"
+        row = Text(f"{key:{width}}  ").append(found["state"], "green" if ready else "red")
+        tell(row.append(f"  {found['protocol_version']}  {found['tools']} tools" * ready))
+        if error := found["error"].removeprefix(f"upstream {key!r}: "):
+            tell(f"    {error}", hang=4)
+        for left in found["dropped"]:
+            tell(f"    left out of {left['list']}: {left['entry']}: {left['reason']}", hang=4)
+    for one in report["services"]:
+        color = {"ok": "green", "failed": "red"}.get(one["state"], "yellow")
+        row = Text(f"{one['check']:{width}}  ").append(one["state"], color)
+        tell(row.append(f"  {one['detail']}"), hang=width + 2)
+        if one["fix"]:
+            tell(f"    {one['fix']}", hang=4)
+    if error := report["index"]["error"]:
+        say_error(f"tool_rag.index: {error}")

@@ -6,8 +6,7 @@ Owns: the commands. Never imports a web framework.
 from __future__ import annotations
 
 import asyncio
-import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
@@ -16,12 +15,12 @@ import click
 
 from armory.cli.options import config_option, json_option, loaded_config
 from armory.cli.output import print_json, tell
+from armory.cli.times import moment_of, span_of
 from armory.errors import ConfigError, InvalidRequest
 
 if TYPE_CHECKING:
     from armory.audit.record import Verdict
 
-_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _MOST = 10_000
 """What a gateway gives at once."""
 _files = click.option(
@@ -36,7 +35,7 @@ _files = click.option(
 @click.group(invoke_without_command=True)
 @click.option("--who", help="Only of these users or credentials (glob pattern).")
 @click.option("--tool", help="Only about these tools, prompts or URIs (glob pattern).")
-@click.option("--since", help="Not older than this: `90m`, `24h`, `7d`, or a date or time.")
+@click.option("--since", help="Not older than this: `90m`, `24h`, `7d`, `2w`, or a date or time.")
 @click.option("--limit", type=click.IntRange(1), default=100, help="The last so many.")
 @_files
 @click.option("--url", metavar="URL", help="Ask the gateway there instead of reading it here.")
@@ -136,16 +135,12 @@ def _since(text: str | None) -> str | None:
     """
     if text is None:
         return None
-    if ago := re.fullmatch(r"(\d{1,6})([smhd])", text):
-        at = datetime.now(UTC) - timedelta(seconds=int(ago[1]) * _UNITS[ago[2]])
-    else:
-        try:
-            at = datetime.fromisoformat(text)
-        except ValueError:
-            raise InvalidRequest(
-                f"--since is {text!r}; expected 90m, 24h, 7d, 2026-01-31 or 2026-01-31T12:00"
-            ) from None
-        at = at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
+    span = span_of(text)
+    at = moment_of(text) if span is None else datetime.now(UTC) - span
+    if at is None:
+        raise InvalidRequest(
+            f"--since is {text!r}; expected 90m, 24h, 7d, 2w, 2026-01-31 or 2026-01-31T12:00"
+        )
     return at.strftime("%Y-%m-%dT%H:%M:%S")
 
 

@@ -22,11 +22,13 @@ import click
 
 from armory.cli.gateway.announcing import Announcer
 from armory.cli.gateway.event_loop import loop_factory
+from armory.cli.gateway.watching import ConfigWatch
 from armory.cli.options import config_option, notices_of
 from armory.cli.output import print_json
 from armory.config import Loaded, find_config
 from armory.domain.principal import ANONYMOUS, Principal
 from armory.errors import ConfigError
+from armory.logger import Logger
 from armory.observability import standard_error
 from armory.observability.deferred import log_later
 from armory.runtime.checking import checked
@@ -35,7 +37,7 @@ from armory.runtime.memory.collecting import Collector
 from armory.runtime.memory.huge_pages import use_huge_pages
 from armory.runtime.opening import open_runtime
 from armory.runtime.settings import authenticator, log_settings, stdio_settings
-from armory.tasks import start
+from armory.tasks import spawn, start
 from armory.tasks import stop as end
 from armory.threads import step_back, step_forward
 from armory.web.app import Listening
@@ -44,9 +46,7 @@ if TYPE_CHECKING:
     from armory.runtime.reloading import Reloaded
     from armory.runtime.running import Runtime
 
-WATCH_S = 1.0
-WRITTEN_S = 0.1
-"""A file that has changed is read once it has been as it is for so long."""
+_log = Logger(__name__)
 PROGRESS_S = 15.0
 _USER_VARIABLES = ("ARMORY_USER", "AGENT_COREX_USER_ID")
 
@@ -67,11 +67,13 @@ def serve(
     """
     if stdio:
         _check_streams()
-    loaded = _with_address(checked(find_config(config)), host, port)
+    path = find_config(config)
+    watched = ConfigWatch(path)
+    loaded = _with_address(checked(path), host, port)
     if not stdio:
         authenticator(loaded.config)  # the file holds at the address that it names itself
     with standard_error.apart():
-        _run(loaded, (host, port), stdio=stdio, as_json=as_json)
+        _run(loaded, watched, (host, port), stdio=stdio, as_json=as_json)
 
 
 def _check_streams() -> None:
@@ -90,13 +92,21 @@ def _check_streams() -> None:
 
 
 def _run(
-    loaded: Loaded, given: tuple[str | None, int | None], *, stdio: bool, as_json: bool
+    loaded: Loaded,
+    watched: ConfigWatch,
+    given: tuple[str | None, int | None],
+    *,
+    stdio: bool,
+    as_json: bool,
 ) -> None:
     log_later(log_settings(loaded.config))
     announcer = Announcer(log_settings(loaded.config))
     for line in notices_of(loaded):
         announcer.note("configuration", line)
-    served = _serve_stdio(loaded, announcer) if stdio else _serve(loaded, given, announcer, as_json)
+    if stdio:
+        served = _serve_stdio(loaded, watched, announcer)
+    else:
+        served = _serve(loaded, watched, given, announcer, as_json=as_json)
     with asyncio.Runner(loop_factory=loop_factory(loaded.config.server.event_loop)) as runner:
         runner.run(served)
 
@@ -145,7 +155,12 @@ class Indexing:
 
 
 async def _serve(
-    loaded: Loaded, given: tuple[str | None, int | None], announcer: Announcer, as_json: bool
+    loaded: Loaded,
+    watched: ConfigWatch,
+    given: tuple[str | None, int | None],
+    announcer: Announcer,
+    *,
+    as_json: bool,
 ) -> None:
     server = loaded.config.server
     stop = asyncio.Event()
@@ -166,11 +181,11 @@ async def _serve(
             )
         )
         tasks = [
-            start(_say_ready(runtime, announcer, collector), "say when it is ready"),
-            start(collector.run(), "collect garbage"),
-            start(keep_small(), "give memory back"),
-            start(_watch(loaded, reload), "watch the configuration"),
-            start(_reload_on(reload, runtime, given, announcer), "reload"),
+            spawn(_say_ready(runtime, announcer, collector), "say when it is ready"),
+            spawn(collector.run(), "collect garbage"),
+            spawn(keep_small(), "give memory back"),
+            spawn(_watch(watched, reload), "watch the configuration"),
+            spawn(_reload_on(reload, runtime, given, announcer), "reload"),
         ]
         try:
             await stop.wait()
@@ -199,7 +214,7 @@ def _say_listening(bound: Listening, announcer: Announcer, as_json: bool) -> Non
         announcer.say("listening", f"listening on {url}{also}", url=url, pid=os.getpid())
 
 
-async def _serve_stdio(loaded: Loaded, announcer: Announcer) -> None:
+async def _serve_stdio(loaded: Loaded, watched: ConfigWatch, announcer: Announcer) -> None:
     principal = ANONYMOUS
     for variable in _USER_VARIABLES:
         if user := os.environ.get(variable):
@@ -235,11 +250,11 @@ async def _serve_stdio(loaded: Loaded, announcer: Announcer) -> None:
         )
         serving = start(served, "serve standard input")
         stopping = start(stop.wait(), "wait for a signal")
-        reloading = start(_reload_on(reload, runtime, (None, None), announcer), "reload")
-        watching = start(_watch(loaded, reload), "watch the configuration")
-        collecting = start(collector.run(), "collect garbage")
-        trimming = start(keep_small(), "give memory back")
-        moving = start(asyncio.to_thread(use_huge_pages), "use huge pages")
+        reloading = spawn(_reload_on(reload, runtime, (None, None), announcer), "reload")
+        watching = spawn(_watch(watched, reload), "watch the configuration")
+        collecting = spawn(collector.run(), "collect garbage")
+        trimming = spawn(keep_small(), "give memory back")
+        moving = spawn(asyncio.to_thread(use_huge_pages), "use huge pages")
         await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
         await end(serving, stopping, reloading, watching, collecting, trimming, moving)
         if not serving.cancelled():
@@ -251,6 +266,9 @@ def _on_signals(stop: asyncio.Event, reload: asyncio.Event) -> None:
 
     def end() -> None:
         if stop.is_set():  # asked twice: do not wait for anything
+            from armory.upstreams.transports.process import kill_every  # loaded with the gateway
+
+            kill_every()
             os._exit(130)
         stop.set()
 
@@ -280,34 +298,11 @@ async def _say_ready(runtime: Runtime, announcer: Announcer, collector: Collecto
     await asyncio.to_thread(use_huge_pages)
 
 
-async def _watch(loaded: Loaded, reload: asyncio.Event) -> None:
-    """Ask for a reload when the file changes."""
-    if loaded.path is None:
-        return
-    seen = await asyncio.to_thread(_stamp, loaded)
+async def _watch(watched: ConfigWatch, reload: asyncio.Event) -> None:
+    """Ask for a reload whenever the file has changed."""
     while True:
-        await asyncio.sleep(WATCH_S)
-        now = await asyncio.to_thread(_stamp, loaded)
-        if now == seen or now is None:
-            continue
-        await asyncio.sleep(WRITTEN_S)
-        if now == await asyncio.to_thread(_stamp, loaded):
-            seen = now
-            reload.set()
-
-
-def _stamp(loaded: Loaded) -> tuple[int, int] | None:
-    """What tells that the file has changed; None: it is being written. `command > armory.yaml`
-    empties it first, which by itself would mean that there are no upstreams any more.
-    """
-    assert loaded.path is not None
-    try:
-        found = loaded.path.stat()
-    except OSError:  # an editor is replacing it
-        return None
-    if not found.st_size:
-        return None
-    return found.st_mtime_ns, found.st_size
+        await watched.changed()
+        reload.set()
 
 
 async def _reload_on(
@@ -329,6 +324,10 @@ async def _reload_on(
             await runtime.reload(runtime.overridden(loaded))
         except ConfigError as error:
             announcer.error("reload_refused", f"{error}\nThe configuration in force stays.")
+        except Exception as error:  # noqa: BLE001 - the next change gets its turn
+            said = f"{path} could not be put in force: {error or type(error).__name__}"
+            announcer.error("reload_failed", said)
+            _log.error("reload_failed", exc_info=error)
 
 
 def _say_reloaded(path: Path | None, announcer: Announcer, report: Reloaded) -> None:

@@ -6,6 +6,7 @@ Owns: saying what it costs, asking, and the progress bar. Never imports a web fr
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -79,23 +80,23 @@ async def _queries(
         raise ConfigError("is not set, so nothing could be kept", path="storage.cache_dir")
     async with opened(_without_generation(loaded)) as runtime:
         tools = list(runtime.gateway.view.catalog.tools.values())
-    store = DocumentCache(Path(folder) / VECTORS_FILE)
-    async with chat_client(loaded) as chat:
-        generator = ChatQueryGenerator(chat, chat.model)
-        cost = await estimate(generator, tools, store, content_key)
-        told: dict[str, Any] = {**asdict(cost), "model": chat.model}
-        if price is not None:
-            told["price"] = round(cost.price(*price), 4)
-        _say(cost, told)
-        if only_estimate or not cost.tools:
-            return told
-        if not yes and not await asyncio.to_thread(click.confirm, "Go on?", err=True):
-            return told
-        with waiting(_WRITING) as shown:
-            done = await generate_all(
-                generator, tools, store, content_key,
-                concurrency=concurrency, on_progress=shown.counting(_WRITING),
-            )  # fmt: skip
+    with closing(DocumentCache(Path(folder) / VECTORS_FILE)) as store:
+        async with chat_client(loaded) as chat:
+            generator = ChatQueryGenerator(chat, chat.model)
+            cost = await estimate(generator, tools, store, content_key)
+            told: dict[str, Any] = {**asdict(cost), "model": chat.model}
+            if price is not None:
+                told["price"] = round(cost.price(*price), 4)
+            _say(cost, told)
+            if only_estimate or not cost.tools:
+                return told
+            if not yes and not await asyncio.to_thread(click.confirm, "Go on?", err=True):
+                return told
+            with waiting(_WRITING) as shown:
+                done = await generate_all(
+                    generator, tools, store, content_key,
+                    concurrency=concurrency, on_progress=shown.counting(_WRITING),
+                )  # fmt: skip
     err().print(f"{done.done} tools done, {done.failed} failed", markup=False)
     return {**told, **asdict(done)}
 

@@ -44,7 +44,9 @@ def tune_command(
     config: str | None,
     as_json: bool,
 ) -> None:
-    """Fit the calibration, suggest a threshold, and write both where the gateway reads them.
+    """Fit the calibration, write it where the gateway reads it, and suggest a threshold.
+
+    The threshold is yours to set, as tool_rag.similarity_threshold.
 
     DIR holds tools.jsonl and queries.jsonl, as for `armory eval`. Without DIR the configured
     upstreams' tools are taken, with queries made from their own texts; such queries are easier

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from msgspec import Raw
 
 from armory.protocol.headers import Declared, header_value, rendered
-from armory.protocol.rawjson import members_or_none, value
+from armory.protocol.rawjson import value_at
 
 
 def mirrored_headers(declared: Declared, params: Mapping[str, Raw]) -> Mapping[str, str]:
@@ -19,12 +19,7 @@ def mirrored_headers(declared: Declared, params: Mapping[str, Raw]) -> Mapping[s
         return {}
     headers: dict[str, str] = {}
     for header, (path, _) in declared.items():
-        node = params.get("arguments")
-        for key in path:
-            opened = members_or_none(node)
-            node = opened.get(key) if opened is not None else None
-        if node is not None:
-            text = rendered(value(node))
-            if text is not None:
-                headers[header] = header_value(text)
+        text = rendered(value_at(params.get("arguments"), path))
+        if text is not None:
+            headers[header] = header_value(text)
     return headers

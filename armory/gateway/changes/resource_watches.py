@@ -101,7 +101,9 @@ class ResourceWatches:
             except ArmoryError:
                 continue  # it was removed
             if [uri for uri in uris if self._forget(key, uri, subscription)]:
-                untold.append(self._tasks.spawn(self._tell(key, owner), f"unwatch at {server}"))
+                late = self._lock(key).locked()  # one client that waits for an upstream is enough
+                telling = self._tasks.spawn(self._tell(key, owner), f"unwatch at {server}")
+                untold += [] if late else [telling]
         if untold:
             await asyncio.wait(untold, timeout=_LEAVING_S)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from msgspec import Raw
 
 from armory.domain.query import Query, VisibleSet
-from armory.domain.results import Selection
+from armory.domain.results import Selection, lacking
 from armory.domain.tool import ToolRecord
 from armory.errors import ArmoryError, RateLimited
 from armory.gateway.context import RequestContext
@@ -211,9 +211,8 @@ class ToolLists:
             searched = view.with_skills(searched, visible)
         try:
             found = view.named(await self._retriever.search(query, searched, explain=explain))
-            lacking = found.degraded or view.lacks(context)
-            form = Form(context.era, load=True)
-            return with_named(view, form, query, visible, replace(found, degraded=lacking))
+            found = replace(found, degraded=lacking(found.degraded, view.lacks(context)))
+            return with_named(view, Form(context.era, load=True), query, visible, found)
         except RateLimited:
             raise
         except Exception as error:  # noqa: BLE001 a listing never fails for what retrieval cannot do

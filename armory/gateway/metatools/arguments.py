@@ -19,7 +19,7 @@ from armory.gateway.queries.values import check_names, check_texts, check_top_k
 from armory.gateway.requests import ClientRequest
 from armory.protocol.codes import INVALID_PARAMS
 from armory.protocol.errors import RpcError
-from armory.protocol.rawjson import brief, members_or_none, text_of, value
+from armory.protocol.rawjson import brief, members_or_none, need_value, text_of
 
 _DIGEST = re.compile(r"[0-9a-f]{32}")
 
@@ -66,7 +66,7 @@ def read_search(params: Mapping[str, Raw]) -> SearchArguments:
             "arguments.query is missing; expected what you want to do, in plain words",
             {"parameter": "query"},
         )
-    texts = check_texts(value(raw), "arguments.query")
+    texts = check_texts(need_value(raw, "arguments.query"), "arguments.query")
     top_k = _optional(arguments, "top_k")
     servers = _optional(arguments, "servers")
     return SearchArguments(
@@ -137,4 +137,4 @@ def _arguments(params: Mapping[str, Raw]) -> dict[str, Raw]:
 
 def _optional(arguments: Mapping[str, Raw], name: str) -> Any:
     raw = arguments.get(name)
-    return None if raw is None else value(raw)
+    return None if raw is None else need_value(raw, f"arguments.{name}")

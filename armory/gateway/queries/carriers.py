@@ -33,7 +33,7 @@ from armory.gateway.settings import GatewaySettings
 from armory.protocol.codes import INVALID_PARAMS
 from armory.protocol.errors import RpcError
 from armory.protocol.meta import OWN_PREFIX
-from armory.protocol.rawjson import value
+from armory.protocol.rawjson import need_value, value
 
 T = TypeVar("T")
 Mode = Literal["search", "all", "raw"]
@@ -238,7 +238,7 @@ def _texts(
         return check_texts(given, f"{_FILTER}[{OWN_PREFIX}query]"), "params"
     raw = params.get("query")
     if raw is not None:
-        return check_texts(value(raw), "params.query"), "params"
+        return check_texts(need_value(raw, "params.query"), "params.query"), "params"
     header = _header(request, "X-Armory-Query")
     if header is not None:
         return check_texts(

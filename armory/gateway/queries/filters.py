@@ -19,7 +19,7 @@ from msgspec import Raw
 from armory.protocol.codes import INVALID_PARAMS
 from armory.protocol.errors import RpcError
 from armory.protocol.meta import QUERY
-from armory.protocol.rawjson import members, value
+from armory.protocol.rawjson import members, need_value
 
 FILTER = "filter"
 MAX_PATTERNS = 64
@@ -104,7 +104,7 @@ def with_filtering(capabilities: dict[str, Any], experimental: frozenset[str]) -
 
 def _patterns(given: Mapping[str, Raw], name: str) -> Patterns | None:
     raw = given.get(name)
-    found = None if raw is None else value(raw)
+    found = None if raw is None else need_value(raw, f"params.{FILTER}.{name}")
     if found is None or found == []:
         return None
     texts: list[Any] = cast("list[Any]", found) if isinstance(found, list) else [None]

@@ -17,7 +17,7 @@ from armory.errors import ArmoryError, LoginNeeded, UnknownTool, UpstreamUnavail
 from armory.gateway.context import RequestContext
 from armory.gateway.ports import OnCompacted, Pool
 from armory.gateway.results.compact import compact_result, wants_toon
-from armory.gateway.results.uri_rewriting import expose_result, has_links
+from armory.gateway.results.uri_rewriting import expose_data, expose_result, has_links
 from armory.gateway.tasks.ownership import TaskOwnership
 from armory.protocol.link import Reply
 from armory.protocol.meta import ERROR
@@ -69,10 +69,10 @@ def _exposed_error(server: str, reply: Reply) -> Reply:
     if reply.error is None or not has_links(reply.error):
         return reply
     error = members_or_none(reply.error)
-    data = members_or_none(error.get("data")) if error is not None else None
-    if not error or not data:
+    data = None if error is None else error.get("data")
+    if not error or data is None:
         return reply
-    error["data"] = expose_result(pack(data), server)
+    error["data"] = expose_data(data, server)
     return Reply(error=pack(error), era=reply.era)
 
 

@@ -16,11 +16,12 @@ from armory.gateway.ports import OnCompacted
 from armory.gateway.results.toon import Saving, encode_text
 from armory.gateway.settings import ResultFormat
 from armory.logger import Logger
-from armory.protocol.rawjson import encode, items, members_or_none, pack, text_of, value
+from armory.protocol.rawjson import encode, items, members_or_none, pack, text_of
 
 _log = Logger(__name__)
 
 MEDIA_TYPE = "text/toon"
+_TRUE = Raw(b"true")
 #: Above this, encoding is worth a thread of its own, so that the event loop goes on.
 _THREAD_BYTES = 8_000
 
@@ -95,4 +96,4 @@ def compacted(result: Raw) -> tuple[Raw, Saving]:
 
 def _is_error(opened: Mapping[str, Raw]) -> bool:
     raw = opened.get("isError")
-    return raw is not None and value(raw) is True
+    return raw == _TRUE

@@ -31,17 +31,22 @@ def expose_result(raw: Raw, server: str) -> Raw:
     """A result of `server` with the exposed form of every URI, link and task id in it.
 
     Looks where the specification puts them: `content` blocks, prompt `messages`, resource
-    `contents`, a `skill` and its files, a folder's `resources`, `taskId`s, input requests, and the
-    links of MCP Apps in `_meta`. Everything else
-    stays verbatim.
+    `contents`, a `skill` and its files, a folder's `resources`, tasks, input requests, and the
+    links of MCP Apps in `_meta`. Everything else stays verbatim.
     """
-    if not has_links(raw):
-        return raw
-    result = members_or_none(raw)
-    if result is None:
-        return raw
-    changed = _body(result, server)
-    return pack(result) if changed else raw
+    return _exposed(raw, server, _body)
+
+
+def expose_data(raw: Raw, server: str) -> Raw:
+    """The `data` of an error of `server` likewise: it may name the resource or task that there is
+    none of.
+    """
+    return _exposed(raw, server, _data)
+
+
+def _exposed(raw: Raw, server: str, change: Callable[[Members, str], bool]) -> Raw:
+    opened = members_or_none(raw) if has_links(raw) else None
+    return pack(opened) if opened is not None and change(opened, server) else raw
 
 
 def expose_params(params: Members, server: str) -> Members:
@@ -73,9 +78,14 @@ def _original(task: Members, server: str) -> bool:
     return True
 
 
+def _data(data: Members, server: str) -> bool:
+    changed = _set(data, "uri", server, expose_uri) | _set(data, "taskId", server, expose_task)
+    return _body(data, server) or changed
+
+
 def _body(body: Members, server: str) -> bool:
-    changed = _set(body, "uri", server, expose_uri)
-    changed |= _set(body, "taskId", server, expose_task)
+    """A result, or parameters; what has a status is a task itself."""
+    changed = "status" in body and _task(body, server)
     changed |= _each(body, "content", server, _block)
     changed |= _each(body, "contents", server, _contents)
     changed |= _each(body, "messages", server, _message)

@@ -14,10 +14,13 @@ from sys import intern
 
 from armory.domain.catalog import Catalog, replaced
 from armory.domain.tool import ToolRecord
+from armory.retrieval.lexical.spelling import may_be_misspelt
 from armory.threads import let_go
 
 NEAREST = 5
 _LONGEST = 100
+_LEAST = 5
+"""Letters of a name that stands for a longer one."""
 _SHORTLIST = 64
 _FEW = 500
 """Tools that may differ for the last tables to be gone on from."""
@@ -124,7 +127,21 @@ class ToolNames:
         for words in read:
             for name in self._servers.get(_without_fillers(words), ()):
                 found.setdefault(name, "its server's name is what was asked for")
-        return found
+        return found or self._nearly(_without_fillers(read[-1]))
+
+    def _nearly(self, word: str) -> dict[str, str]:
+        """Tools of servers whose name begins with a word, or that begins it: PostgreSQL, postgres.
+
+        None for common English, which says something else: mongolia, redistribute.
+        """
+        if len(word) < _LEAST or not may_be_misspelt(word):
+            return {}
+        return {
+            name: "its server's name is nearly what was asked for"
+            for called, names in self._servers.items()
+            if called.startswith(word) or (len(called) >= _LEAST and word.startswith(called))
+            for name in names
+        }
 
     def nearest(self, name: str, among: Set[str], also: Iterable[str] = ()) -> list[str]:
         """At most five of `among` that are called most like `name`, best first.

@@ -144,6 +144,10 @@ class View:
             )
         return server in usable
 
+    def servers_for(self, principal: Principal) -> list[str]:
+        """The upstreams of which `principal` sees anything, in configuration order."""
+        return [key for key in self.catalog.servers if self.may_use(principal, ALL, key)]
+
     def sees_whole(self, request: ClientRequest) -> bool:
         """Whether policy bars nothing that the caller's endpoint has."""
         if not self.policy.restricts:

@@ -24,6 +24,7 @@ _STORE_S = 0.05
 """So long a search waits for the shared store at most: its vectors save a request, no more."""
 _AGAIN_S = 5.0
 """So long a store that failed is not asked again."""
+_STORED_S = 86_400.0
 
 
 class ByteStore(Protocol):
@@ -46,7 +47,6 @@ class CachedEmbedder:
         size: query vectors kept in memory; 0 keeps none (concurrent ones still share).
         store: shared store beside the memory; its failures are logged and cost only the cache, and
             it is written when the vectors are in use already.
-        ttl_s: how long the shared store keeps a vector.
     """
 
     def __init__(
@@ -55,14 +55,12 @@ class CachedEmbedder:
         *,
         size: int = 10_000,
         store: ByteStore | None = None,
-        ttl_s: float = 86_400,
     ) -> None:
         self.inner = inner
         self._reader = inner if isinstance(inner, ClauseReader) else None
         self._kept: LRUCache[Passage, FloatArray] = LRUCache(max(size, 1))
         self._size = size
         self._store = store
-        self._ttl_s = ttl_s
         self._again_at = 0.0
         self._running: dict[Passage, asyncio.Future[FloatArray]] = {}
         self._tasks = Tasks()
@@ -183,7 +181,7 @@ class CachedEmbedder:
             return
         values = {self._key(p): v.astype("<f4").tobytes() for p, v in vectors.items()}
         try:
-            await self._store.set_many(values, self._ttl_s)
+            await self._store.set_many(values, _STORED_S)
         except (BackendError, OSError) as error:
             self._lost(error)
 

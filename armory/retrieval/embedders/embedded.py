@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from armory.errors import BackendError, ConfigError
+from armory.libraries import read_ahead
 from armory.retrieval.embedders.base import encodable, unit_rows
 from armory.retrieval.options import PartOptions
 from armory.retrieval.ports import FloatArray
@@ -151,6 +152,8 @@ class EmbeddedEmbedder:
             return self._loaded
 
     def _open(self) -> tuple[Any, Any]:
+        for package in ("onnxruntime", "tokenizers"):
+            read_ahead(package)
         import onnxruntime  # heavy: only when the first text comes
         from tokenizers import Tokenizer
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -90,15 +90,46 @@ class FastembedEmbedder:
         try:
             with self._lock:
                 if self._model is None:
-                    self._model = self._class(self._name, **self._options)
+                    place = located(self._class.EMBEDDINGS_REGISTRY, self._name, **self._options)
+                    self._model = self._class(self._name, **self._options, **place)
             options = {"batch_size": _BATCH} if method == "passage_embed" else {}
             vectors = list(getattr(self._model, method)(texts, **options))
         except Exception as error:
             raise BackendError(
-                f"fastembed model {self._name} failed: {error}; the first use downloads it, "
-                "a folder that holds it may be named instead"
+                f"fastembed model {self._name} failed: {str(error).rstrip('.')}; the first use "
+                "downloads it, a folder that holds it may be named instead"
             ) from error
         return unit_rows(vectors, len(texts), self._dimension, self.identity)
+
+
+def located(
+    kinds: Iterable[Any],
+    name: str,
+    cache_dir: str | None = None,
+    specific_model_path: str | None = None,
+    **_options: Any,
+) -> dict[str, str]:
+    """The option that says where a model's files are, downloaded if need be; {}: it is given.
+
+    In one attempt. The library itself makes three and sleeps for 39 seconds over them, in which
+    nothing can end; who indexes tries again anyway.
+
+    Args:
+        kinds: the library's classes of models.
+        name: of the model.
+        cache_dir: where downloaded models are kept.
+        specific_model_path: where the model is, if that is known.
+    """
+    from fastembed.common.utils import define_cache_dir
+
+    if specific_model_path is not None:
+        return {}
+    folder = str(define_cache_dir(cache_dir))
+    for kind in kinds:
+        for model in kind._list_supported_models():
+            if model.model.lower() == name.lower():
+                return {"specific_model_path": str(kind.download_model(model, folder, retries=1))}
+    return {}
 
 
 def _known(library: Any, name: str) -> int:

@@ -93,7 +93,7 @@ class DocumentCache:
                 self._queries[generator, key] = list(texts)
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file; who asks for something afterwards opens it again."""
         with self._lock:
             if self._db is not None:
                 self._db.close()

@@ -190,9 +190,10 @@ class Indexer:
         return self._reader.examples(tool)
 
     async def aclose(self) -> None:
-        """Stop generating queries."""
+        """Stop generating queries, close the cache."""
         if self._writer is not None:
             await self._writer.aclose()
+        await asyncio.to_thread(self._cache.close)
 
     def _go_on(self) -> None:
         """Raise `Superseded` where what is being indexed is outdated."""

@@ -33,6 +33,9 @@ _READ = """
 read reads reading open load parse inspect check look view find from convert extract analyze analyse
 import compare edit lies lese lis lee
 """
+_POINT = """
+the this that these those my your our his her their its
+"""
 _PLACE = """
 to into as at in on under file named called titled als nach unter dans sous comme en como
 """
@@ -41,6 +44,10 @@ _SAVES = frozenset(_SAVE.split())
 #: Before a file in a folder.
 _MAKES = _SAVES | frozenset(_MAKE.split())
 _READS = frozenset(_READ.split())
+#: Of the makers things as well, which are there already where a word points at them: "mail the
+#: report at /tmp/a.md".
+_THINGS = frozenset(("report", "document", "summary", "draft", "output", "export", "download"))
+_POINTING = frozenset(_POINT.split())
 #: Right before either: what is only spoken of ("the report x.md says") is not to be written.
 _PLACES = frozenset(_PLACE.split())
 #: Before a path in the same word, in Chinese.
@@ -62,7 +69,8 @@ def implied(text: str) -> tuple[str, ...]:
                 return (WRITE_FILE,)
         elif said in _SAVES and before in _PLACES and _is_name(lower):
             return (WRITE_FILE,)
-        if lower in _MAKES or lower in _READS:
+        made = lower in _MAKES and not (lower in _THINGS and before in _POINTING)
+        if made or lower in _READS:
             said = lower
         before = lower
     return ()

@@ -76,9 +76,11 @@ def clauses(text: str) -> list[tuple[int, int]]:
 
     (start, end) in characters, in order. Fewer than two such clauses: none, the query is one wish.
     A clause needs two searchable terms (one, where a verb begins it), so that "deploy and notify
-    the team" gives both halves.
+    the team" gives both halves. Of more than six those that ask for something go first, then the
+    first and the last: what is wanted stands above or below a log, a chat or a stack trace.
     """
     found: list[tuple[int, int]] = []
+    asks: list[bool] = []
     seen = {""}
     at = 0
     for gap in itertools.chain(_gaps(text), (None,)):
@@ -92,8 +94,10 @@ def clauses(text: str) -> list[tuple[int, int]]:
         if len(terms(clause, _MIN_TERMS)) >= needed:
             start += len(part) - len(part.lstrip(_EDGES))
             found.append((start, start + len(clause)))
-            if len(found) == MAX_CLAUSES:
-                break
+            asks.append(_REQUEST.search(clause, 0, _REQUEST_CHARS) is not None)
+            if len(found) > MAX_CLAUSES:
+                least = min(range(len(found)), key=lambda i: (asks[i], abs(i - MAX_CLAUSES // 2)))
+                del found[least], asks[least]
     return found if len(found) > 1 else []
 
 
@@ -150,7 +154,7 @@ def named(query: str, names: Iterable[str]) -> set[str]:
     return {name for name in held & asked if any(words <= said for words in read.known[name])}
 
 
-_FORM_CHARS = 2_000
+_FORM_CHARS, _REQUEST_CHARS = 2_000, 200
 _REQUEST = re.compile(
     rf"^(?:{_VERB})\b"
     r"|\b(?:i (?:need|want|wish|require|must|have to)|i(?:'d| would) (?:like|love|appreciate)"

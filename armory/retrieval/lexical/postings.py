@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from armory.retrieval.lexical.bags import Bag, Floats, Ints, Inverted, Places, flat, offsets
 from armory.retrieval.lexical.spelling import Spelling, may_be_misspelt
-from armory.retrieval.lexical.text import fold, is_cjk, terms
+from armory.retrieval.lexical.text import fold, is_cjk, stem, terms
 
 FIELDS = ("name", "server", "title", "description", "params", "tags")
 _NAME, _DESCRIPTION = 0, 3
@@ -27,7 +27,9 @@ B = 0.75
 _MAX_QUERY_TERMS = 160
 _FUZZY_MIN_CHARS = 4
 _FUZZY_CACHE = 20_000
-_LETTERS = re.compile(r"[^\W\d_]+")
+#: Words of letters that stand by themselves, or after a hyphen: no parts of a path, of an address,
+#: of an option (`--oneline`) or of an identifier.
+_WORD = re.compile(r"(?:(?<![\w/\\@#$%&=~.+-])|(?<=[^\W\d_]-))[^\W\d_]++(?![\w/\\@=(]|\.\w|:[\w/])")
 #: Of a text with at least so many words, most must be spelt rightly for the others to be doubted.
 _FOREIGN_WORDS = 4
 _MOST_CORRECTED = 24
@@ -170,26 +172,37 @@ class Postings:
     def corrected(self, text: str) -> str:
         """The text with each misspelt word replaced by the word of a tool that was meant.
 
-        Capitals within a text are names, which are left as they are; so is a text that is mostly
-        neither English nor in the words of the tools, which is in another language.
+        Capitals within a text are names, which are left as they are; so are paths, addresses and
+        identifiers, and a text that is mostly no English, which is in another language.
         """
-        found = list(_LETTERS.finditer(text))
+        found = list(_WORD.finditer(text))
         doubted = [word for word in found if self._doubted(word)]
         if not doubted or (len(found) >= _FOREIGN_WORDS and 2 * len(doubted) > len(found)):
             return text
         parts: list[str] = []
         at = 0
         for word in doubted[:_MOST_CORRECTED]:
-            meant = self._spelling.meant(fold(word[0]), self.inverted.df) or word[0]
-            parts += [text[at : word.start()], meant]
+            parts += [text[at : word.start()], self._meant(fold(word[0])) or word[0]]
             at = word.end()
         return "".join([*parts, text[at:]])
+
+    def _meant(self, word: str) -> str | None:
+        number = self._vocabulary.get(stem(word))
+        return self._spelling.meant(word, number, self.inverted.df)
 
     def _doubted(self, found: re.Match[str]) -> bool:
         word = found[0]
         if not word.islower() and (found.start() or not word[1:].islower()):
             return False
         return may_be_misspelt(fold(word))
+
+    def is_name(self, word: str) -> bool:
+        """Whether an identifier of several words joins those of a tool's name: `ReadFile`."""
+        number = self._vocabulary.get(stem(fold(word)), self._width)
+        if number >= self._width:
+            return False
+        pairs = slice(*self.inverted.starts[number : number + 2].tolist())
+        return bool((self.inverted.whole[pairs] & (self.inverted.counts[pairs, _NAME] > 0)).any())
 
     def keyword(self, query: str, found: TermHits | None = None) -> Floats:
         """BM25 over name and description ÷ the most that the query could attain; (n,) in [0, 1].
@@ -234,12 +247,12 @@ class Postings:
         gained, said, joined = sums.reshape(count, 3, width).transpose(1, 0, 2)
         with np.errstate(invalid="ignore"):  # BLAS looks at what lies behind so small a matrix
             covered = (matched @ hits.idf) / asked
+        # of words that are spelt alike several may be one word of a tool, or the tool has several
+        said = np.where(joined > 0, 1, said / np.maximum(self._masses(rows), 1e-6))
         return FieldHits(
             covered=covered,
-            shares=(gained / asked).astype(np.float32),
-            said=np.where(joined > 0, 1, said / np.maximum(self._masses(rows), 1e-6)).astype(
-                np.float32
-            ),
+            shares=np.minimum(gained / asked, 1).astype(np.float32),
+            said=np.minimum(said, 1).astype(np.float32),
         )
 
     def _masses(self, rows: NDArray[np.int64] | Ints) -> Floats:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from rapidfuzz.distance import OSA
+from rapidfuzz.distance import OSA, Hamming
 from rapidfuzz.process import extract
 
 from armory.retrieval.lexical.text import is_cjk, trigrams
@@ -25,17 +25,20 @@ from armory.retrieval.lexical.text import is_cjk, trigrams
 LEAST_CHARS = 4
 #: From so many characters on two edits are forgiven, below it one.
 _TWO_EDITS = 9
+#: From so many characters on a replaced letter is forgiven: `toml` is no `tool`, `docx` no `docs`.
+_REPLACED = 5
 _SIMILARITY = 0.5
 _VARIANTS = 4
-#: A word that is no English may be a misspelling that stands in a description, too: another one
-#: that so many times as many tools have is preferred.
+#: A word that is no English and that one tool alone has may be a misspelling that stands in its
+#: description: another one that so many tools have is preferred.
 _COMMONER = 10
 _WORDS = Path(__file__).with_name("english.txt.gz")
 
 
 @cache
 def _english() -> dict[str, str]:
-    """Some 72,000 English words and names of at least four letters, see `training/english`.
+    """Some 70,000 English words, names and terms of the trade of at least four letters, see
+    `training/english`.
 
     By their first three letters, in one text each, every word between two line ends: a tenth of
     the memory that a set of them takes.
@@ -87,7 +90,7 @@ class Spelling:
 
     def add_word(self, word: str, number: int) -> None:
         """Take in how a term is spelt in some text; `number` is the term's."""
-        if len(word) < LEAST_CHARS or word in self._known or is_cjk(word):
+        if len(word) < LEAST_CHARS or word in self._known or not word.isalpha() or is_cjk(word):
             return
         words, numbers = self._spelt.setdefault(word[0], ([], array("i")))
         numbers.append(number)  # first: who finds the word finds its number
@@ -120,22 +123,30 @@ class Spelling:
         found = zip((-dice).tolist(), (-df[numbers]).tolist(), terms, numbers.tolist(), strict=True)
         return [(number, -negative) for negative, _, _, number in nsmallest(_VARIANTS, found)]
 
-    def meant(self, word: str, df: NDArray[np.int64]) -> str | None:
+    def meant(self, word: str, number: int | None, df: NDArray[np.int64]) -> str | None:
         """The word of the vocabulary that a misspelt one was meant to be; None: none is near.
 
-        `word` is folded, and one that `may_be_misspelt`.
-        """
-        number = self._known.get(word, len(df))
-        own = int(df[number]) if number < len(df) else 0
-        near = self._near(word, df, at_least=own * _COMMONER + 1)
-        if not near:
-            return None
-        return min(near, key=lambda one: (one[2], -df[one[1]], one[0]))[0]
+        Another form of a term that tools have is only spelt as that term is: `mcps` is no `maps`.
 
-    def _near(
-        self, word: str, df: NDArray[np.int64], at_least: int = 1
-    ) -> list[tuple[str, int, int]]:
-        """(word, term, edits) of the words with the fewest edits, if few enough."""
+        Args:
+            word: folded, and one that `may_be_misspelt`.
+            number: of its term; None: it is in no vocabulary.
+            df: how many tools have each term.
+        """
+        own = 0 if number is None or number >= len(df) else int(df[number])
+        if own > 1 and word in self._known:
+            return None
+        near = self._near(word, df)
+        if own and word in self._known:
+            near = [one for one in near if df[one[1]] > _COMMONER]
+        elif own:
+            near = [one for one in near if one[1] == number]
+        least = min((edits for _, _, edits in near), default=0)
+        best = [(edits, -int(df[term]), spelt) for spelt, term, edits in near if edits == least]
+        return min(best)[2] if best else None
+
+    def _near(self, word: str, df: NDArray[np.int64]) -> list[tuple[str, int, int]]:
+        """(word, term, edits) of the words in use that are few enough edits away."""
         most = 2 if len(word) >= _TWO_EDITS else 1
         found: list[tuple[str, int, int]] = []
         for first in {word[0], word[1]}:
@@ -143,10 +154,19 @@ class Spelling:
             for spelt, edits, place in _within(word, words, most):
                 number = numbers[place]
                 swapped = first == word[0] or spelt[:2] == word[1::-1]
-                if edits and swapped and number < len(df) and df[number] >= at_least:
+                near = edits and swapped and not _is_another(word, spelt, edits)
+                if near and number < len(df) and df[number]:
                     found.append((spelt, number, edits))
-        least = min((edits for _, _, edits in found), default=0)
-        return [one for one in found if one[2] == least]
+        return found
+
+
+def _is_another(word: str, spelt: str, edits: int) -> bool:
+    """Whether words so near are two words: nothing but letters were replaced, two of them or one
+    of four, which is seldom a slip of the hand.
+    """
+    if len(word) != len(spelt) or Hamming.distance(word, spelt) != edits:
+        return False  # something was left out, put in or swapped
+    return edits > 1 or len(word) < _REPLACED
 
 
 def _within(word: str, words: Sequence[str], most: int) -> list[tuple[str, int, int]]:

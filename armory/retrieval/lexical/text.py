@@ -132,6 +132,11 @@ def _chunks(text: str) -> list[str]:
     return [found[0] for found in _CHUNK.finditer(text)]
 
 
+def every_word(text: str) -> frozenset[str]:
+    """The words of a text and the parts of its identifiers, folded, stop words among them."""
+    return frozenset(part for chunk in chunks(text) for part in _parts(chunk))
+
+
 def spellings(chunk: str) -> list[tuple[str, str]]:
     """How the words of one chunk are spelt, folded, and the term of each; none of CJK."""
     if _IS_CJK.match(chunk):

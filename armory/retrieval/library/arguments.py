@@ -5,9 +5,11 @@ Owns: the checks of arguments. Never imports the memory, nor the retriever.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any, cast
 
 from armory.errors import ConfigError, InvalidRequest
@@ -17,6 +19,42 @@ from armory.retrieval.settings import RetrieverSettings
 
 MOST = sys.float_info.max
 """The bound of numbers that have none."""
+
+_PARTS = (
+    ("embedder", ("identity", "dimension", "embed_documents", "embed_queries", "aclose")),
+    ("index", ("stored", "update", "aclose")),
+    ("reranker", ("scores",)),
+)
+"""What an object has that a caller made to be a part, see `ports` and `ranking.rerank`."""
+
+
+def check_parts(embedder: Any, index: Any, reranker: Any) -> None:
+    """Refuse what could be no part of a memory, before the first selection finds out.
+
+    Raises:
+        ConfigError: one is neither a name nor an object of its kind.
+    """
+    for (part, members), given in zip(_PARTS, (embedder, index, reranker), strict=True):
+        named = "None" if part == "reranker" else "a name"
+        fits = given is None if part == "reranker" else isinstance(given, str)
+        made = not isinstance(given, type) and all(hasattr(given, one) for one in members)
+        if not (fits or made):
+            raise ConfigError(
+                f"{part} is {said(given)}, expected {named}, or an object with {', '.join(members)}"
+            )
+
+
+def folder_of(folder: Any) -> Path | None:
+    """A folder, or None for none.
+
+    Raises:
+        ConfigError: no path.
+    """
+    if folder is None:
+        return None
+    if not isinstance(folder, str | os.PathLike):
+        raise ConfigError(f"folder is {said(folder)}, expected a path")
+    return Path(cast("str | os.PathLike[str]", folder))
 
 
 def texts_of(query: Any) -> tuple[Any, ...]:
@@ -81,6 +119,19 @@ def identifiers(exclude: Any) -> frozenset[str]:
                 f"exclude holds {said(one)}, expected identifiers", parameter="exclude"
             )
     return frozenset(given)
+
+
+def handles_of(handles: Any) -> Mapping[str, Any]:
+    """What runs the tools of a saved folder, by identifier; none without any.
+
+    Raises:
+        InvalidRequest: no mapping.
+    """
+    if handles is not None and not isinstance(handles, Mapping):
+        raise InvalidRequest(
+            f"handles is {said(handles)}, expected a callable by identifier", parameter="handles"
+        )
+    return cast("Mapping[str, Any]", handles or {})
 
 
 def check_filters(filters: Any) -> None:

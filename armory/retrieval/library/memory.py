@@ -7,8 +7,8 @@ gateway.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterable, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +23,9 @@ from armory.retrieval.library import saved
 from armory.retrieval.library.arguments import (
     MOST,
     check_filters,
+    check_parts,
+    folder_of,
+    handles_of,
     identifiers,
     number,
     settings_of,
@@ -30,8 +33,23 @@ from armory.retrieval.library.arguments import (
     whole,
 )
 from armory.retrieval.library.held import Filter, Held
-from armory.retrieval.library.toolbox import ATTRIBUTES, Handle, SelectedTool, Tool
-from armory.retrieval.options import INDEX, RANKER, Limits
+from armory.retrieval.library.toolbox import (
+    ATTRIBUTES,
+    Given,
+    Handle,
+    SelectedTool,
+    Tool,
+    copied,
+)
+from armory.retrieval.options import (
+    EMBEDDED,
+    INDEX,
+    NO_EMBEDDER,
+    RANKER,
+    Limits,
+    OpenAISettings,
+    PartOptions,
+)
 from armory.retrieval.ports import Embedder, VectorIndex
 from armory.retrieval.ranking.answer import Ranking
 from armory.retrieval.ranking.rerank import Reranker
@@ -39,20 +57,24 @@ from armory.retrieval.ranking.tokens import definition_tokens
 from armory.retrieval.registry import make_embedder, make_index, make_rankers
 from armory.retrieval.retriever import Retriever
 
-Given = Tool | Handle | Mapping[str, Any] | tuple[str, Mapping[str, Any]]
-
 
 def _examples(tool: ToolRecord) -> Sequence[str]:
     """The example queries of a tool's own definition."""
     return [str(text) for text in tool.definition.get("examples", ())]
 
 
+def _named(model: str) -> Embedder | None:
+    """The embedder of a name; one of OpenAI's with the key that its own libraries go by."""
+    key = OpenAISettings(api_key=os.environ.get("OPENAI_API_KEY"))
+    return make_embedder(model, options=PartOptions(openai=key))
+
+
 class AsyncToolMemory:
     """Remembers tools and finds those that a query wants.
 
     Args:
-        embedder: a model's name (see `armory.retrieval.registry.make_embedder`; `none`: words
-            only) or an embedder of your own.
+        embedder: a model's name (see `armory.retrieval.registry.make_embedder`; `none`, or None:
+            words only; one of OpenAI's goes by OPENAI_API_KEY) or an embedder of your own.
         index: `exact`, `faiss`, `qdrant`, or an index of your own.
         ranker: `relevance`, `hybrid`, `semantic` or `lexical`.
         folder: where `save` writes, and where vectors are kept so that they are computed once.
@@ -67,7 +89,7 @@ class AsyncToolMemory:
     def __init__(
         self,
         *,
-        embedder: Embedder | str = "embedded",
+        embedder: Embedder | str | None = EMBEDDED,
         index: VectorIndex | str = INDEX,
         ranker: str = RANKER,
         folder: Path | str | None = None,
@@ -77,10 +99,11 @@ class AsyncToolMemory:
     ) -> None:
         rankers = make_rankers()
         settings = settings_of(ranker, rankers, tag_boosts, diversity)
-        model = make_embedder(embedder) if isinstance(embedder, str) else embedder
+        check_parts(NO_EMBEDDER if embedder is None else embedder, index, reranker)
+        self._folder = folder_of(folder)
+        model = _named(embedder) if isinstance(embedder, str) else embedder
         if model is None:
             settings = replace(settings, ranker="lexical")
-        self._folder = Path(folder) if folder is not None else None
         path = None if self._folder is None else self._folder / "vectors.db"
         self._retriever = Retriever(
             model,
@@ -239,7 +262,7 @@ class AsyncToolMemory:
         Raises:
             ConfigError: no folder was ever given, or it cannot be written.
         """
-        target = Path(folder) if folder is not None else self._folder
+        target = folder_of(folder) or self._folder
         if target is None:
             raise ConfigError("save needs a folder")
         content = saved.content_of(self._tools.values())
@@ -253,13 +276,13 @@ class AsyncToolMemory:
 
         Raises:
             ConfigError: there is no such file, or it cannot be read or is damaged.
-            InvalidRequest: a tool of it is here already.
+            InvalidRequest: a tool of it is here already, or `handles` is no mapping.
         """
-        source = Path(folder) if folder is not None else self._folder
+        source = folder_of(folder) or self._folder
         if source is None:
             raise ConfigError("load needs a folder")
+        known = handles_of(handles)
         tools = await asyncio.to_thread(saved.read, source)
-        known = handles or {}
         self.add(*(replace(tool, handle=known.get(tool.identifier)) for tool in tools))
         return len(tools)
 
@@ -347,15 +370,15 @@ def _selected(tools: Mapping[str, Tool], ranking: Ranking, position: int) -> Sel
 
 
 def _told(tool: Tool, score: float, relevance: float, reason: str) -> SelectedTool:
-    """The record of a tool; its schemas are the caller's own, to change at will."""
+    """The record of a tool; its schemas and metadata are the caller's, to change at will."""
     return SelectedTool(
         identifier=tool.identifier,
         name=tool.name,
         description=tool.description,
         tags=list(tool.tags),
-        inputSchema=deepcopy(dict(tool.input_schema)),
-        outputSchema=None if tool.output_schema is None else deepcopy(dict(tool.output_schema)),
-        metadata=dict(tool.metadata),
+        inputSchema=copied(tool.input_schema),
+        outputSchema=copied(tool.output_schema),
+        metadata=copied(tool.metadata),
         handle=tool.handle,
         _score=score,
         _relevance=relevance,

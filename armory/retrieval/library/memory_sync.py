@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 
 from armory.errors import InvalidRequest
 from armory.retrieval.library.held import Filter
-from armory.retrieval.library.memory import AsyncToolMemory, Given, ToolContext
-from armory.retrieval.library.toolbox import Handle, SelectedTool, Tool
-from armory.retrieval.options import INDEX, RANKER
+from armory.retrieval.library.memory import AsyncToolMemory, ToolContext
+from armory.retrieval.library.toolbox import Given, Handle, SelectedTool, Tool
+from armory.retrieval.options import EMBEDDED, INDEX, RANKER
 from armory.retrieval.ports import Embedder, VectorIndex
 from armory.retrieval.ranking.rerank import Reranker
 from armory.tasks import LoopThread
@@ -41,7 +41,7 @@ class ToolMemory:
     def __init__(
         self,
         *,
-        embedder: Embedder | str = "embedded",
+        embedder: Embedder | str | None = EMBEDDED,
         index: VectorIndex | str = INDEX,
         ranker: str = RANKER,
         folder: Path | str | None = None,

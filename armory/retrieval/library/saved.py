@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
 from armory.errors import ConfigError, InvalidRequest
+from armory.files import replacing
 from armory.retrieval.library.toolbox import Tool, said, tool_of_json
 
 VERSION = 1
@@ -33,16 +33,10 @@ def write(folder: Path, content: dict[str, Any]) -> Path:
     path = folder / _FILE
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=folder, prefix=_FILE)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(content, file)  # ASCII: half of an emoji is no UTF-8
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        with replacing(path) as file:
+            file.write(json.dumps(content).encode())  # ASCII: half of an emoji is no UTF-8
+            file.flush()
+            os.fsync(file.fileno())
     except (OSError, TypeError, ValueError) as error:
         raise ConfigError(f"{path} cannot be written: {error}") from error
     return path

@@ -5,29 +5,16 @@ Owns: `Tool`, its schema from a signature, its JSON. Never imports the retriever
 
 from __future__ import annotations
 
-import functools
-import inspect
 import reprlib
-import types
-import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, NoReturn, TypedDict, Union, cast, get_args, get_origin
+from typing import Any, NoReturn, TypedDict, cast
 
 from armory.domain.tool import ToolRecord, fingerprint
 from armory.errors import InvalidRequest
+from armory.retrieval.library.forms import Told, as_mcp, told_by
+from armory.retrieval.library.signatures import Handle, description_of, name_of, schema_of
 
-Handle = Callable[..., Any]
-_TYPES: dict[Any, str] = {
-    str: "string",
-    int: "integer",
-    float: "number",
-    bool: "boolean",
-    list: "array",
-    tuple: "array",
-    set: "array",
-    dict: "object",
-}
 _MEMBERS = (
     "identifier", "name", "title", "description", "tags", "inputSchema", "outputSchema", "examples",
     "metadata", "private", "handle", "annotations", "icons", "execution", "_meta",
@@ -38,6 +25,15 @@ _MEMBERS = (
 def said(value: object) -> str:
     """A value as a message shows it, however long it is."""
     return reprlib.repr(value)
+
+
+def copied(value: Any) -> Any:
+    """JSON that nobody else can change; of what is none, as a client in metadata, the same."""
+    if isinstance(value, Mapping):
+        return {name: copied(inner) for name, inner in cast("Mapping[Any, Any]", value).items()}
+    if isinstance(value, list):
+        return [copied(inner) for inner in cast("list[Any]", value)]
+    return value
 
 
 class SelectedTool(TypedDict):
@@ -109,6 +105,15 @@ class Tool:
             self._refuse("output_schema", "an object, or None")
         if self.handle is not None and not callable(self.handle):
             self._refuse("handle", "something that can be called, or None")
+        self._keep_own()
+
+    def _keep_own(self) -> None:
+        """What the caller changes afterwards changes nothing here."""
+        for name in ("input_schema", "output_schema", "metadata"):
+            try:
+                object.__setattr__(self, name, copied(getattr(self, name)))
+            except RecursionError:
+                self._refuse(name, "an object that is nested less deeply")
 
     def _refuse(self, name: str, expected: str) -> NoReturn:
         raise InvalidRequest(
@@ -123,9 +128,9 @@ class Tool:
         return bool(self.metadata.get("private"))
 
     @classmethod
-    def of(cls, given: Tool | Handle | Mapping[str, Any] | tuple[str, Mapping[str, Any]]) -> Tool:
-        """A tool from itself, a callable (name, docstring, signature), an MCP-like mapping, or
-        (identifier, mapping).
+    def of(cls, given: Given) -> Tool:
+        """A tool from itself, a callable (name, docstring, signature), a mapping of MCP's, OpenAI's
+        or Anthropic's form, (identifier, mapping), or a tool of LangChain or of MCP's SDK.
 
         Raises:
             InvalidRequest: none of these, or a mapping without a name.
@@ -133,17 +138,23 @@ class Tool:
         if isinstance(given, Tool):
             return given
         if isinstance(given, Mapping):
-            return tool_of_json(given)
+            return tool_of_json(as_mcp(given))
         if isinstance(given, tuple):
             return _tool_of_pair(given)
+        told = told_by(given)
+        if told is not None:
+            return tool_of_json(told)
         if not callable(given):
-            raise InvalidRequest(f"{given!r} is no tool: a Tool, a callable or a mapping is needed")
-        function = _function_of(given)
-        name = getattr(function, "__name__", type(function).__name__)
+            several = isinstance(given, Iterable) and not isinstance(given, str | bytes)
+            raise InvalidRequest(
+                f"{said(given)} is no tool: a Tool, a callable or a mapping is needed"
+                + ("; of several, each is an argument of its own: add(*tools)" if several else "")
+            )
+        name = name_of(given)
         return cls(
             identifier=name,
             name=name,
-            description=inspect.getdoc(function) or "",
+            description=description_of(given),
             input_schema=schema_of(given),
             handle=given,
         )
@@ -196,6 +207,8 @@ class Tool:
         }
 
 
+Given = Tool | Handle | Mapping[str, Any] | tuple[str, Mapping[str, Any]] | Told
+"""What a memory takes for a tool, see `Tool.of`."""
 ATTRIBUTES = tuple(one.name for one in fields(Tool) if one.name != "identifier")
 """What of a tool can be updated."""
 
@@ -204,7 +217,7 @@ def _tool_of_pair(given: tuple[Any, ...]) -> Tool:
     """A tool from (identifier, its JSON)."""
     if len(given) != 2 or not isinstance(given[0], str) or not isinstance(given[1], Mapping):
         raise InvalidRequest("a tuple that stands for a tool is (identifier, mapping)")
-    identifier, told = given[0], cast("Mapping[str, Any]", given[1])
+    identifier, told = given[0], as_mcp(cast("Mapping[str, Any]", given[1]))
     return tool_of_json({"name": identifier, **told, "identifier": identifier})
 
 
@@ -217,7 +230,8 @@ def tool_of_json(given: Mapping[str, Any]) -> Tool:
     name = given.get("name")
     if not isinstance(name, str) or not name:
         raise InvalidRequest(f"a tool needs a name, got {name!r}", parameter="name")
-    unknown = [key for key in given if key not in _MEMBERS]
+    selected = SelectedTool.__annotations__  # one that was selected is a tool of another memory
+    unknown = [key for key in given if key not in _MEMBERS and key not in selected]
     if unknown:
         raise InvalidRequest(
             f"tool {name!r} has {unknown[0]!r}, which is not known; known: {', '.join(_MEMBERS)}. "
@@ -250,58 +264,3 @@ def tool_of_json(given: Mapping[str, Any]) -> Tool:
         metadata={**dict(parts["metadata"]), **({} if private is None else {"private": private})},
         handle=given.get("handle"),
     )
-
-
-def schema_of(function: Handle) -> dict[str, Any]:
-    """JSON Schema of a callable's parameters, from its annotations where they are plain types."""
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):
-        return {"type": "object"}
-    hints = _hints_of(_function_of(function))
-    properties: dict[str, Any] = {}
-    required: list[str] = []
-    for name, parameter in signature.parameters.items():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            continue
-        properties[name] = _schema(hints.get(name))
-        if parameter.default is parameter.empty:
-            required.append(name)
-    return {"type": "object", "properties": properties, "required": required}
-
-
-def _hints_of(function: Any) -> dict[str, Any]:
-    """The types of a callable's parameters; none where one of them cannot be resolved here."""
-    if isinstance(function, type):
-        function = function.__init__
-    elif not inspect.isroutine(function):  # an object that can be called
-        function = type(function).__call__
-    try:
-        return typing.get_type_hints(function)
-    except Exception:  # noqa: BLE001 - an annotation is any expression, and may fail with anything
-        return {}
-
-
-def _function_of(given: Handle) -> Handle:
-    """What is called in the end: `functools.partial` has a name and a docstring of its own."""
-    while isinstance(given, functools.partial):
-        given = cast("functools.partial[Any]", given).func
-    return given
-
-
-def _schema(kind: Any) -> dict[str, Any]:
-    origin, inner = get_origin(kind), get_args(kind)
-    if origin in (Union, types.UnionType):
-        options = [_schema(part) for part in inner if part is not type(None)]
-        return options[0] if len(options) == 1 else {"anyOf": options}
-    if origin is Literal:
-        return {"enum": list(inner)}
-    name = _TYPES.get(origin or kind)
-    if name is None:
-        return {}
-    if origin is tuple and inner and inner[-1] is not Ellipsis:
-        parts = [_schema(part) for part in inner]
-        return {"type": name, "prefixItems": parts, "minItems": len(parts), "maxItems": len(parts)}
-    if name == "array" and inner:
-        return {"type": name, "items": _schema(inner[0])}
-    return {"type": name}

@@ -13,7 +13,7 @@ import numpy as np
 
 from armory.domain.tool import ToolRecord
 from armory.retrieval.features import CandidateFeatures
-from armory.retrieval.lexical.text import terms
+from armory.retrieval.lexical.text import STOP_WORDS, every_word, terms
 from armory.retrieval.ports import FloatArray, IntArray
 from armory.retrieval.rankers.base import RankSettings, Scores
 from armory.retrieval.rankers.evidence import Evidence, ordered
@@ -127,6 +127,15 @@ def tag_gains(records: Iterable[ToolRecord], settings: RankSettings) -> FloatArr
     return np.array(found, np.float32)
 
 
+def _name_said(features: CandidateFeatures, said: float, position: int) -> float:
+    """The share of a tool's name that is said; nothing where a small word of it, which is searched
+    for nowhere, is not: `git_show` is more than git.
+    """
+    small = STOP_WORDS & every_word(features.records[position].original_name)
+    texts = (every_word(subquery.text) for subquery in features.whole)
+    return said if not small or any(small <= text for text in texts) else 0.0
+
+
 def explain(
     features: CandidateFeatures, scores: Scores, position: int, *, meaning: bool = True
 ) -> str:
@@ -140,12 +149,12 @@ def explain(
         best = nearest[position]
         place = 1 + int(np.count_nonzero(nearest > best))
         parts.append(f"meaning {best:.2f} (place {place})")
-    if signals.get("name_said", 0.0) >= 0.99:
+    said = _name_said(features, signals.get("name_said", 0.0), position)
+    if said >= 0.99:
         parts.append("its name is in the query")
-    elif signals.get("name_said", 0.0) >= 0.5:
+    elif said >= 0.5:
         parts.append("most of its name is in the query")
-    words = max(float(subquery.bm25[position]) for subquery in features.subqueries)
-    if words > 0:
+    if max(float(subquery.bm25[position]) for subquery in features.subqueries) > 0:
         covered = signals.get("covered", 0.0)
         parts.append(f"shares {covered:.0%} of the query's words" if covered else "shares words")
     if signals.get("server_named", 0.0) >= 0.99:

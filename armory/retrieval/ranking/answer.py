@@ -91,18 +91,15 @@ class Ranking:
             reason=self.ranker.reason(self.features, scores, position),
         )
 
-    def select(
-        self, limits: Limits, *, explain: bool = False, full_ranking: bool = False
-    ) -> Selection:
+    def select(self, limits: Limits, *, explain: bool = False) -> Selection:
         """The cut with its tools.
 
         Args:
             limits: threshold and caps.
             explain: fill `ranking` and `withheld` as well.
-            full_ranking: fill `ranking`.
         """
         cut = self.cut(limits, explain=explain)
-        everything = self.order.tolist() if explain or full_ranking else []
+        everything = self.order.tolist() if explain else []
         return Selection(
             matches=tuple(self.match(i) for i in cut.shown),
             visible=self.features.visible,

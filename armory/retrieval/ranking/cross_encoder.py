@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from armory.errors import BackendError, ConfigError
+from armory.retrieval.embedders.fastembed import located
 from armory.retrieval.ports import FloatArray
 
 _PATH = "tool_rag.rerank"
@@ -43,16 +44,16 @@ class CrossEncoder:
 
     Args:
         name: the model.
-        path: a folder that holds it; None: downloaded on first use.
 
     Raises:
         ConfigError: the extra is not installed, or the model is unknown.
     """
 
-    def __init__(self, name: str, path: str | None = None) -> None:
+    def __init__(self, name: str) -> None:
         library = library_for(name)
         try:
-            self._model: Any = library(name, specific_model_path=path, lazy_load=True)
+            place = located(library.CROSS_ENCODER_REGISTRY, name)
+            self._model: Any = library(name, lazy_load=True, **place)
         except ValueError as error:
             raise ConfigError(f"{name!r} cannot be loaded: {error}", path=_PATH) from error
 

@@ -26,6 +26,7 @@ Doubles = NDArray[np.float64]
 
 _STEPS = 30
 _LEAST_SPREAD = 1e-6
+_MOST_LISTED = 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -177,7 +178,7 @@ def log_odds_of(part: Observations, first: Linear, second: Linear) -> FloatArray
 
 
 def miss_cost_for(
-    parts: Sequence[Observations], odds: Sequence[FloatArray], returned: float, cap: int = 20
+    parts: Sequence[Observations], odds: Sequence[FloatArray], returned: float
 ) -> float:
     """The c at which a threshold of 0.5 lists `returned` tools a query on average over the parts.
 
@@ -186,7 +187,7 @@ def miss_cost_for(
     low, high = -12.0, 12.0
     for _ in range(50):
         middle = (low + high) / 2
-        counts = [np.minimum((o >= middle).sum(1), cap).mean() for o in odds if o.size]
+        counts = [np.minimum((o >= middle).sum(1), _MOST_LISTED).mean() for o in odds if o.size]
         mean = float(np.average(counts, weights=[p.weight for p in parts]))
         low, high = (middle, high) if mean > returned else (low, middle)
     return float(np.exp(-high))

@@ -16,6 +16,7 @@ from armory.domain.query import MAX_QUERY_CHARS, MAX_TEXTS, Query
 from armory.errors import InvalidRequest
 from armory.retrieval.lexical.implied import implied
 from armory.retrieval.lexical.intents import clauses
+from armory.retrieval.lexical.postings import Postings
 from armory.retrieval.lexical.text import spaced
 from armory.retrieval.ports import IntArray, Passage
 from armory.retrieval.snapshot import Snapshot
@@ -23,6 +24,8 @@ from armory.retrieval.snapshot import Snapshot
 MAX_SUBQUERIES = 12
 #: Names of products, which begin with a capital or one small letter (GitHub, iPhone), stay whole.
 _IDENTIFIER = re.compile(r"\b[a-z][a-z][a-z0-9]*+(?:[A-Z]++[a-z0-9]++)++\b")
+#: So do those that only look like one, unless a tool is called so (CreateIssue).
+_PASCAL = re.compile(r"\b[A-Z]++[a-z0-9]++(?:[A-Z]++[a-z0-9]*+)++\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +69,17 @@ class Scope:
 
 def scope_of(query: Query, snapshot: Snapshot, visible: IntArray | None) -> Scope:
     """The scope of a checked query within the visible rows (None: all)."""
-    spelt = [snapshot.postings.corrected(_apart(text)) for text in query.texts]
+    words = snapshot.postings
+    spelt = [words.corrected(_apart(text, words)) for text in query.texts]
     texts = subquery_texts(spelt)
     besides = implied_texts(query.texts)
     return Scope(query, texts, besides, snapshot, _filtered(snapshot, visible, query))
 
 
-def _apart(text: str) -> str:
+def _apart(text: str, words: Postings) -> str:
     """The text with identifiers as words, as tools' names are embedded: readFile -> read file."""
-    return _IDENTIFIER.sub(lambda found: spaced(found[0]), text)
+    text = _IDENTIFIER.sub(lambda found: spaced(found[0]), text)
+    return _PASCAL.sub(lambda it: spaced(it[0]) if words.is_name(it[0]) else it[0], text)
 
 
 def check_query(query: Query) -> None:

@@ -28,10 +28,8 @@ _SHARED = "pins.json"
 
 def pinning_of(loaded: Loaded, mode: PinningMode) -> Pinning:
     """The pinned definitions of one configuration file, or of the folder where there is none."""
-    project = str((loaded.path or loaded.folder).resolve())
-    name = hashlib.sha256(project.encode("utf-8", "surrogateescape")).hexdigest()[:16]
-    path = loaded.home / _FOLDER / f"{name}.json"
-    return Pinning(path, mode, project=project, before=loaded.home / _SHARED)
+    path = loaded.place_in(loaded.home / _FOLDER, ".json")
+    return Pinning(path, mode, project=loaded.project, before=loaded.home / _SHARED)
 
 
 def follow_approvals(accounts: Accounts, keeper: CatalogKeeper) -> None:

@@ -14,7 +14,7 @@ from pydantic import BaseModel, SecretStr
 
 from armory.config import Config
 from armory.config.blocks.upstream import UpstreamConfig
-from armory.observability.redaction import hide, names_secret, seems_drawn
+from armory.observability.redaction import hide, hide_parameters, names_secret, seems_drawn
 
 _SCHEME = re.compile(r"^(?:bearer|basic|token|apikey|api-key)\s+", re.IGNORECASE)
 _PLAIN_HEADERS = frozenset(
@@ -25,6 +25,9 @@ _PLAIN_HEADERS = frozenset(
 def hide_secrets(config: Config) -> None:
     """From now on no text that is shown has a secret of this configuration."""
     hide(secret_values(config))
+    hide_parameters(
+        parameter for block in config.upstreams.values() for parameter in _parameters(block)
+    )
 
 
 def secret_values(config: Config) -> frozenset[str]:
@@ -72,6 +75,17 @@ def _of_upstream(block: UpstreamConfig) -> Iterator[str]:
             yield value
     for url in (block.url, block.openapi, block.base_url, block.proxy):
         yield from _in_url(url or "")
+
+
+def _parameters(block: UpstreamConfig) -> Iterator[tuple[str, str]]:
+    """(name, value) of each parameter of an upstream's URLs, as they stand there."""
+    texts = (block.url, block.openapi, block.base_url, *block.args, *block.env.values())
+    for text in texts:
+        if text is not None and "://" in text:
+            for parameter in text.partition("?")[2].partition("#")[0].split("&"):
+                name, _, value = parameter.partition("=")
+                if name and value:
+                    yield name, value
 
 
 def _in_url(text: str) -> Iterator[str]:

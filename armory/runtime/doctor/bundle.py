@@ -19,7 +19,7 @@ import yaml
 
 from armory.config import Loaded
 from armory.errors import ConfigError
-from armory.observability.redaction import HIDDEN, names_secret, redacted
+from armory.observability.redaction import HIDDEN, names_secret, redacted, without_parameters
 from armory.runtime.doctor.findings import Finding
 
 _VARIABLES = ("ARMORY_", "OTEL_", "PYTHON", "LANG", "LC_", "TZ", "HTTP", "http", "NO_PROXY", "SSL_")
@@ -75,4 +75,4 @@ def _hidden(value: Any, name: str = "") -> Any:
         return [_hidden(inner) for inner in value]
     if isinstance(value, str) and names_secret(name):
         return HIDDEN
-    return redacted(value) if isinstance(value, str) else value
+    return without_parameters(redacted(value)) if isinstance(value, str) else value

@@ -57,6 +57,6 @@ async def examined(
     if loaded is None:
         return [*found, versions(), memory(), clock(time.time())]
     found += machine(loaded)
-    found += [finding async for finding in services(loaded)]
+    found += await services(loaded)
     found += await upstreams(upstream_specs(loaded), upstream_s, on_progress)
     return found

@@ -1,4 +1,4 @@
-"""What a gateway leans on: database, Redis, embedder, index.
+"""What a gateway leans on: database, Redis, embedder, index, the agent's model, identity providers.
 
 Owns: those checks. Upgrades no database and writes no vector.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import Awaitable, Iterator
 from pathlib import Path
 
 from sqlalchemy import select
@@ -16,6 +16,7 @@ from sqlalchemy.engine import make_url
 from armory.config import Loaded
 from armory.config.embedding import lacks_openai_key
 from armory.errors import ArmoryError, ConfigError
+from armory.retrieval.retriever import Retriever
 from armory.runtime.doctor.findings import Finding, bad, odd, well
 from armory.runtime.retrieval import open_retriever
 from armory.storage.database import Database
@@ -23,18 +24,32 @@ from armory.storage.schema import refuse_newer
 
 WITHIN_S = 20.0
 _SKEW_S = 30.0
+_NAMED = 5
 _SERVER = "start it, or correct storage.url: host, port, database, user, password"
 _FILE = "let this user write it and its folder; put a saved copy in the place of a damaged file"
 
 
-async def services(loaded: Loaded) -> AsyncIterator[Finding]:
-    """Everything that the configuration leans on."""
-    yield await database(loaded.config.storage.url)
-    if loaded.config.storage.redis is not None:
-        yield await redis(loaded.config.storage.redis)
-    if loaded.config.tool_rag.enabled:
-        for finding in await retrieval(loaded):
-            yield finding
+async def services(loaded: Loaded, retriever: Retriever | None = None) -> list[Finding]:
+    """Everything that the configuration leans on, all at once.
+
+    Args:
+        loaded: the configuration.
+        retriever: of a gateway that is open already; None: one is opened for this.
+    """
+    config = loaded.config
+    asked: list[Awaitable[list[Finding]]] = [_one(database(config.storage.url))]
+    if config.storage.redis is not None:
+        asked.append(_one(redis(config.storage.redis)))
+    if config.tool_rag.enabled:
+        asked.append(retrieval(loaded, retriever))
+    if config.agent.enabled:
+        asked.append(_one(agent(loaded)))
+    asked += [_one(provider(url, where)) for url, where in _providers(loaded)]
+    return [finding for found in await asyncio.gather(*asked) for finding in found]
+
+
+async def _one(asked: Awaitable[Finding]) -> list[Finding]:
+    return [await asked]
 
 
 async def database(url: str) -> Finding:
@@ -86,27 +101,30 @@ async def redis(url: str) -> Finding:
     return well("redis", "it answers")
 
 
-async def retrieval(loaded: Loaded) -> list[Finding]:
+async def retrieval(loaded: Loaded, opened: Retriever | None = None) -> list[Finding]:
     """Whether texts can be embedded, and where the vectors are."""
     rag = loaded.config.tool_rag
-    if lacks_openai_key(loaded.config):
-        fix = "set OPENAI_API_KEY (tool_rag.openai.api_key), or embedding_model: embedded"
-        return [bad("embedder", f"{rag.embedding_model} needs a key, and there is none", fix)]
     try:
-        retriever = open_retriever(loaded)
+        retriever = opened or open_retriever(loaded)
     except ArmoryError as error:
         return [bad("embedder", error.message, "correct the block tool_rag")]
     assert retriever is not None
     found: list[Finding] = []
     try:
-        found.append(await _embedder(retriever.embedder, rag.embedding_model))
+        if lacks_openai_key(loaded.config):
+            fix = "set OPENAI_API_KEY (tool_rag.openai.api_key), or embedding_model: embedded"
+            what = f"{rag.embedding_model} needs a key, and there is none"
+            found.append(bad("embedder", what, fix))
+        else:
+            found.append(await _embedder(retriever.embedder, rag.embedding_model))
         problem = await retriever.check_store()
         fix = f"start what tool_rag.index: {rag.index} needs, or use `exact`, which needs nothing"
         found.append(
             bad("index", problem, fix) if problem else well("index", f"{rag.index} answers")
         )
     finally:
-        await retriever.aclose()
+        if opened is None:
+            await retriever.aclose()
     return found
 
 
@@ -120,7 +138,58 @@ async def _embedder(embedder: object, model: str) -> Finding:
             vectors = await embed(["what time is it"])
     except (ArmoryError, TimeoutError, OSError) as error:
         what = error.message if isinstance(error, ArmoryError) else "it does not answer"
-        fix = "correct tool_rag.embedding_model, openai.base_url or the key; until then words count"
+        fix = (
+            "correct tool_rag.embedding_model, tool_rag.openai.base_url or its api_key; until then "
+            "words count"
+        )
         return bad("embedder", f"{model}: {what}", fix)
     took_ms = (time.perf_counter() - began) * 1_000
     return well("embedder", f"{model}: {len(vectors[0])} dimensions, {took_ms:.0f} ms a query")
+
+
+async def agent(loaded: Loaded) -> Finding:
+    """Whether the agent's model is there; nothing is asked of it."""
+    from armory.runtime.blocks.agents import chat_client  # its library takes a second
+
+    model = loaded.config.agent.model
+    fix = "start it, or correct agent.base_url, agent.api_key"
+    try:
+        async with asyncio.timeout(WITHIN_S), chat_client(loaded) as chat:
+            models = await chat.models()
+    except (ArmoryError, TimeoutError) as error:
+        what = error.message if isinstance(error, ArmoryError) else "it does not answer"
+        return bad("agent", what, fix)
+    if models and not {model, f"{model}:latest"} & set(models):
+        more = ", ..." if len(models) > _NAMED else ""
+        has = ", ".join(sorted(models)[:_NAMED]) + more
+        return odd("agent", f"it has no model {model!r}; it has {has}", "correct agent.model")
+    return well("agent", "it answers")
+
+
+def _providers(loaded: Loaded) -> Iterator[tuple[str, str]]:
+    """(URL, key of the configuration) of what says who callers are."""
+    security = loaded.config.security
+    if security.oauth is not None:
+        yield from ((issuer, "security.oauth.issuer") for issuer in security.oauth.issuer)
+        if security.oauth.proxy is not None and security.oauth.proxy.issuer is not None:
+            yield security.oauth.proxy.issuer, "security.oauth.proxy.issuer"
+    if security.jwt is not None and security.jwt.jwks_url is not None:
+        yield security.jwt.jwks_url, "security.jwt.jwks_url"
+
+
+async def provider(url: str, where: str) -> Finding:
+    """Whether an identity provider says what tokens are checked with."""
+    from armory.security.issuer import Issuer  # cryptography: only where tokens are checked
+    from armory.security.keys import KeySet
+
+    try:
+        async with asyncio.timeout(WITHIN_S):
+            if where.endswith("jwks_url"):
+                await KeySet(url, ("RS256", "ES256", "EdDSA")).key(None)
+            else:
+                await Issuer(url).keys.key(None)
+    except (ArmoryError, TimeoutError) as error:
+        what = error.message if isinstance(error, ArmoryError) else "it does not answer"
+        fix = f"start it, or correct {where}; until then nobody's token can be checked"
+        return bad("identity provider", f"{url}: {what}", fix)
+    return well("identity provider", f"{url} answers")

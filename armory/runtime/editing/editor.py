@@ -75,10 +75,14 @@ class Editor:
         """As `ConfigurationFile.schema`."""
         return await asyncio.to_thread(_schema)
 
+    def _masked(self, text: str) -> Masked:
+        """The text for whoever may edit it, or may not: keys in addresses are not theirs then."""
+        return Masked(text, parameters=not self.editing)
+
     def _show(self, key: bytes) -> Mapping[str, Any]:
         version = version_of(self.path, key)
         text, problems, in_force, due = None, [], False, list[str]()
-        masked = Masked(version.text)
+        masked = self._masked(version.text)
         try:
             text = masked.shown
         except ConfigError:
@@ -108,9 +112,12 @@ class Editor:
         version = version_of(self.path, key)
         if version.tag != tag:
             raise Stale("the file has changed since it was read; read it again")
-        whole = _WHOLE
+        masked = self._masked(version.text)
         try:
-            whole = Masked(version.text).restored(text)
+            whole = masked.restored(text)
+        except ConfigError as error:
+            raise Refused(self._problems(error, _WHOLE)) from None
+        try:
             return whole, checked(self.path, whole.text)
         except ConfigError as error:
             raise Refused(self._problems(error, whole)) from None

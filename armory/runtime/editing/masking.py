@@ -23,14 +23,16 @@ class Masked:
 
     Attributes:
         original: as it is in the file.
+        parameters: whether the values of all parameters of web addresses are hidden.
     """
 
     original: str
+    parameters: bool = False
 
     @cached_property
     def _spans(self) -> list[tuple[int, int]]:
         try:
-            return secret_places(self.original)
+            return secret_places(self.original, parameters=self.parameters)
         except (yaml.YAMLError, RecursionError):
             said = "the file is no YAML, so what is secret in it is not known; mend it where it is"
             raise ConfigError(said) from None
@@ -96,22 +98,23 @@ class Masked:
             lines += [line] * value.count("\n")
             at = match.end()
         text = "".join(parts)
-        _stay_hidden(text, places)
+        _stay_hidden(text, places, self.parameters)
         return Restored(text, tuple(lines), self.hidden)
 
 
-def _stay_hidden(text: str, places: Sequence[tuple[int, int, str, int]]) -> None:
+def _stay_hidden(text: str, places: Sequence[tuple[int, int, str, int]], parameters: bool) -> None:
     """Refuse hidden values where they would not be hidden: who moves one must not read it there.
 
     Args:
         text: with them.
         places: (start, end, what stands for it, line of that) of each.
+        parameters: as of `Masked`.
 
     Raises:
         ConfigProblems: names them.
     """
     try:
-        secret = secret_places(text)
+        secret = secret_places(text, parameters=parameters)
     except (yaml.YAMLError, RecursionError):
         return  # what is no YAML is refused as that, and nothing of it is quoted
     said = "stands where no secret is expected, and would be shown there; write the value"

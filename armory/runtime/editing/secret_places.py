@@ -29,6 +29,7 @@ _REFERENCE = re.compile(r"\$\{(?:env:|input:)?[A-Za-z_][A-Za-z0-9_-]*(?::-)?\}")
 _SCHEME = re.compile(r"(?:bearer|basic|token|apikey|api-key)\s+", re.IGNORECASE)
 _PARAMETER = re.compile(r"[?&]([\w.-]+)=([^&#\s\"']+)")
 _PATH = re.compile(r"https?://[^\s/?#\"']++(/[^\s?#\"']*+)")
+_QUERY = re.compile(r"https?://[^\s?#\"']++(\?[^\s#\"']++)")
 _PART = re.compile(r"[^/]+")
 _COMMENT = re.compile(r"#[^\n]*")
 _ASSIGNED = re.compile(r"(?<![\w-])([\w-]++)[\"']?\s*+[:=]\s*+([^\s,{}\[\]]++)(?=\s*+(?:[,}\]]|$))")
@@ -37,15 +38,20 @@ _FREE: Any = None
 """The type of what no model describes: there names say what is secret."""
 
 
-def secret_places(text: str) -> list[Span]:
+def secret_places(text: str, *, parameters: bool = False) -> list[Span]:
     """(start, end) of every secret in `text`, in order, none within another.
 
     A reference to a variable is no secret; a default of one is.
 
+    Args:
+        text: a configuration file.
+        parameters: whether every parameter of a web address counts as one, whatever it is called:
+            a short key looks like any other value.
+
     Raises:
         yaml.YAMLError, RecursionError: it cannot be read; what is secret in it is not known.
     """
-    found = _Finder(text)
+    found = _Finder(text, parameters)
     node = composed(text)
     if node is not None:
         found.walk(node, Config, "")
@@ -56,6 +62,7 @@ def secret_places(text: str) -> list[Span]:
 @dataclass(slots=True)
 class _Finder:
     text: str
+    parameters: bool
     secrets: list[Span] = field(default_factory=list[Span])
     scalars: set[Span] = field(default_factory=set[Span])
     seen: set[tuple[int, str, str]] = field(default_factory=set[tuple[int, str, str]])
@@ -121,6 +128,10 @@ class _Finder:
         for match in _PARAMETER.finditer(raw):
             if names_secret(match[1]) or seems_drawn(unquote(match[2])):
                 self._hide(match.span(2), at)
+        if self.parameters:
+            for query in _QUERY.finditer(raw):
+                for match in _PARAMETER.finditer(raw, *query.span(1)):
+                    self._hide(match.span(2), at)
         for path in _PATH.finditer(raw):  # hosted servers have a key there
             for part in _PART.finditer(raw, *path.span(1)):
                 if seems_drawn(part[0]):

@@ -191,15 +191,39 @@ async def _free(script: ScriptState, _request: Request) -> Json:
 async def _grow(script: ScriptState, request: Request) -> Json:
     """One more tool, and an announcement."""
     script.tools.append(definition(f"grown{len(script.tools)}"))
-    await request.wire.announce("notifications/tools/list_changed", {})
+    await _news(request, "notifications/tools/list_changed", {})
     return text("grown")
 
 
 async def _touch(_script: ScriptState, request: Request) -> Json:
     """Say that a resource has changed."""
     uri = request.arguments.get("uri", "mem://one")
-    await request.wire.announce("notifications/resources/updated", {"uri": uri})
+    method = request.arguments.get("method", "notifications/resources/updated")
+    await _news(request, method, {"uri": uri})
     return text("touched")
+
+
+async def _news(request: Request, method: str, params: Json) -> None:
+    """Say it to all, or `here`: where the answer goes."""
+    if request.arguments.get("here"):
+        await request.wire.send(notification(method, params))
+    else:
+        await request.wire.announce(method, params)
+
+
+async def _loose(_script: ScriptState, request: Request) -> Json:
+    """Answer as the specification does not say, but SDKs take it."""
+    forms: dict[str, type] = {"text": str, "float": float}
+    form = forms.get(request.arguments["form"], int)
+    token = request.meta.get("progressToken")
+    if token is not None:
+        params = {"progressToken": form(token), "progress": 1}
+        await request.wire.send(notification("notifications/progress", params))
+    answer: Json = {"jsonrpc": "2.0", "id": form(request.id), "result": text("loose")}
+    if form is int:
+        answer["error"] = None
+    await request.wire.send(answer)
+    raise Stop
 
 
 TOOLS: dict[str, Tool] = {
@@ -227,4 +251,5 @@ TOOLS: dict[str, Tool] = {
     "free": _free,
     "grow": _grow,
     "touch": _touch,
+    "loose": _loose,
 }

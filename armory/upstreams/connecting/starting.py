@@ -26,18 +26,16 @@ class Starting:
 
     Args:
         link: to be opened, or open.
-        clock: seconds, monotonic.
     """
 
-    def __init__(self, link: StdioLink, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, link: StdioLink) -> None:
         self._link = link
-        self._clock = clock
-        self._began = clock()
+        self._began = time.monotonic()
 
     @property
     def waited_s(self) -> float:
         """Seconds since it was started."""
-        return self._clock() - self._began
+        return time.monotonic() - self._began
 
     @property
     def said(self) -> str:

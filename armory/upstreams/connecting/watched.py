@@ -60,7 +60,7 @@ class Watched:
         """Have a session that was just opened report what its owner's others report."""
         if uris := self._wanted.get(owner):
             try:
-                await link.set_subscriptions(uris)
+                await link.subscriptions.set_resources(uris)
             except (ArmoryError, Refused) as error:
                 log.warning("upstream_resubscribe_failed", upstream=self._server, error=str(error))
                 if not isinstance(error, Refused):
@@ -91,7 +91,7 @@ class Watched:
                 try:
                     link = await self._linked(owner) if owner in self else None
                     if link is not None:
-                        await link.set_subscriptions(self._wanted.get(owner, frozenset()))
+                        await link.subscriptions.set_resources(self._wanted.get(owner, frozenset()))
                     return
                 except Refused as error:
                     log.warning(

@@ -6,13 +6,12 @@ transport; never logs what is in it.
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
+from armory.files import replacing
 from armory.logger import Logger
 
 _log = Logger(__name__)
@@ -126,10 +125,8 @@ class Logins:
         elif every.pop(server, None) is None:
             return
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=self._path.parent, prefix=self._path.name)
-        with os.fdopen(handle, "wb") as file:  # mkstemp: for its owner alone
+        with replacing(self._path) as file:
             file.write(msgspec.json.format(msgspec.json.encode(every), indent=1))
-        Path(name).replace(self._path)
 
     def _read(self) -> dict[str, Login]:
         try:

@@ -66,7 +66,7 @@ class ListFetcher:
             return lists_before_login(self._spec.key, self._spec.auth)
         slot.in_flight += 1
         try:
-            if slot.watched is not link and await link.watch_lists():
+            if slot.watched is not link and await link.subscriptions.watch_lists():
                 slot.watched = link
             return await self.over(link)
         except LoginNeeded:

@@ -1,7 +1,7 @@
 """What every link has in common, whatever its transport and era.
 
-Owns: stamping of outgoing parameters, log levels, resource subscriptions, health probes. Never
-imports a transport.
+Owns: who the upstream is, stamping of outgoing parameters, what is reported of the session, health
+probes. Never imports a transport.
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from msgspec import Raw
-
-from armory.errors import UpstreamTimeout, UpstreamUnavailable
+from armory.errors import UpstreamUnavailable
 from armory.http1.reading import BodyTooLarge, give_up
 from armory.logger import Logger
 from armory.observability.redaction import redacted
@@ -25,26 +23,20 @@ from armory.protocol.link import (
     ClientChannel,
     Hop,
     Params,
-    Refused,
     Reply,
     Sent,
 )
-from armory.protocol.loglevels import LOG_LEVELS, loud_enough
-from armory.protocol.methods import declares_groups
-from armory.protocol.rawjson import encode
 from armory.protocol.session_events import Lost, Notified, Renewed
 from armory.protocol.versions import MODERN_VERSIONS, Era
 from armory.tasks import Tasks
 from armory.upstreams.session.budget import Budget
 from armory.upstreams.session.context import UNKNOWN, Identity, LinkContext, Unintelligible
 from armory.upstreams.session.inflow import GIVEN_UP, Meter
-from armory.upstreams.session.listening import ListenStream
+from armory.upstreams.session.subscriptions import Subscriptions
 
 log = Logger(__name__)
 
 _END_S = 5.0
-
-
 TOO_NOISY = "it was cut off: it does not stop sending what nobody asked for"
 
 
@@ -59,6 +51,7 @@ class BaseLink(ABC):
             never die, and what one of them found out holds for all.
         mirrors_params: whether parameters of a call travel as HTTP headers, too, as `x-mcp-header`
             in the tools' schemas says.
+        subscriptions: what the upstream is asked to report by itself.
         left_out: name and reason of each entry that the link itself could not make, by the method
             that lists the rest.
     """
@@ -77,11 +70,7 @@ class BaseLink(ABC):
         self.budget = context.budget or Budget(context.spec.key)
         self.meter = Meter(context.inflow, context.spec.key, self._give_up)
         self._stamp = MetaStamp(MODERN_VERSIONS[-1], context.client_info)
-        self._log_level: str | None = None
-        self._wanted: frozenset[str] = frozenset()
-        self._reported: set[str] = set()  # legacy: another object for each session
-        self._subscribing = asyncio.Lock()
-        self._listening: ListenStream | None = None
+        self.subscriptions = Subscriptions(context.spec, self.request, self.notified)
         self._tasks = Tasks()
 
     @property
@@ -181,7 +170,7 @@ class BaseLink(ABC):
 
     def adopt(self, identity: Identity) -> None:
         """Take over what negotiation found."""
-        self.identity = identity
+        self.identity = self.subscriptions.identity = identity
         self._hop = None
         if identity.era == "modern":
             self._stamp = MetaStamp(identity.protocol_version, self.client_info)
@@ -246,32 +235,8 @@ class BaseLink(ABC):
 
     async def end_tasks(self) -> None:
         """Cancel everything that `spawn` started, and wait for it."""
-        if self._listening is not None:
-            await self._listening.close()
+        await self.subscriptions.close()
         await self._tasks.stop(timeout_s=_END_S)
-
-    async def ensure_log_level(self, wanted: str | None) -> None:
-        """Legacy: have an upstream that logs do so at the lowest level that any caller has wanted
-        yet. One that does not answer is not asked again: each call would wait for it.
-        """
-        if self.identity.era == "modern" or wanted is None or wanted not in LOG_LEVELS:
-            return
-        if self._log_level is not None and loud_enough(wanted, self._log_level):
-            return
-        before, self._log_level = self._log_level, wanted
-        level = {"level": Raw(encode(wanted))}
-        wait_s = self.spec.connect_timeout_s
-        try:
-            reply = await self.request(Call("logging/setLevel", level, timeout_s=wait_s))
-        except UpstreamTimeout as error:
-            log.info("upstream_log_level_unanswered", upstream=self.server, error=str(error))
-            return
-        except BaseException:
-            self._log_level = before
-            raise
-        if reply.error is not None:
-            self._log_level = before
-            log.info("upstream_log_level_refused", upstream=self.server, level=wanted)
 
     async def probe(self) -> None:
         """Ask for a sign of life.
@@ -282,89 +247,3 @@ class BaseLink(ABC):
         """
         method = "server/discover" if self.era == "modern" else "ping"
         await self.request(Call(method, {}, timeout_s=self.spec.connect_timeout_s))
-
-    async def watch_lists(self) -> bool:
-        """Have the upstream announce changes of its lists; False when it cannot.
-
-        Legacy upstreams announce by themselves what their capabilities promise.
-        """
-        kinds = ("tools", "prompts", "resources")
-        able = any(_flag(self.capabilities, kind, "listChanged") for kind in kinds)
-        if able and self.era == "modern":
-            return await self._modern_listening().want(lists=True)
-        return able
-
-    async def set_subscriptions(self, uris: frozenset[str]) -> None:
-        """Make the upstream report updates of exactly these resources (original URIs).
-
-        Legacy: `resources/subscribe` and `unsubscribe` for the difference. Modern: a new
-        `subscriptions/listen` with the union before the old one is let go.
-
-        Raises:
-            Refused: the upstream said no; what it accepted before stays.
-            UpstreamUnavailable: as for `request`.
-        """
-        async with self._subscribing:
-            if self.era == "modern":
-                if uris != self._wanted:
-                    if not await self._modern_listening().want(uris=uris) and uris:
-                        raise self.unavailable("it does not serve subscriptions/listen")
-                    self._wanted = uris
-                return
-            for uri in sorted(self._wanted - uris):
-                self._wanted -= {uri}
-                if uri in self._reported:
-                    self._reported.discard(uri)
-                    await self._subscription("resources/unsubscribe", uri)
-            for uri in sorted(uris - self._reported):
-                await self._subscribe(uri)
-                self._wanted |= {uri}
-
-    async def subscribe_again(self, uri: str) -> None:
-        """Legacy: tell the upstream that one more client subscribed to a resource that is
-        subscribed to; elsewhere it does nothing.
-
-        Raises:
-            Refused: the upstream said no; the subscription stays.
-            UpstreamUnavailable: as for `request`.
-        """
-        if self.era == "legacy" and uri in self._wanted:
-            await self._subscription("resources/subscribe", uri)
-
-    async def renew_subscriptions(self) -> None:
-        """Legacy: subscribe and set the log level again after the session began anew.
-
-        It may begin anew once more meanwhile: whatever is wanted then is asked for again.
-        """
-        self._reported = set()
-        async with self._subscribing:
-            level, self._log_level = self._log_level, None
-            await self.ensure_log_level(level)
-            for uri in sorted(self._wanted - self._reported):
-                try:
-                    await self._subscribe(uri)
-                except Refused as refused:
-                    self._wanted -= {uri}
-                    error = str(refused)
-                    log.info("upstream_resubscribe_refused", upstream=self.server, error=error)
-
-    async def _subscribe(self, uri: str) -> None:
-        session = self._reported
-        await self._subscription("resources/subscribe", uri)
-        session.add(uri)
-
-    async def _subscription(self, method: str, uri: str) -> None:
-        reply = await self.request(Call(method, {"uri": Raw(encode(uri))}))
-        if reply.error is not None:
-            raise Refused(method, reply.error)
-
-    def _modern_listening(self) -> ListenStream:
-        if self._listening is None:
-            groups = self.spec.groups and declares_groups(self.capabilities)
-            self._listening = ListenStream(self.server, self.request, self.notified, groups=groups)
-        return self._listening
-
-
-def _flag(capabilities: Mapping[str, Any], kind: str, name: str) -> bool:
-    entry = capabilities.get(kind)
-    return isinstance(entry, dict) and bool(entry.get(name))  # pyright: ignore[reportUnknownMemberType]

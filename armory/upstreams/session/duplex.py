@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator
 from functools import partial
 
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
+from armory.http1.deadlines import CallDeadline
 from armory.logger import Logger
 from armory.protocol import jsonrpc
 from armory.protocol.link import Call, Params, Reply
@@ -25,7 +26,6 @@ from armory.protocol.upstream_messages import (
 )
 from armory.upstreams.session.base import TOO_NOISY
 from armory.upstreams.session.context import LinkContext
-from armory.upstreams.session.deadline import CallDeadline
 from armory.upstreams.session.multiplexer import call_cancelled
 from armory.upstreams.session.pending import Note
 from armory.upstreams.session.stateful import StatefulLink

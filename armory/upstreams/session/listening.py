@@ -16,11 +16,12 @@ from armory.errors import ArmoryError
 from armory.logger import Logger
 from armory.protocol.codes import METHOD_NOT_FOUND
 from armory.protocol.jsonrpc import error_of
-from armory.protocol.link import Answer, Call, ClientGone, Params, Reply
+from armory.protocol.link import FOREVER_S, Answer, Call, ClientGone, Params, Reply
 from armory.protocol.meta import SUBSCRIPTION_ID
 from armory.protocol.methods import (
     ACKNOWLEDGED,
     GROUPS_DECLARED,
+    LISTEN,
     LISTENED,
     LISTS_CHANGED,
     RESOURCE_UPDATED,
@@ -32,7 +33,6 @@ from armory.upstreams.oauth.subjects import CALLER
 log = Logger(__name__)
 
 _LISTS = tuple((name, method) for name, method in LISTENED.items() if method in LISTS_CHANGED)
-_FOREVER_S = 10 * 365 * 86_400.0
 _ACK_S = 15.0
 _END_S = 5.0
 _RETRY_S = (1.0, 2.0, 5.0, 10.0, 30.0)
@@ -135,10 +135,10 @@ class ListenStream:
             wanted["resourceSubscriptions"] = sorted(self._uris)
         stream = _Stream(self._hear, self._declared)
         call = Call(
-            "subscriptions/listen",
+            LISTEN,
             {"notifications": Raw(encode(wanted))},
             client=stream,
-            timeout_s=_FOREVER_S,
+            timeout_s=FOREVER_S,
         )
         stream.task = start(self._run(stream, call), f"subscriptions/listen at {self._server}")
         try:

@@ -13,13 +13,21 @@ from typing import cast
 from msgspec import Raw
 
 from armory.errors import UpstreamUnavailable
+from armory.http1.deadlines import CallDeadline
 from armory.logger import Logger
 from armory.protocol import jsonrpc
 from armory.protocol.codes import INTERNAL_ERROR
 from armory.protocol.link import Call, Params, Reply, cancelled_params
 from armory.protocol.loglevels import loud_enough
 from armory.protocol.meta import PROGRESS_TOKEN, SUBSCRIPTION_ID
-from armory.protocol.methods import CANCELLED, LISTS_CHANGED, LOGGED, PROGRESS
+from armory.protocol.methods import (
+    CANCELLED,
+    LISTEN,
+    LISTS_CHANGED,
+    LOGGED,
+    OF_NO_REQUEST,
+    PROGRESS,
+)
 from armory.protocol.rawjson import encode, object_of, text_of, value
 from armory.protocol.upstream_messages import (
     ABSENT,
@@ -27,11 +35,11 @@ from armory.protocol.upstream_messages import (
     OutlinedMessage,
     TruncatedMessage,
     UpstreamMessage,
+    own_id,
     params_of,
 )
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.budget import TOLD_TO_ALL
-from armory.upstreams.session.deadline import CallDeadline
 from armory.upstreams.session.pending import Item, Note, Pending
 from armory.upstreams.session.questions import Question, Questions
 
@@ -120,12 +128,13 @@ class RequestMultiplexer:
     def _response(
         self, message: UpstreamMessage, via: Pending | None
     ) -> tuple[Pending, Item] | None:
-        pending = self.pending.get(message.id) if type(message.id) is int else None
+        known = own_id(message.id)
+        pending = None if known is None else self.pending.get(known)
         if pending is None:
-            if via is not None and message.id is None and message.error is not ABSENT:
+            if via is not None and message.id is None and message.failed:
                 pending = via
             else:
-                if not self.questions.answered_late(message.id):
+                if not self.questions.answered_late(known):
                     self._link.budget.nuisance(len(memoryview(message.result)))
                     self._link.budget.say(log.debug, "upstream_answer_unexpected")
                 return None
@@ -137,7 +146,7 @@ class RequestMultiplexer:
         if isinstance(message, TruncatedMessage) and not method.endswith("/list"):
             why = f"the answer is nested deeper than {DEEPEST} levels"
             return Reply(error=jsonrpc.error(INTERNAL_ERROR, why), era=self._link.era)
-        if message.error is not ABSENT:
+        if message.failed:
             return Reply(error=message.error, era=self._link.era)
         if message.result is not ABSENT:
             outline = message.outline if isinstance(message, OutlinedMessage) else None
@@ -157,17 +166,19 @@ class RequestMultiplexer:
             loud = loud_enough(text_of(params, "level"), wants)
             return target, Note(method, params) if loud else None
         if via is not None:
-            return (via, Note(method, params)) if via.client is not None else None
+            if via.client is None or (method in OF_NO_REQUEST and via.call.method != LISTEN):
+                return None
+            return via, Note(method, params)
         listener = self._listener(params)
         return None if listener is None else (listener, Note(method, params))
 
     def _progress(self, params: Params) -> tuple[Pending, Note | None] | None:
         token = params.get(PROGRESS_TOKEN)
         try:
-            known = None if token is None else value(token)
+            known = None if token is None else own_id(value(token))
         except ValueError:
             known = None
-        pending = self.pending.get(known) if type(known) is int else None
+        pending = None if known is None else self.pending.get(known)
         if pending is None or pending.client is None:
             return None
         own = pending.client.progress_token
@@ -178,10 +189,8 @@ class RequestMultiplexer:
     def _listener(self, params: Params) -> Pending | None:
         if self._link.era != "modern" or "_meta" not in params:
             return None
-        known = object_of(params["_meta"]).get(SUBSCRIPTION_ID)
-        if isinstance(known, str) and known.isdigit():
-            known = int(known)
-        return self.pending.get(known) if type(known) is int else None
+        known = own_id(object_of(params["_meta"]).get(SUBSCRIPTION_ID))
+        return None if known is None else self.pending.get(known)
 
     def _only_call(self) -> Pending | None:
         """The call that alone can have made the upstream log something; None: none, or several."""

@@ -12,8 +12,8 @@ from collections import deque
 from dataclasses import dataclass
 
 from armory.errors import UpstreamUnavailable
+from armory.http1.deadlines import CallDeadline
 from armory.protocol.link import Call, ClientChannel, ClientGone, Params, Reply
-from armory.upstreams.session.deadline import CallDeadline
 
 _BACKLOG = 1024
 _KEPT = 1_000
@@ -120,10 +120,9 @@ class Unfinished:
         else:
             self._callers.add(caller)
 
-    def answered(self, request_id: object) -> None:
-        """Its answer came after all: it asks no more."""
-        if isinstance(request_id, int):
-            self._calls.pop(request_id, None)
+    def answered(self, request_id: object) -> bool:
+        """An answer came after all: that call asks no more; whether it was one of these."""
+        return isinstance(request_id, int) and self._calls.pop(request_id, None) is not None
 
     def of_others(self, caller: str) -> bool:
         """Whether any is of another principal than `caller`."""

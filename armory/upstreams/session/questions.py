@@ -142,9 +142,9 @@ class Questions:
 
     def answered_late(self, request_id: object) -> bool:
         """Whether a response that nobody waits for belongs to a call that was given up."""
-        self._unfinished.answered(request_id)
+        known = self._unfinished.answered(request_id)
         self._left.answered(request_id)
-        return self._turns.answered_late(request_id)
+        return self._turns.answered_late(request_id) or known
 
     def may_be_anothers(self, call: Call) -> bool:
         """Whether a line of log that comes while this call is in flight may be of one that another

@@ -9,12 +9,11 @@ from __future__ import annotations
 from abc import abstractmethod
 
 from armory.errors import UpstreamOverloaded, UpstreamTimeout
-from armory.http1.deadlines import Deadlines
+from armory.http1.deadlines import CallDeadline, Deadlines
 from armory.protocol.link import Call, ClientChannel, Reply
 from armory.protocol.methods import ROOTS_CHANGED
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.context import LinkContext
-from armory.upstreams.session.deadline import CallDeadline
 from armory.upstreams.session.multiplexer import RequestMultiplexer
 
 
@@ -48,7 +47,7 @@ class StatefulLink(BaseLink):
         try:
             with CallDeadline(self._deadlines, timeout_s) as scope:
                 if call.client is not None and "logging" in self.capabilities:
-                    await self.ensure_log_level(call.client.log_level)
+                    await self.subscriptions.ensure_log_level(call.client.log_level)
                 turn = self.requests.questions.turn_for(call)
                 if turn is None:
                     return await self._exchange(call, scope)

@@ -13,7 +13,7 @@ from armory.http1.reading import BodyTooLarge, EventReader, arrived, let_go, rea
 from armory.protocol import jsonrpc
 from armory.protocol.headers import METHOD_HEADER, NAME_HEADER, VERSION_HEADER, header_value
 from armory.protocol.link import Call, ClientChannel, Params, Reply
-from armory.protocol.upstream_messages import UnreadableMessage, UpstreamMessage
+from armory.protocol.upstream_messages import UnreadableMessage, UpstreamMessage, own_id
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.context import Identity, LinkContext
 from armory.upstreams.session.multiplexer import RequestMultiplexer
@@ -139,7 +139,7 @@ class HttpLink(BaseLink):
         with EventReader(response, parser, self.meter) as events:
             async for event in events:
                 for message in await messages_in(event, self.budget):
-                    if message.method is None and message.id == pending.id:
+                    if message.method is None and own_id(message.id) == pending.id:
                         let_go(response)
                         return self._reply(message, pending)
                     hit = self._requests.route(message, pending)

@@ -18,11 +18,11 @@ from armory.protocol.meta import PROTOCOL_VERSION
 from armory.protocol.outline import PIECE_BYTES
 from armory.protocol.rawjson import excerpt
 from armory.protocol.upstream_messages import (
-    ABSENT,
     UnreadableMessage,
     UpstreamMessage,
     decode,
     decoding,
+    own_id,
 )
 from armory.upstreams.session.budget import Budget
 from armory.upstreams.transports.error_bodies import is_message
@@ -76,7 +76,7 @@ async def answer_in(
     """
     for message in await messages_of(body, server, status):
         if message.method is None and (
-            message.id == request_id or (message.id is None and message.error is not ABSENT)
+            own_id(message.id) == request_id or (message.id is None and message.failed)
         ):
             return message
     if status < 300:
@@ -111,7 +111,7 @@ def session_over(status: int, body: bytes | bytearray, request_id: int) -> bool:
         return False
     try:
         for message in decode(body):
-            if message.id == request_id:
+            if own_id(message.id) == request_id:
                 return status == 400 and _misses_modern(message)
     except UnreadableMessage:
         return status == 404
@@ -120,7 +120,7 @@ def session_over(status: int, body: bytes | bytearray, request_id: int) -> bool:
 
 def _misses_modern(message: UpstreamMessage) -> bool:
     """Whether it asks for what modern requests carry."""
-    if message.error is ABSENT:
+    if not message.failed:
         return False
     error = error_of(message.error)
     missing = error.code == INVALID_PARAMS and PROTOCOL_VERSION in error.message

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from yarl import URL
@@ -20,6 +21,7 @@ from armory.http1.pool import Connections, Fields
 from armory.http1.proxied import Proxied, why
 from armory.http1.reading import Answer
 from armory.http1.response import BadAnswer, ClosedEarly, NoConnection
+from armory.protocol.link import FOREVER_S
 from armory.upstreams.oauth.discovery import Challenge, challenge_of
 from armory.upstreams.oauth.grants import is_personal, named_by
 from armory.upstreams.oauth.people import PeopleTokens, Vault, tokens_for
@@ -32,7 +34,6 @@ JSON_AND_EVENTS = "application/json, text/event-stream"
 # Below the five seconds after which uvicorn and Node close an idle connection: a request must not
 # go out on a connection that the other side is closing.
 _KEEPALIVE_S = 4.0
-_FOREVER_S = 86_400.0
 _OWN_HEADERS = {"User-Agent": "armory"}
 _REDIRECTS = frozenset((307, 308))
 _REDIRECTED_S = 60.0
@@ -120,7 +121,7 @@ class HttpClient:
             method: HTTP method.
             headers: all headers.
             data: body, or None.
-            timeout_s: for the whole exchange, reading included; a day or more means for ever.
+            timeout_s: for the whole exchange, reading included; `FOREVER_S`: without end.
             url: other than the upstream's own.
             what: what is asked, for messages.
             bare: without an access token of the upstream's own.
@@ -208,7 +209,7 @@ class HttpClient:
         timeout_s: float,
     ) -> Answer:
         every = headers if type(headers) is Fields else {**_OWN_HEADERS, **headers}
-        limit_s = None if timeout_s >= _FOREVER_S else timeout_s
+        limit_s = None if timeout_s >= FOREVER_S else timeout_s
         try:
             return await self._connections.request(method, url, every, data, limit_s)
         except TimeoutError:
@@ -218,7 +219,7 @@ class HttpClient:
 
     def _timed_out(self, what: str, timeout_s: float) -> UpstreamTimeout:
         seconds = (
-            min(timeout_s, self._spec.connect_timeout_s) if timeout_s >= _FOREVER_S else timeout_s
+            min(timeout_s, self._spec.connect_timeout_s) if timeout_s >= FOREVER_S else timeout_s
         )
         return UpstreamTimeout(
             f"upstream {self._spec.key!r} did not answer {what} within {seconds:g} s",
@@ -231,6 +232,7 @@ class HttpClient:
         host = f"[{host}]" if ":" in host else host
         where = f"{self.url.scheme}://{host}:{self.url.port}"
         if isinstance(error, ssl.SSLCertVerificationError):
+            self._look_again()
             what = f"the certificate of {where} is not trusted (see 'tls')"
         elif isinstance(error, NoConnection):
             what = f"no connection to {where} ({error})"
@@ -239,6 +241,12 @@ class HttpClient:
         else:
             what = why(error, where)
         return UpstreamUnavailable(f"upstream {self._spec.key!r}: {what}", upstream=self._spec.key)
+
+    def _look_again(self) -> None:
+        """Trust whom `tls.ca_file` names by now: it is replaced while a gateway runs."""
+        if self._spec.ca_file is not None and isinstance(self._connections, Connections):
+            with suppress(UpstreamUnavailable):
+                self._connections.trust(_tls(self._spec))
 
     async def failure(self, response: Answer) -> HttpFailure:
         """The error that an HTTP error status means; reads the beginning of the body."""
@@ -270,6 +278,7 @@ class _PersonClient(HttpClient):
         self._people = people
         self._principal = principal
         self._spec = shared._spec
+        self._connections = shared._connections
         self._configured = shared._configured
         self._redirected = None
         self.tokens = people.of(principal)

@@ -10,7 +10,7 @@ import asyncio
 from armory.errors import UpstreamUnavailable
 from armory.http1.failing import broken
 from armory.http1.reading import Answer
-from armory.observability.redaction import redacted
+from armory.observability.redaction import redacted, without_parameters
 from armory.upstreams.transports.error_bodies import said_in
 
 
@@ -34,7 +34,7 @@ class HttpFailure(UpstreamUnavailable):
         hint = f"; check the path of upstreams.{server}.url" if status == 404 else ""
         if leads_to:
             hint = (
-                f"; it leads to {redacted(leads_to[:300])!r}, and is not followed: give that as "
+                f"; it leads to {_shown(leads_to)!r}, and is not followed: give that as "
                 f"upstreams.{server}.url if it is the server"
             )
         super().__init__(
@@ -60,6 +60,11 @@ class LoginRequired(HttpFailure):
             f"upstreams.{server}.headers, or set upstreams.{server}.auth: {{type: "
             f"authorization_code}} and run `armory login {server}`"
         )
+
+
+def _shown(place: str) -> str:
+    """An address without what a redirect takes over of the key in it."""
+    return without_parameters(redacted(place[:300]))
 
 
 def http_failure(

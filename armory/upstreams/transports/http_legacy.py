@@ -1,6 +1,6 @@
 """The link to a legacy Streamable HTTP upstream: a session, POSTs, and its GET stream.
 
-Owns: `LegacyHttpLink`: session id, re-initialising after 404, resuming the streams of answers.
+Owns: `LegacyHttpLink`: its session id, re-initialising after 404, answers that are no stream.
 Never imports another link.
 """
 
@@ -11,38 +11,36 @@ from collections.abc import Mapping
 from typing import Any
 
 from armory.errors import ArmoryError, UpstreamUnavailable
-from armory.http1.eventstream import EventParser, EventTooLarge
+from armory.http1.deadlines import CallDeadline
+from armory.http1.eventstream import EventTooLarge
 from armory.http1.failing import broken
 from armory.http1.pool import Fields
-from armory.http1.reading import BodyTooLarge, EventReader, arrived, let_go, read_body
+from armory.http1.reading import BodyTooLarge, arrived, read_body
 from armory.logger import Logger
 from armory.protocol import jsonrpc
 from armory.protocol.headers import SESSION_HEADER, VERSION_HEADER
-from armory.protocol.link import Call, Params, Reply
+from armory.protocol.link import FOREVER_S, Call, Params, Reply
 from armory.protocol.methods import CANCELLED, INITIALIZED
 from armory.protocol.upstream_messages import UnreadableMessage, UpstreamMessage
 from armory.protocol.versions import VERSION_HEADER_SINCE
 from armory.tasks import being_cancelled
 from armory.upstreams.session.context import Identity, LinkContext
-from armory.upstreams.session.deadline import CallDeadline
 from armory.upstreams.session.handshake import initialize
 from armory.upstreams.session.multiplexer import call_cancelled
 from armory.upstreams.session.pending import Note, Pending
 from armory.upstreams.session.stateful import StatefulLink
-from armory.upstreams.transports.http_answers import messages_in, messages_of, session_over
+from armory.upstreams.transports.http_answers import messages_of, session_over
 from armory.upstreams.transports.http_client import (
     JSON_AND_EVENTS,
     Answer,
     HttpClient,
     reusable,
 )
-from armory.upstreams.transports.http_failures import HttpFailure, LoginRequired, http_failure
-from armory.upstreams.transports.server_stream import EVENTS, ServerStream, pause_s, resuming
+from armory.upstreams.transports.http_failures import HttpFailure, http_failure
+from armory.upstreams.transports.legacy_streams import EVENTS, AnswerStreams, ServerStream
 
 log = Logger(__name__)
 
-_RESUMES = 5
-_FOREVER_S = 10 * 86_400.0
 _DELIVER_S = 10.0
 _CLOSE_S = 2.0
 
@@ -75,6 +73,7 @@ class LegacyHttpLink(StatefulLink):
         self._stream = ServerStream(
             self, client, self._headers, on_message=self._deliver, on_gap=self.renewed
         )
+        self._answers = AnswerStreams(self, client, self._headers)
         self._closing = False
 
     @property
@@ -151,7 +150,7 @@ class LegacyHttpLink(StatefulLink):
         try:
             body = jsonrpc.request(pending.id, call.method, self.stamped(call, pending.id))
             headers = self._headers()
-            response = await self._client.send("POST", headers, body, _FOREVER_S, what=call.method)
+            response = await self._client.send("POST", headers, body, FOREVER_S, what=call.method)
             reply = await self._answer(response, pending, SESSION_HEADER in headers)
             answered = True
             response = None
@@ -176,8 +175,8 @@ class LegacyHttpLink(StatefulLink):
         if pending.call.method == "initialize":
             self._session_id = response.headers.get(SESSION_HEADER)
         kind = response.content_type
-        if kind == "text/event-stream":
-            return await self._streamed(response, pending)
+        if kind == EVENTS:
+            return await self._answers.reply(response, pending)
         if kind != "application/json" or response.status == 202:
             response.close()
             raise self.unintelligible(
@@ -190,83 +189,10 @@ class LegacyHttpLink(StatefulLink):
         if had_session and session_over(response.status, body, pending.id):
             raise HttpFailure(self.server, 404, body, None)
         for message in await messages_of(body, self.server, response.status):
-            reply = await self._take(message, pending)
+            reply = await self._answers.take(message, pending)
             if reply is not None:
                 return reply
         raise http_failure(self.server, response.status, body)
-
-    async def _take(self, message: UpstreamMessage, pending: Pending) -> Reply | None:
-        hit = self.requests.route(message, pending)
-        if hit is None:
-            return None
-        target, item = hit
-        if type(item) is Note:
-            await target.deliver(item)
-            return None
-        if target is not pending:
-            return None
-        if isinstance(item, UpstreamUnavailable):
-            raise item
-        return item if isinstance(item, Reply) else None
-
-    async def _streamed(self, response: Answer, pending: Pending) -> Reply:
-        parser = EventParser(self.spec.message_bytes)
-        resumes = 0
-        try:
-            while True:
-                before = parser.last_id
-                reply = await self._reply_in(response, parser, pending)
-                if reply is not None:
-                    return reply
-                response.close()
-                resumes = 0 if parser.last_id != before else resumes
-                if parser.last_id is None or resumes >= _RESUMES:
-                    raise self.unavailable(
-                        f"its stream ended before the answer to {pending.call.method}"
-                    )
-                resumes += 1
-                await asyncio.sleep(pause_s(parser, resumes - 1))
-                response = await self._resumed(parser, pending)
-                parser = parser.continued()
-        except BaseException:
-            response.close()
-            raise
-
-    async def _reply_in(
-        self, response: Answer, parser: EventParser, pending: Pending
-    ) -> Reply | None:
-        """The answer on a stream, which is let go of then; None: it ended, or broke, before."""
-        try:
-            with EventReader(response, parser, self.meter) as events:
-                async for event in events:
-                    for message in await messages_in(event, self.budget):
-                        reply = await self._take(message, pending)
-                        if reply is not None:
-                            let_go(response)
-                            return reply
-                    await self.rest()
-        except broken() as error:
-            log.debug("upstream_stream_broken", upstream=self.server, error=repr(error))
-        return None
-
-    async def _resumed(self, parser: EventParser, pending: Pending) -> Answer:
-        """The stream that goes on where `parser` is.
-
-        Raises:
-            UpstreamUnavailable: there is none; never as if the call itself had been turned away,
-                which would be sent again then.
-        """
-        headers = resuming(self._headers(), parser)
-        response = await self._client.send("GET", headers, None, _FOREVER_S)
-        if response.status == 200 and response.content_type == EVENTS:
-            return response
-        failure = await self._client.failure(response)
-        if isinstance(failure, LoginRequired):
-            raise failure
-        raise self.unavailable(
-            f"its stream ended before the answer to {pending.call.method}, and was not resumed: "
-            f"HTTP {failure.status}"
-        )
 
     # --- the session
 
@@ -324,7 +250,7 @@ class LegacyHttpLink(StatefulLink):
 
     async def _restore(self) -> None:
         try:
-            await self.renew_subscriptions()
+            await self.subscriptions.renew()
         except ArmoryError as error:
             log.info("upstream_restore_failed", upstream=self.server, error=str(error))
 

@@ -36,6 +36,8 @@ that one failure is told in one wording however they come."""
 _EXIT_S = 1.0
 _TERM_S = 2.0
 _KILL_S = 5.0
+_groups: set[int] = set()
+"""The process groups of servers that run."""
 
 
 def environment(spec: UpstreamSpec) -> dict[str, str]:
@@ -156,7 +158,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
                     self._signal(signal.SIGKILL)
                     await self._exits_within(_KILL_S)
         finally:
-            self._signal(signal.SIGKILL)
+            self._end_group()
             transport.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_EXIT_S):
@@ -165,7 +167,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
     def kill(self) -> None:
         """End the process group at once."""
         if self._transport is not None and not self._gone.is_set():
-            self._signal(signal.SIGKILL)
+            self._end_group()
             self._transport.close()
 
     async def _exits_within(self, seconds: float) -> bool:
@@ -187,6 +189,12 @@ class ServerProcess(asyncio.SubprocessProtocol):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, number)
 
+    def _end_group(self) -> None:
+        """Kill what is left of the group; once, since its number may be another one's by then."""
+        if self.pid in _groups:
+            _groups.remove(self.pid)
+            self._signal(signal.SIGKILL)
+
     def _read_output(self, on: bool) -> None:
         self._read_on(1, on=on)
 
@@ -199,6 +207,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         """The process runs."""
         self._transport = cast("ChildTransport", transport)
         self.pid = self._transport.get_pid()
+        _groups.add(self.pid)
 
     def pipe_data_received(self, fd: int, data: bytes | str) -> None:
         """Bytes came."""
@@ -231,7 +240,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
         asyncio.get_running_loop().call_later(LAST_WORDS_S, self._end)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Process and pipes are gone."""
+        """Process and pipes are gone; what it started and left behind goes, too."""
+        self._end_group()
         self._exited.set()
         self._gone.set()
         self._end()
@@ -292,6 +302,13 @@ class ServerProcess(asyncio.SubprocessProtocol):
                 log.debug("upstream_stderr", upstream=self._server, line=text)
                 if self._stderr_left == 0:
                     log.debug("upstream_stderr_muted", upstream=self._server, after=_STDERR_LINES)
+
+
+def kill_every() -> None:
+    """End every server that runs, for a process that does not wait for its own end."""
+    for group in tuple(_groups):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, signal.SIGKILL)
 
 
 def cpu_ticks(group: int) -> int:

@@ -13,6 +13,7 @@ from armory.errors import UpstreamTimeout
 from armory.http1.eventstream import Event, EventParser
 from armory.http1.reading import Answer, EventReader
 from armory.protocol.headers import VERSION_HEADER
+from armory.protocol.link import FOREVER_S
 from armory.protocol.versions import VERSION_HEADER_SINCE
 from armory.tasks import spawn, stop
 from armory.upstreams.oauth.subjects import CALLER
@@ -21,7 +22,6 @@ from armory.upstreams.session.duplex import DuplexLink
 from armory.upstreams.transports.http_answers import stream_errors
 from armory.upstreams.transports.http_client import HttpClient
 
-_FOREVER_S = 10 * 86_400.0
 _CLOSE_S = 2.0
 
 
@@ -48,7 +48,7 @@ class SseLink(DuplexLink):
         wait_s = self.spec.connect_timeout_s
         try:
             async with asyncio.timeout(wait_s):
-                response = await self._client.send("GET", headers, None, _FOREVER_S)
+                response = await self._client.send("GET", headers, None, FOREVER_S)
                 if response.status != 200:
                     raise await self._client.failure(response)
                 if response.content_type != "text/event-stream":

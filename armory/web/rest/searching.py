@@ -10,6 +10,7 @@ import hashlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import is_
 from typing import Any
 
 import msgspec
@@ -76,12 +77,23 @@ class Wanted:
         return Limits(threshold=None, max_tools=self.top_k, min_raw=least)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class _Seen:
+    """What some principals may find.
+
+    Attributes:
+        base: what policy lets them see of the catalog.
+        registered: the tools that no upstream offers, by name.
+        visible: what they may find of both.
+        digest: of all that this says.
+        settled: the tools of the index that were found to be the same.
+    """
+
     base: VisibleSet
     registered: Mapping[str, ToolRecord]
     visible: VisibleSet
     digest: str
+    settled: Sequence[ToolRecord] | None = None
 
 
 class Searching:
@@ -102,8 +114,8 @@ class Searching:
             ttl_s=lambda found: RESULT_TTL_S if found.settled and not found.degraded else 0.0,
             max_entries=5_000,
         )
-        self._sets: LRUCache[tuple[int, int, str], _Seen] = LRUCache(_SETS_KEPT)
-        self._agreed = LRUCache[int, tuple[_Seen, Sequence[ToolRecord]]](_SETS_KEPT)
+        self._sets: LRUCache[tuple[int, str], _Seen] = LRUCache(_SETS_KEPT)
+        self._sets_of: tuple[object, ...] = (None, None, None)
         self._catalog: tuple[Catalog, str] | None = None
         self._indexed: tuple[Sequence[ToolRecord], dict[str, ToolRecord]] | None = None
 
@@ -165,8 +177,7 @@ class Searching:
     def _settled(self, seen: _Seen) -> bool:
         """Whether the index holds what `seen` stands for; it follows the catalog soon after."""
         tools = self._services.engine.tools
-        known = self._agreed.get(id(seen))
-        if known is not None and known[0] is seen and known[1] is tools:
+        if seen.settled is tools:
             return True
         if self._indexed is None or self._indexed[0] is not tools:
             self._indexed = (tools, {tool.name: tool for tool in tools})
@@ -176,18 +187,21 @@ class Searching:
             found = indexed.get(name)
             if found is not wanted and (found is None or found != wanted):
                 return False
-        self._agreed[id(seen)] = (seen, tools)
+        seen.settled = tools
         return True
 
     def _seen(self, principal: Principal, packs: bool) -> _Seen:
         services = self._services
         policy, catalog = services.policy(), services.catalog()
-        base = policy.visible_tools(catalog, principal, packs=packs)
         registered = services.accounts.registry.records
-        profile = repr(policy.profile(principal, packs=packs))
-        key = (id(base), id(registered), profile)
+        now = policy, catalog, registered
+        if not all(map(is_, now, self._sets_of)):
+            self._sets.clear()  # nobody asks for those any more, and each holds what it is of
+            self._sets_of = now
+        base = policy.visible_tools(catalog, principal, packs=packs)
+        key = (id(base), repr(policy.profile(principal, packs=packs)))
         known = self._sets.get(key)
-        if known is not None and known.base is base and known.registered is registered:
+        if known is not None and known.base is base:
             return known
         extra = frozenset(
             name

@@ -94,8 +94,9 @@ class UpstreamAnswer(Answer):
 
 
 class UpstreamList(Answer):
-    """The upstreams."""
+    """The upstreams, as the replica that answers has them."""
 
+    process: str | None = Field(description="Which that is: each replica has its own sessions.")
     upstreams: list[UpstreamAnswer]
 
 
@@ -154,7 +155,9 @@ async def upstreams(call: RestCall) -> Reply:
             entry["dropped_count"] = info.dropped_count
             entry["dropped"] = [asdict(dropped) for dropped in info.dropped]
         shown.append(entry)
-    return Reply({"upstreams": shown})
+    live = services.live
+    process = None if live is None else live.activity.process
+    return Reply({"process": process, "upstreams": shown})
 
 
 async def stderr(call: RestCall) -> Reply:

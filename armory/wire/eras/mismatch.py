@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, cast
+from typing import Any
 
 from msgspec import Raw
 
@@ -23,7 +23,7 @@ from armory.protocol.headers import (
     header_text,
     rendered,
 )
-from armory.protocol.rawjson import brief, value
+from armory.protocol.rawjson import NULL, brief, text_or_none, value_at
 
 _ONCE = frozenset(name.lower() for name in (VERSION_HEADER, METHOD_HEADER, NAME_HEADER))
 _FIRST = itemgetter(0)
@@ -61,14 +61,14 @@ def mismatch(
         params: members of the body's params.
     """
     given = headers.get(VERSION_HEADER)
-    if given is None or given != value(version):  # where the body says null, too
+    if given is None or given != text_or_none(version):  # where the body says null, too
         return _refused(headers, VERSION_HEADER, "_meta's protocol version", version)
     if headers.get(METHOD_HEADER) != method:
         return _refused(headers, METHOD_HEADER, "method", method)
     name = params.get(named) if named is not None else None
-    if name is not None:
-        wanted: Any = value(name)
-        if wanted is not None and header_text(headers.get(NAME_HEADER)) != wanted:
+    if name is not None and name != NULL:
+        wanted = text_or_none(name)
+        if wanted is None or header_text(headers.get(NAME_HEADER)) != wanted:
             return _refused(headers, NAME_HEADER, f"{named!r} parameter", name)
     return None
 
@@ -92,13 +92,12 @@ def param_refusal(
     """
     if annotation_problem(schema) is not None:
         return None
-    raw = params.get("arguments")
-    arguments: Any = value(raw) if raw is not None else {}
     given: dict[str, list[str]] = {}
     for name, text in headers.items():
         given.setdefault(name.lower(), []).append(text)
     for header, (path, kind) in declared_headers(schema).items():
-        problem = _param_problem(given.get(header.lower(), ()), _at(arguments, path), kind)
+        argument = value_at(params.get("arguments"), path)
+        problem = _param_problem(given.get(header.lower(), ()), argument, kind)
         if problem is not None:
             where = f"the argument {'.'.join(path)!r}"
             return RpcError(HEADER_MISMATCH, f"{header} header {problem.format(where)}")
@@ -130,12 +129,3 @@ def _same(said: str, text: str, argument: Any, kind: str) -> bool:
         return int(number[1]) == int(argument)
     except ValueError:  # more digits than Python reads
         return False
-
-
-def _at(arguments: object, path: tuple[str, ...]) -> Any:
-    node = arguments
-    for key in path:
-        if not isinstance(node, dict):
-            return None
-        node = cast("dict[str, Any]", node).get(key)
-    return node

@@ -21,6 +21,7 @@ from armory.protocol.headers import VERSION_HEADER
 from armory.protocol.jsonrpc import Message
 from armory.protocol.link import Reply
 from armory.protocol.meta import PROTOCOL_VERSION
+from armory.protocol.methods import LISTEN
 from armory.protocol.rawjson import text_of
 from armory.protocol.versions import MODERN_VERSIONS
 from armory.security.expiry import while_valid
@@ -68,7 +69,7 @@ class ModernEndpoint:
         if rejected is not None:
             return _rejected(admitted, rejected, id)
         version = version or MODERN_VERSIONS[-1]
-        if method == "subscriptions/listen":
+        if method == LISTEN:
             request = modern_request(admitted.caller, version, meta, _nowhere, id)
             return await self._listen(admitted, request, id, params)
         answer = LazyAnswer(admitted, self._edge.keepalive)

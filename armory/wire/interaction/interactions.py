@@ -89,6 +89,7 @@ class Interactions:
     ) -> Reply:
         binding = Binding(context, method, params)
         if STATE in params:
+            await self._states.load()
             kind, inner = self._states.unseal(text_of(params, STATE), binding)
             if kind == "parked":
                 return await self._resume(context, params, binding, inner)
@@ -99,7 +100,7 @@ class Interactions:
                 params.pop(RESPONSES, None)
         if not _interactive(context.client.capabilities):
             reply = await handler(context, params)
-            return self._sealed(context, reply, binding)
+            return await self._sealed(context, reply, binding)
         call = ParkedCall(context.client, context.version, binding)
         call.start(handler(context.with_client(call), params))
         self._running.add(call)
@@ -109,17 +110,20 @@ class Interactions:
         """Wait until the call is over, or asks; a client that leaves meanwhile ends it."""
         try:
             await call.pause()
+            if not call.over and not self._states.loaded:
+                await self._states.load()
+                await call.pause()  # as it is by now
         except asyncio.CancelledError:
             self._running.discard(call)
             await call.end()
             raise
         if call.over:
-            return self._finished(context, call)
+            return await self._finished(context, call)
         key = context.principal.key
         mine = sum(owner == key for owner in self._of.values())
         if len(self._parked) >= self._capacity or mine >= self._per_principal:
             if call.running.done():  # answered already: only a question is left
-                return self._finished(context, call)
+                return await self._finished(context, call)
             self._running.discard(call)
             await call.end()
             limit = "per_principal" if mine >= self._per_principal else "interactions"
@@ -133,10 +137,10 @@ class Interactions:
         call.timer = asyncio.get_running_loop().call_later(self._ttl_s, self._expire, handle)
         return _input_required(call.requests(), self._states.seal("parked", handle, call.binding))
 
-    def _finished(self, context: RequestContext, call: ParkedCall) -> Reply:
+    async def _finished(self, context: RequestContext, call: ParkedCall) -> Reply:
         self._running.discard(call)
         call.leave()
-        return self._sealed(context, call.running.result(), call.binding)
+        return await self._sealed(context, call.running.result(), call.binding)
 
     async def _resume(
         self, context: RequestContext, params: Mapping[str, Raw], binding: Binding, handle: str
@@ -168,10 +172,10 @@ class Interactions:
 
     # -- what a modern client is told of an upstream that wants input ------------------------
 
-    def _sealed(self, context: RequestContext, reply: Reply, binding: Binding) -> Reply:
+    async def _sealed(self, context: RequestContext, reply: Reply, binding: Binding) -> Reply:
         """A modern upstream's own state goes to the client only sealed for it."""
         if reply.error is not None:
-            return self._url_as_input(context, reply.error, binding) or reply
+            return await self._url_as_input(context, reply.error, binding) or reply
         if not asks_for_input(reply):
             return reply
         result = members_or_none(reply.result)
@@ -183,10 +187,13 @@ class Interactions:
         state = text_of(result, STATE)
         if state is None:
             return reply
+        await self._states.load()
         result[STATE] = pack(self._states.seal("upstream", state, binding))
         return Reply(pack(result), era=reply.era)
 
-    def _url_as_input(self, context: RequestContext, error: Raw, binding: Binding) -> Reply | None:
+    async def _url_as_input(
+        self, context: RequestContext, error: Raw, binding: Binding
+    ) -> Reply | None:
         """A 2025-11-25 upstream's "visit this URL first" error, as the modern era says it; None
         where the error is another, or names no URL.
         """
@@ -208,6 +215,7 @@ class Interactions:
                 "method": "elicitation/create",
                 "params": {**question, "mode": "url"},
             }
+        await self._states.load()
         return _input_required(requests, self._states.seal("again", "", binding))
 
 

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import importlib
 import os
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
+
+from armory.libraries import read_ahead
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -88,6 +91,13 @@ class Seals:
             return key.decrypt(nonce, sealed, _FORM.encode() + id)
         except InvalidTag:
             raise BrokenSeal("changed") from None
+
+
+def load_ciphers() -> None:
+    """Load what seals, ten megabytes that a gateway without questions does without; in a thread."""
+    read_ahead("cryptography")
+    for module in ("ciphers.aead", "hashes", "kdf.hkdf"):
+        importlib.import_module(f"cryptography.hazmat.primitives.{module}")
 
 
 def _text(data: bytes) -> str:

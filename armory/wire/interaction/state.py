@@ -6,6 +6,7 @@ imports a transport.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import time
@@ -21,7 +22,7 @@ from armory.protocol import jsonrpc
 from armory.protocol.codes import INVALID_PARAMS
 from armory.protocol.errors import RpcError
 from armory.protocol.rawjson import encode, text_of, value
-from armory.wire.interaction.sealing import SECRET_BYTES, BrokenSeal, Seals
+from armory.wire.interaction.sealing import SECRET_BYTES, BrokenSeal, Seals, load_ciphers
 
 _log = Logger(__name__)
 _sorted = msgspec.json.Encoder(order="deterministic").encode
@@ -65,9 +66,17 @@ class Binding:
             hasher = hashlib.sha256(encode(bound))
             arguments = params.get("arguments")
             if arguments is not None:
-                hasher.update(_sorted(cast("object", value(arguments))))
+                hasher.update(_canonical(arguments))
             self._digest = hasher.hexdigest()
         return self._digest
+
+
+def _canonical(arguments: Raw) -> bytes:
+    """Equal bytes for equal arguments; those that cannot be read (1e400) as they came."""
+    try:
+        return _sorted(cast("object", value(arguments)))
+    except (msgspec.DecodeError, RecursionError):
+        return bytes(arguments)
 
 
 class RequestStates:
@@ -76,12 +85,22 @@ class RequestStates:
     Args:
         ttl_s: how long a state is good for, in seconds.
         replica: name of this replica among those that share the keys.
+
+    Attributes:
+        loaded: whether the ciphers are; before, sealing loads them, and holds up the event loop.
     """
 
     def __init__(self, ttl_s: float, replica: str) -> None:
         self._seals = Seals([os.urandom(SECRET_BYTES)])
         self._ttl_s = ttl_s
         self._replica = replica
+        self.loaded = False
+
+    async def load(self) -> None:
+        """Have the ciphers loaded, off the event loop; where they are, nothing."""
+        if not self.loaded:
+            await asyncio.to_thread(load_ciphers)
+            self.loaded = True
 
     def seal_with(self, secret: bytes) -> None:
         """Seal with another secret from now on."""

@@ -85,6 +85,7 @@ class Directory:
         self._shown = False
         self._doubled = False
         self._failing = False
+        self._hangs = False
         self._failed_at = float("-inf")
         self._beating: asyncio.Task[None] | None = None
         self._claiming: asyncio.Task[None] | None = None
@@ -115,7 +116,7 @@ class Directory:
                 _log.warning("replica_sign_of_life_failed", error=error.message)
             self._failing = self._untold = True
         else:
-            self._failing = False
+            self._failing = self._hangs = False
 
     async def _show_life(self) -> None:
         """A sign of life, once the store has the sessions of this replica.
@@ -166,16 +167,18 @@ class Directory:
     # -- sessions ----------------------------------------------------------------------------
 
     async def claim(self, session_id: str) -> None:
-        """This replica owns the session; a store that fails is told with a later sign of life."""
+        """This replica owns the session; a store that fails is told with a later sign of life, and
+        the first client who has waited for it in vain is the last one.
+        """
         self._claimed.add(session_id)
-        if self._failing:
+        if self._failing or self._hangs:
             self._untold = True
             return
         try:
             async with asyncio.timeout(WAITED_S):
                 await self._tried(lambda: self._claim(session_id))
         except (ArmoryError, TimeoutError) as error:
-            self._untold = True
+            self._untold = self._hangs = True
             _log.warning("session_not_claimed", error=str(error) or "no answer in time")
 
     async def _claim(self, session_id: str) -> None:
@@ -196,8 +199,12 @@ class Directory:
                 await self._claim(session_id)
 
     async def release(self, session_id: str) -> None:
-        """A session ended: it belongs to no replica any more."""
+        """A session ended: it belongs to no replica any more. A store that is away is not told: it
+        forgets the session by itself, and whoever asks this replica for it learns that it ended.
+        """
         self._claimed.discard(session_id)
+        if self._failing:
+            return
         if why := await self._not_deleted(f"session:{session_id}"):
             _log.info("session_not_released", error=why)
 

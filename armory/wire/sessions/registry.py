@@ -24,7 +24,7 @@ from armory.protocol.errors import Malformed
 from armory.protocol.jsonrpc import Message
 from armory.protocol.methods import CANCELLED, GROUPS_CHANGED, PROGRESS, ROOTS_CHANGED
 from armory.protocol.rawjson import text_of
-from armory.tasks import Tasks, give_way
+from armory.tasks import Tasks, give_way, start
 from armory.wire.caller import Caller
 from armory.wire.eras.handshakes import (
     CAPABILITIES_BYTES,
@@ -42,6 +42,8 @@ _T = TypeVar("_T")
 _log = Logger(__name__)
 _TURN_S = 0.001
 """So long sessions are ended in one go."""
+_AT_ONCE = 16
+"""So many sessions are ended at a time."""
 _TOLD = 5
 """Of many that expire together so many are named."""
 
@@ -227,18 +229,27 @@ class Sessions:
             _log.info("sessions_expired", count=len(gone), first=[id[:8] for id in gone[:_TOLD]])
 
     async def _end_those(self, chosen: Callable[[Session], bool]) -> list[str]:
-        """End sessions, a millisecond of them at a time: what one caller opened in some seconds
-        ends together, half an hour later. Gives their ids.
+        """End sessions, some milliseconds of them at a time: what one caller opened in some seconds
+        ends together, half an hour later. Those that wait for an upstream or a store keep few of
+        the others waiting. Gives their ids.
         """
         gone: list[str] = []
-        begun = time.perf_counter()
-        for session in list(self._sessions.values()):
-            if session.id in self._sessions and chosen(session):
-                await self._end(session)
-                gone.append(session.id)
-            if (took := time.perf_counter() - begun) > _TURN_S:
-                await give_way(took)
-                begun = time.perf_counter()
+        every = iter(list(self._sessions.values()))
+
+        async def end_some() -> None:
+            begun = time.perf_counter()
+            for session in every:
+                if session.id in self._sessions and chosen(session):
+                    await self._end(session)
+                    gone.append(session.id)
+                if (took := time.perf_counter() - begun) > _TURN_S:
+                    await give_way(took)
+                    begun = time.perf_counter()
+
+        ending = [start(end_some(), "end sessions") for _ in range(_AT_ONCE)]
+        await asyncio.wait(ending)
+        for ended in ending:
+            ended.result()
         return gone
 
     async def _wholly(self, work: Coroutine[Any, Any, _T]) -> _T:

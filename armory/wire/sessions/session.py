@@ -147,7 +147,7 @@ class Session:
         self._carriers.discard(outlet)
 
     def _read_now(self, wanted: Outlet) -> Outlet:
-        """Where the client can be asked: `wanted`, or what it reads where it reads that no more."""
+        """Where the client is reached: `wanted`, or what it reads where it reads that no more."""
         if not wanted.closed and (wanted.reading or wanted is not self.general):
             return wanted
         read = (stream for stream in self._carriers if stream.reading and not stream.closed)
@@ -178,7 +178,7 @@ class Session:
             if not loud_enough(level, self.log_level):
                 return
         if not self.closed:
-            self.general.put(jsonrpc.notification(method, params or None))
+            self._read_now(self.general).put(jsonrpc.notification(method, params or None))
 
     # -- asking the client -------------------------------------------------------------------
 

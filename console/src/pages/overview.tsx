@@ -1,6 +1,6 @@
 // What is up, what is not and why, and what goes on.
 
-import { useState } from "preact/hooks";
+import { useMemo, useRef, useState } from "preact/hooks";
 import { base, post } from "../api";
 import { useEntries } from "../parts/entries";
 import type { ActivityEntry, Login, Me, Upstream } from "../types";
@@ -8,6 +8,24 @@ import { Empty, Failure, Loading, ms, number, Page, plain, share, span, State, u
 
 const POLL_MS = 4000;
 const KEPT = 1000;
+const HEARD_MS = 60_000; // so long what another replica has said may still be so
+
+interface States {
+  process: string | null;
+  upstreams: Upstream[];
+}
+
+/** What other replicas have said lately: each has its own sessions, and any of them may answer. */
+function useOthers(latest: States | null): Upstream[][] {
+  const heard = useRef(new Map<string, { at: number; upstreams: Upstream[] }>());
+  return useMemo(() => {
+    if (latest?.process == null) return [];
+    const now = Date.now();
+    for (const [process, one] of heard.current) if (now - one.at > HEARD_MS) heard.current.delete(process);
+    heard.current.set(latest.process, { at: now, upstreams: latest.upstreams });
+    return [...heard.current].filter(([process]) => process !== latest.process).map(([, one]) => one.upstreams);
+  }, [latest]);
+}
 
 interface Catalog {
   tools: number;
@@ -17,13 +35,15 @@ interface Catalog {
 }
 
 export function Overview({ me }: { me: Me }) {
-  const upstreams = useAnswer<{ upstreams: Upstream[] }>("/v1/upstreams", POLL_MS);
+  const upstreams = useAnswer<States>("/v1/upstreams", POLL_MS);
+  const others = useOthers(upstreams.data);
   const catalog = useAnswer<Catalog>("/v1/catalog", POLL_MS);
   const activity = useEntries(KEPT, POLL_MS);
   const logins = useAnswer<{ logins: Login[] }>("/v1/logins");
   const wanted = new Set((logins.data?.logins ?? []).filter((one) => !one.connected).map((one) => one.server));
   const list = upstreams.data?.upstreams ?? [];
   const away = list.filter((one) => one.state !== "ready");
+  const elsewhere = (server: string): Upstream[] => others.flatMap((seen) => seen.filter((one) => one.server === server));
   const entries = activity.entries ?? [];
   const calls = entries.filter((entry) => entry.kind === "call");
   const failed = calls.filter((entry) => entry.ok === false).length;
@@ -51,6 +71,10 @@ export function Overview({ me }: { me: Me }) {
         catalog.reload();
       }} />
       <h2>Upstreams</h2>
+      {me.admin && (me.features.replicas || others.length > 0) && (
+        <p class="small muted">As the replica sees them that answered last{others.length > 0 && <>; {number(others.length + 1)} have
+          answered within a minute</>}. A restart reaches all replicas.</p>
+      )}
       {upstreams.data === null && upstreams.loading && <Loading of="upstreams" />}
       {upstreams.data !== null && list.length === 0 && (
         <Empty title="No upstream">
@@ -61,7 +85,7 @@ export function Overview({ me }: { me: Me }) {
                 {me.method === "anonymous" && <> You are not logged in.</>}</>}
         </Empty>
       )}
-      {list.map((one) => <UpstreamPanel key={one.server} one={one} me={me} calls={calls} changed={upstreams.reload} signIn={wanted.has(one.server)} />)}
+      {list.map((one) => <UpstreamPanel key={one.server} one={one} me={me} calls={calls} elsewhere={elsewhere(one.server)} changed={upstreams.reload} signIn={wanted.has(one.server)} />)}
     </Page>
   );
 }
@@ -70,7 +94,7 @@ const Figure = (props: { name: string; value: string; more?: string }) => (
   <div class="figure"><dt>{props.name}</dt><dd>{props.value}<small>{props.more}</small></dd></div>
 );
 
-function UpstreamPanel(props: { one: Upstream; me: Me; calls: ActivityEntry[]; changed: () => void; signIn: boolean }) {
+function UpstreamPanel(props: { one: Upstream; me: Me; calls: ActivityEntry[]; elsewhere: Upstream[]; changed: () => void; signIn: boolean }) {
   const { one, me } = props;
   const [logs, setLogs] = useState(false);
   const [busy, setBusy] = useState(false);
@@ -116,6 +140,9 @@ function UpstreamPanel(props: { one: Upstream; me: Me; calls: ActivityEntry[]; c
         {!!one.restarts && <> · lost and connected anew {one.restarts} {one.restarts === 1 ? "time" : "times"}</>}
         {times.length > 0 && <> · p50 {ms(times[times.length >> 1] ?? 0)}, {share(bad, mine.length)} of {mine.length} calls failed</>}
       </p>
+      {props.elsewhere.filter((other) => other.state !== one.state).map((other, place) => (
+        <p key={place} class="small">At another replica: <State state={other.state} /> {other.error && plain(other.error)}</p>
+      ))}
       {one.awaited && <p class="small">{plain(one.awaited)}</p>}
       {one.error && <pre>{plain(one.error)}</pre>}
       {one.state === "login_required" && me.admin && (

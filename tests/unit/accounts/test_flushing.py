@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from armory.accounts import service
 from armory.accounts.query_log import QueryRecord
 from armory.accounts.service import Accounts
 from armory.accounts.settings import AccountSettings
 from armory.storage.cache import MemoryCache
-from armory.storage.database import Database
+from armory.storage.database import Database, now_ms
+from armory.tasks import start, stop
 
 
 @pytest.mark.anyio
@@ -43,3 +45,27 @@ async def test_a_flush_that_is_cancelled_loses_nothing(tmp_path: Path) -> None:
         for what in ("sum(uses) FROM tool_days", "queries FROM query_months"):
             assert found.execute(f"SELECT {what}").fetchall() == [(2,)]
         assert found.execute("SELECT count(*) FROM query_log").fetchone() == (2,)
+
+
+@pytest.mark.anyio
+async def test_what_is_past_its_retention_is_deleted_soon_after_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "FLUSH_S", 0.01)
+    settings = AccountSettings(enabled=True, retention_days=1)
+    accounts = Accounts(Database(f"sqlite:///{tmp_path / 'a.db'}"), MemoryCache(), settings)
+    await accounts.open()
+    try:
+        for name, at_ms in (("old", 1), ("new", now_ms())):
+            accounts.query_log.add(
+                QueryRecord(name, "ann", "v1", "mail", (), 1, 0.5, 1.0, None, at_ms)
+            )
+        await accounts.flush()
+        running = start(accounts.run(), "accounts")
+        async with asyncio.timeout(30):
+            while len(left := await accounts.query_log.recent()) > 1:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        await stop(running)
+        assert [record.query_id for record in left] == ["new"]
+    finally:
+        await accounts.close()

@@ -48,3 +48,32 @@ async def test_they_go_on_after_what_nobody_expected(tmp_path: Path) -> None:
     assert [entry["exc_info"] is not None for entry in failed] == [True, False]
     await elsewhere.close()
     await accounts.close()
+
+
+async def test_a_database_is_away_while_it_is_tried_again() -> None:
+    """Else a pod would say that it is ready for as long as each attempt takes."""
+    pytest.importorskip("asyncpg")
+    asked = asyncio.Event()
+
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        await reader.read()  # until whoever asked gives up
+        writer.close()
+
+    server = await asyncio.start_server(hang, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    server.close()
+    await server.wait_closed()
+    url = f"postgresql://armory@127.0.0.1:{port}/armory"
+    accounts = Accounts(Database(url), MemoryCache(), AccountSettings(enabled=True))
+    opening = Opening(accounts)
+    await opening.attempt()
+    away = opening.away
+    assert away is not None
+    async with await asyncio.start_server(hang, "127.0.0.1", port):
+        trying = start(opening.attempt(), "an attempt")
+        async with asyncio.timeout(30):
+            await asked.wait()
+        assert opening.away == away
+        await stop(trying)
+    await accounts.close()

@@ -103,3 +103,15 @@ async def test_a_user_is_admitted_with_what_became_of_a_pack_while_it_was_read(
     async with asyncio.timeout(20):
         await scopes.admit(Principal("ann", "ann"))
     assert scopes.view_of("ann").servers == {"mail"}
+
+
+@pytest.mark.anyio
+async def test_what_users_had_active_before_is_not_held(
+    known: tuple[Packs, PackScopes],
+) -> None:
+    packs, scopes = known
+    await scopes.admit(Principal("ann", "ann"))
+    for number in range(30):
+        await packs.install("ann", [("server", f"s{number}")])
+        assert f"s{number}" in scopes.view_of("ann").servers
+    assert len(scopes._same) < 5  # pyright: ignore[reportPrivateUsage]

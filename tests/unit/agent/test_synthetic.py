@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,13 @@ def tools(number: int) -> list[ToolRecord]:
 
 def key(tool: ToolRecord) -> str:
     return tool.fingerprint
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[DocumentCache]:
+    opened = DocumentCache(tmp_path / "cache.db")
+    yield opened
+    opened.close()
 
 
 @pytest.mark.parametrize(
@@ -79,8 +87,7 @@ async def test_an_answer_without_queries_is_an_error() -> None:
             await ChatQueryGenerator(chat, "small").generate(tools(1)[0])
 
 
-async def test_the_estimate_counts_only_what_is_missing(tmp_path: Path) -> None:
-    store = DocumentCache(tmp_path / "cache.db")
+async def test_the_estimate_counts_only_what_is_missing(store: DocumentCache) -> None:
     async with ScriptedChat([ANSWER]) as server, ChatClient(server.url, "small") as chat:
         generator = ChatQueryGenerator(chat, "small")
         before = await estimate(generator, tools(4), store, key)
@@ -94,8 +101,7 @@ async def test_the_estimate_counts_only_what_is_missing(tmp_path: Path) -> None:
     assert price == pytest.approx((before.prompt_tokens + 2 * before.completion_tokens) / 1e6)
 
 
-async def test_generating_goes_on_where_it_was(tmp_path: Path) -> None:
-    store = DocumentCache(tmp_path / "cache.db")
+async def test_generating_goes_on_where_it_was(store: DocumentCache) -> None:
     seen: list[tuple[int, int]] = []
 
     def progress(done: int, of: int) -> None:
@@ -116,6 +122,7 @@ async def test_generating_goes_on_where_it_was(tmp_path: Path) -> None:
         assert seen[-1] == (5, 10)
         server.turns = [Turn(ANSWER)]
         asked = len(server.requests)
-        second = await generate_all(generator, tools(10), DocumentCache(tmp_path / "cache.db"), key)
+        store.close()  # what is kept is in the file
+        second = await generate_all(generator, tools(10), store, key)
     assert second.done == 8
     assert len(server.requests) == asked + 8

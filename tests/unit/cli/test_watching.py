@@ -3,34 +3,54 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
 
-from armory.cli.gateway import serve
-from armory.config import load_file
+from armory.cli.gateway import watching
+from armory.cli.gateway.watching import ConfigWatch
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_file_that_is_being_written_has_not_changed_yet(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(serve, "WATCH_S", 0.005)
-    monkeypatch.setattr(serve, "WRITTEN_S", 0.02)
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "WATCH_S", 0.005)
+    monkeypatch.setattr(watching, "WRITTEN_S", 0.02)
+
+
+async def test_a_file_that_is_being_written_has_not_changed_yet(tmp_path: Path) -> None:
     path = tmp_path / "armory.yaml"
     path.write_text("upstreams: {a: {command: x}}\n")
-    loaded, reload = load_file(path, environ={}), asyncio.Event()
-    seen = serve._watch(loaded, reload)  # pyright: ignore[reportPrivateUsage]
-    watching = asyncio.create_task(seen)
-    try:
-        path.write_text("")  # as the shell does before the command writes
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.2):
-                await reload.wait()
-        path.write_text("upstreams: {b: {command: x}}\n")
-        async with asyncio.timeout(10):
-            await reload.wait()
-    finally:
-        watching.cancel()
-        await asyncio.gather(watching, return_exceptions=True)
+    watched = ConfigWatch(path)
+    path.write_text("")  # as the shell does before the command writes
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await watched.changed()
+    path.write_text("upstreams: {b: {command: x}}\n")
+    async with asyncio.timeout(10):
+        await watched.changed()
+
+
+async def test_a_change_between_the_first_reading_and_the_first_look_counts(tmp_path: Path) -> None:
+    path = tmp_path / "armory.yaml"
+    path.write_text("upstreams: {a: {command: x}}\n")
+    watched = ConfigWatch(path)
+    path.write_text("upstreams: {a: {command: x}, b: {command: y}}\n")
+    async with asyncio.timeout(10):
+        await watched.changed()
+
+
+async def test_another_file_in_its_place_counts_whatever_its_times_say(tmp_path: Path) -> None:
+    one, other, path = (tmp_path / name for name in ("one", "other", "armory.yaml"))
+    one.write_text("upstreams: {a: {command: x}}\n")
+    other.write_text("upstreams: {b: {command: x}}\n")
+    for file in (one, other):
+        os.utime(file, ns=(1, 1))
+    path.symlink_to(one)
+    watched = ConfigWatch(path)
+    (tmp_path / "next").symlink_to(other)
+    (tmp_path / "next").replace(path)  # as the kubelet swaps the files of a ConfigMap
+    async with asyncio.timeout(10):
+        await watched.changed()

@@ -60,7 +60,22 @@ def test_a_collision_changes_only_the_one_that_needed_changing() -> None:
 
 @pytest.mark.parametrize(
     ("text", "key"),
-    [("My Server_2", "my-server-2"), ("", "server"), ("!!", "server"), ("2fa", "s2fa")],
+    [
+        ("My Server_2", "my-server-2"),
+        ("", "server"),
+        ("!!", "server"),
+        ("2fa", "s2fa"),
+        ("Größe Tools", "grosse-tools"),
+        ("GRÖSSE", "grosse"),
+        ("Søk på Łódź", "sok-pa-lodz"),
+        ("Crème Brûlée", "creme-brulee"),
+        ("Cre\u0300me", "creme"),
+        ("\uff27\uff49\uff54", "git"),
+        ("İzmir \u0131ss\u0131z", "izmir-issiz"),
+        ("Tool™ No²", "tool-no"),
+        ("погода", "server"),
+        ("天气 2", "s2"),
+    ],
 )
 def test_slug(text: str, key: str) -> None:
     assert slug(text) == key

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,7 @@ def test_eval_among_the_tools_of_another_catalog(folder: Path) -> None:
 
 def test_eval_keeps_the_vectors_of_tools(folder: Path) -> None:
     assert CliRunner().invoke(cli, ["eval", str(folder), "--limit", "1"]).exit_code == 0
-    with sqlite3.connect(folder / "home" / "cache" / VECTORS_FILE) as kept:
+    with closing(sqlite3.connect(folder / "home" / "cache" / VECTORS_FILE)) as kept:
         assert kept.execute("SELECT COUNT(*) FROM vectors").fetchone() == (32,)
 
 

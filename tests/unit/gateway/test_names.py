@@ -48,6 +48,28 @@ def test_a_name_is_found_however_it_is_spelt() -> None:
     assert list(names.called("createIssue")) == ["github__create_issue"]
 
 
+def test_a_word_that_a_servers_name_begins_or_that_begins_it_is_nearly_its_name() -> None:
+    tools = {
+        f"{server}__{tool}": ToolRecord(f"{server}__{tool}", server, tool, {"name": tool}, "")
+        for server, tool in [
+            ("postgres", "run"), ("redis", "get"), ("mongo", "find"), ("kubernetes", "pods"),
+            ("react", "lint"), ("notion", "page"), ("time", "now"),
+        ]
+    }  # fmt: skip
+    names = ToolNames(Catalog(1, {}, tools, {}, {}, {}))
+    for text in ("PostgreSQL", "postgresql", "the PostgreSQL server", "postg"):
+        assert list(names.called(text)) == ["postgres__run"], text
+    assert list(names.called("MongoDB")) == ["mongo__find"]
+    assert list(names.called("notionhq")) == ["notion__page"]
+    for text in (
+        "redistribute", "mongolia", "reactions", "notional",  # English
+        "post", "timescale", "kube",  # too short
+        "postgresql tables", "PostgreSQL 17",
+    ):  # fmt: skip
+        assert names.called(text) == {}, text
+    assert list(names.called("run")) == ["postgres__run"]
+
+
 def test_the_names_of_many_tools_hold_little() -> None:
     count = 5_000
     catalog = catalog_of(count)

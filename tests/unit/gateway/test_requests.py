@@ -16,7 +16,7 @@ from armory.domain.results import Exchanged, Listing, Match
 from armory.errors import BackendError, RateLimited, UnknownTool, UpstreamUnavailable
 from armory.gateway.gateway import Gateway, Services
 from armory.gateway.lists.entries import list_entries
-from armory.gateway.settings import GatewaySettings
+from armory.gateway.settings import GatewaySettings, SetSpec
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Call, Owner, Reply
 from armory.security.policy import Policy, Rule
@@ -220,7 +220,7 @@ async def test_prompts_resources_completions(bench: Bench) -> None:
         return msgspec.json.decode(reply.result)
 
     assert (await ask("prompts/get", {"name": "up__hi"}))["name"] == "hi"
-    assert (await ask("resources/read", {"uri": "up+file:///z"}))["uri"] == "up+file:///z"
+    await ask("resources/read", {"uri": "up+file:///z"})
     assert plain(bench.pool.calls[-1][2].params)["uri"] == "file:///z"
     for ref, sent in (
         ({"type": "ref/prompt", "name": "up__hi"}, {"type": "ref/prompt", "name": "hi"}),
@@ -234,6 +234,8 @@ async def test_prompts_resources_completions(bench: Bench) -> None:
     server = gateway.view.endpoint("server", "up")
     assert (await ask("prompts/get", {"name": "hi"}, endpoint=server))["name"] == "hi"
     assert (await ask("resources/read", {"uri": "a:b"}, endpoint=server))["uri"] == "a:b"
+    await ask("completion/complete", {"ref": {"type": "ref/odd"}}, endpoint=server)
+    assert plain(bench.pool.calls[-1][2].params)["ref"] == {"type": "ref/odd"}
     for ref in (None, 3, {"type": "ref/odd"}):
         with pytest.raises(RpcError):
             await ask("completion/complete", {"ref": ref})
@@ -289,21 +291,25 @@ async def test_errors_of_the_upstream_keep_all_but_names(bench: Bench) -> None:
     }
 
 
+def related(task: str) -> dict[str, Any]:
+    return {"io.modelcontextprotocol/related-task": {"taskId": task}}
+
+
 async def test_notifications_carry_exposed_names(bench: Bench) -> None:
     async def answer(call: Call, owner: Owner) -> Reply:
         assert call.client is not None
         assert call.client.log_level is None
         assert call.client.progress_token is None
         assert call.client.capabilities == {}
-        await call.client.notify("notifications/x", raws({"uri": "file:///a"}))
-        await call.client.ask("roots/list", raws({"taskId": "1"}))
+        await call.client.notify("notifications/x", raws({"uri": "kept", "_meta": related("1")}))
+        await call.client.ask("roots/list", raws({"_meta": related("1")}))
         return result({"content": []})
 
     bench.pool.upstreams["up"].answer = answer
     await bench.call("up__tool0", {})
     assert bench.client.heard == [
-        ("notifications/x", {"uri": "up+file:///a"}),
-        ("roots/list", {"taskId": "up:1"}),
+        ("notifications/x", {"uri": "kept", "_meta": related("up:1")}),
+        ("roots/list", {"_meta": related("up:1")}),
     ]
 
 
@@ -314,8 +320,9 @@ async def test_descriptions_per_endpoint_and_era(bench: Bench) -> None:
     upstream = bench.pool.upstreams["up"]
     capabilities = {
         "tools": {"listChanged": False},
-        "logging": {},
+        "logging": {"l": 1},
         "completions": {},
+        "vendor": {"v": 1},
         "tasks": {"list": {}},
         "experimental": {"e": {}},
         "extensions": {"x/y": {"a": 1}},
@@ -336,16 +343,15 @@ async def test_descriptions_per_endpoint_and_era(bench: Bench) -> None:
     assert through["instructions"] == "Use it."
     assert through["capabilities"]["tasks"] == {"list": {}}
     assert through["capabilities"]["experimental"] == {"e": {}}
+    assert through["capabilities"]["vendor"] == {"v": 1}
+    assert through["capabilities"]["logging"] == {"l": 1}
+    assert "vendor" not in legacy["capabilities"]
     assert through["capabilities"]["resources"] == {"subscribe": True, "listChanged": True}
     assert through["capabilities"]["tools"] == {"listChanged": False}
     assert through["capabilities"]["extensions"] == {"x/y": {"a": 1}}
     assert legacy["capabilities"]["tools"] == {"listChanged": True}
-    assert (
-        "tasks"
-        not in bench.gateway.description.of_endpoint(bench.context("modern", server))[
-            "capabilities"
-        ]
-    )
+    across = bench.gateway.description.of_endpoint(bench.context("modern", server))
+    assert "tasks" not in across["capabilities"]
 
 
 async def test_instructions_stay_within_bounds(bench: Bench) -> None:
@@ -379,10 +385,18 @@ async def test_what_is_told_of_servers_is_put_together_once_for_all_who_see_the_
 
 
 async def test_discovery_shows_what_the_caller_may_see(bench: Bench) -> None:
-    bench.gateway.reconfigure(policy=Policy([Rule(who=("a",), allow=("*",))]))
+    rules = [Rule(who=("a",), allow=("*",)), Rule(who=("c",), allow=("up+*",))]
+    sets = {"all": SetSpec(("up",)), "some": SetSpec(tools=("*tool1",)), "none": SetSpec(("away",))}
+    settings = replace(bench.gateway.view.settings, sets=sets)
+    bench.gateway.reconfigure(policy=Policy(rules), settings=settings)
     describe = bench.gateway.description.discovery
-    assert describe(bench.gateway.view, Principal("a"))["servers"] == {"up": "/mcp/up"}
-    assert describe(bench.gateway.view, Principal("b"))["servers"] == {}
+    found = describe(bench.gateway.view, Principal("a"))
+    assert found["servers"] == {"up": "/mcp/up"}
+    assert found["sets"] == {"all": "/mcp/set/all", "some": "/mcp/set/some"}
+    resources = describe(bench.gateway.view, Principal("c"))  # sees no tool
+    assert [*resources["servers"], *resources["sets"]] == ["up", "all"]
+    nothing = describe(bench.gateway.view, Principal("b"))
+    assert [nothing["servers"], nothing["sets"]] == [{}, {}]
     assert "servers" not in describe(bench.gateway.view, None)
 
 

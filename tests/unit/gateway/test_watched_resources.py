@@ -214,3 +214,21 @@ async def test_an_upstream_that_does_not_answer_keeps_nobody_who_leaves(
         async with asyncio.timeout(10):
             await bench.gateway.changes.remove(bob)
         assert len(bench.watches) == 0
+
+
+async def test_of_many_who_leave_an_upstream_that_does_not_answer_one_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(resource_watches, "_LEAVING_S", 60.0)
+    async with serving() as bench:
+        clients = [bench.client(session=str(number)) for number in range(20)]
+        for number, client in enumerate(clients):
+            await bench.watches.add(client, "up", f"mem://{number}")
+        bench.server.script.silent.add("resources/unsubscribe")
+        first = asyncio.create_task(bench.gateway.changes.remove(clients[0]))
+        await until(lambda: len(bench.told("resources/unsubscribe")) == 1)
+        async with asyncio.timeout(30):
+            for client in clients[1:]:
+                await bench.gateway.changes.remove(client)
+        assert not first.done()
+        first.cancel()

@@ -59,13 +59,13 @@ async def ranked(one: Retriever, ranker: str, tools: list[ToolRecord]) -> list[o
     for text in QUERIES:
         for visible in (None, half):
             query = Query((text,), ranker=ranker)
-            selection = await one.search(query, visible, full_ranking=True)
+            selection = await one.search(query, visible, explain=True)
             found.append([(m.tool, m.score.hex()) for m in selection.ranking])
     for narrowed in (
         Query(("mail",), ranker=ranker, categories=frozenset({"moved"})),
         Query(("mail",), ranker=ranker, servers=frozenset({"srvx"})),
     ):
-        selection = await one.search(narrowed, full_ranking=True)
+        selection = await one.search(narrowed, explain=True)
         found.append([(m.tool, m.score.hex()) for m in selection.ranking])
     return found
 

@@ -84,7 +84,7 @@ async def test_the_shipped_parts_find_the_tool(
     async with build_retriever(options) as retriever:
         await retriever.index(tools)
         query = Query(("what time is it in Tokyo right now",), ranker=ranker, threshold=0.0)
-        found = await retriever.search(query, full_ranking=True)
+        found = await retriever.search(query, explain=True)
         assert found.ranking[0].tool.server == "clock"
         assert found.degraded is None
         assert all(0 <= m.score <= 1 and 0 <= m.probability <= 1 for m in found.ranking)

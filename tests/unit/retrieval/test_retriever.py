@@ -107,7 +107,6 @@ async def test_explain_says_what_was_withheld_and_why(retriever: Retriever) -> N
     shown = {m.tool.name for m in found.matches}
     assert set(found.withheld) == {m.tool.name for m in found.ranking} - shown
     assert "below threshold" in found.withheld.values()
-    assert found.ranking == (await retriever.search(query, full_ranking=True)).ranking
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,7 @@ def test_weights_that_do_not_add_up_show_without_serving(tmp_path: Path) -> None
         ("storage: {url: 'sqlite:///a?mode=memory'}", "storage.url", "names no file"),
         ("storage: {url: 'postgresql://h:port/a'}", "storage.url", "not a database URL"),
         ("storage: {redis: 'redis://h:port'}", "storage.redis", "not a Redis URL"),
+        ("storage: {redis: 'redis://h?ssl_ca_certs=x'}", "storage.redis", "'ssl_ca_certs'"),
     ],
 )  # fmt: skip
 def test_what_a_start_would_refuse_is_named_with_its_place(

@@ -72,6 +72,19 @@ upstreams:
     assert masked.restored(masked.shown).text == text
 
 
+def test_short_keys_in_addresses_are_hidden_from_who_may_not_edit() -> None:
+    text = """\
+upstreams:
+  weather: {url: "https://api.example/mcp?appid=k1&units=${UNITS}&q", args: [x, "http://h/?v=2"]}
+  # other: {url: https://api.example/mcp?appid=k0#part}
+storage: {url: "postgresql://u@h/x?sslmode=require"}
+"""
+    assert Masked(text).shown == text
+    masked = Masked(text, parameters=True)
+    assert masked.hidden == ("k1", "2", "k0")
+    assert masked.restored(masked.shown).text == text
+
+
 def test_secrets_are_hidden_and_nothing_else() -> None:
     shown = Masked(FILE).shown
     for secret in SECRETS:

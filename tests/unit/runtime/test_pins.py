@@ -27,3 +27,29 @@ def test_projects_that_name_a_server_alike_know_nothing_of_each_other(tmp_path: 
         assert "db__q" in pinning_of(loaded, "block").admit(catalog(description)).tools
     assert "db__q" not in pinning_of(one, "block").admit(catalog("of two")).tools
     assert "db__q" in pinning_of(one, "block").admit(catalog("of one")).tools
+
+
+def test_another_version_of_a_configmap_is_the_same_project(tmp_path: Path) -> None:
+    mount = tmp_path / "etc"
+    for version in ("..one", "..two"):
+        (mount / version).mkdir(parents=True)
+        (mount / version / "armory.yaml").write_text("upstreams: {db: {command: serve-db}}\n")
+    (mount / "..data").symlink_to("..one")
+    (mount / "armory.yaml").symlink_to("..data/armory.yaml")
+
+    def read() -> Loaded:
+        return load_file(mount / "armory.yaml", {"ARMORY_HOME": str(tmp_path / "home")})
+
+    assert "db__q" in pinning_of(read(), "block").admit(catalog("before")).tools
+    (mount / "..next").symlink_to("..two")
+    (mount / "..next").replace(mount / "..data")
+    assert "db__q" not in pinning_of(read(), "block").admit(catalog("after")).tools
+
+
+def test_what_was_pinned_for_the_file_behind_a_link_is_used_on(tmp_path: Path) -> None:
+    real = project(tmp_path / "real", tmp_path / "home")
+    assert "db__q" in pinning_of(real, "block").admit(catalog("before")).tools
+    link = tmp_path / "armory.yaml"
+    link.symlink_to(tmp_path / "real" / "armory.yaml")
+    linked = load_file(link, {"ARMORY_HOME": str(tmp_path / "home")})
+    assert "db__q" not in pinning_of(linked, "block").admit(catalog("after")).tools

@@ -13,6 +13,7 @@ from armory.runtime.reloading import difference
 BEGAN: dict[str, Any] = {"server": {"port": 8091}, "tool_rag": {"max_tools": 5}}
 PORT: dict[str, Any] = {"server": {"port": 8095}}
 TOKENS: dict[str, Any] = {"security": {"tokens": {"t": {"token": "a-token-long-enough"}}}}
+KEY: dict[str, Any] = {"security": {"encryption_key": ["a-key-that-is-long-enough"]}}
 MODEL: dict[str, Any] = {"tool_rag": {"max_tools": 5, "embedding_model": "hash"}}
 FEWER: dict[str, Any] = {"tool_rag": {"max_tools": 4}}
 BOTH: dict[str, Any] = {"tool_rag": {"max_tools": 4, "embedding_model": "hash"}}
@@ -34,6 +35,7 @@ def config(*changes: dict[str, Any]) -> Config:
         (config(PORT), config(), [], []),  # taken back before a restart
         (config(TOKENS), config(TOKENS), [], ["security.tokens"]),
         (config(TOKENS), config(), [], []),
+        (config(), config(KEY), [], ["security.encryption_key"]),
         (config(MODEL), config(), [], []),
         (config(MODEL), config(BOTH), ["tool_rag"], ["tool_rag.embedding_model"]),
         (config(BOTH), config(), ["tool_rag"], []),

@@ -12,7 +12,8 @@ import yaml
 from armory.config import load_text
 from armory.observability import redaction
 from armory.observability.redaction import hide, redacted, redacted_value
-from armory.runtime.blocks.secrets import secret_values
+from armory.runtime.blocks.secrets import hide_secrets, secret_values
+from armory.upstreams.transports.http_failures import http_failure
 
 SECRETS = {
     "security": {"tokens": {"main": {"token": "of-the-main-door", "scopes": ["admin"]}}},
@@ -58,6 +59,25 @@ def test_every_configured_secret_is_known_and_nothing_else(tmp_path: Path) -> No
         "NzQ5ZDk3YzAtMDQ5Mi00ODk3",
         *("of%2Bthe/path+3", "of+the/path+3", "of+the/path 3"),  # however it is written
     }
+
+
+def test_parameters_of_upstreams_addresses_are_shown_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redaction, "_known", [])
+    monkeypatch.setattr(redaction, "_parameters", {})
+    weather = {"url": "https://h.example/mcp?appid=k1&units=metric"}
+    remote = {"command": "npx", "args": ["mcp-remote", "http://h/?v=2#x"]}
+    text = yaml.safe_dump({"upstreams": {"weather": weather, "remote": remote}})
+    hide_secrets(load_text(text, environ={"ARMORY_HOME": str(tmp_path)}).config)
+    said = "GET https://h.example/mcp?appid=k1&units=metric: 404; v=2, k1, ?v=2"
+    shown = "GET https://h.example/mcp?appid=***&units=***: 404; v=2, k1, ?v=***"
+    assert redacted(said) == shown
+
+
+def test_where_a_redirect_leads_is_told_without_the_key_that_it_takes_over() -> None:
+    failure = http_failure("up", 301, b"", leads_to="https://h.example/mcp/?appid=k1&x=a%20b#c")
+    assert "'https://h.example/mcp/?appid=***&x=***#c'" in failure.message
 
 
 def test_a_configured_value_is_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:

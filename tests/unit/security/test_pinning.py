@@ -150,3 +150,12 @@ def test_many_changes_at_once_are_counted(path: Path) -> None:
         "upstream": "s",
         "tools": len(names),
     }
+
+
+def test_what_cannot_be_written_leaves_no_file_behind(path: Path) -> None:
+    pinning = Pinning(path, "warn")
+    path.mkdir(parents=True)  # nothing can take its place
+    for description in ("one", "two"):
+        with pytest.raises(OSError, match="directory"):
+            pinning.admit(catalog(description))
+    assert [*path.parent.iterdir()] == [path]

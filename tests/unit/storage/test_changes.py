@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import event, insert, select
 
 from armory.storage.cache import MemoryCache
 from armory.storage.changes import QUIET_S, ChangeFeed
 from armory.storage.database import Database
+from armory.storage.tables import changes
 
 pytestmark = pytest.mark.anyio
 
@@ -54,4 +55,58 @@ async def test_a_quiet_database_is_not_asked_and_a_commit_is_heard_at_once(tmp_p
         assert len(asked) == 1  # whatever the count says, a whole look from time to time
     finally:
         await elsewhere.close()
+        await here.close()
+
+
+async def test_changes_are_heard_after_the_clock_was_set_back(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'armory.db'}"
+    here, elsewhere = Database(url), Database(url)
+    await here.open()
+    await elsewhere.open()
+    feed = ChangeFeed(here, MemoryCache())
+    heard: list[str] = []
+
+    async def hear(value: str) -> None:
+        heard.append(value)
+
+    try:
+        feed.subscribe("user", hear)
+        await feed.poll()
+        ahead = {"at_ms": elsewhere.now_ms + 3_600_000, "topic": "user", "value": "bob"}
+        async with elsewhere.write() as connection:  # as long as the clock was an hour ahead
+            await connection.execute(insert(changes).values(**ahead))
+        await feed.poll()
+        assert heard == ["bob"]
+        async with ChangeFeed(elsewhere, MemoryCache()).transaction() as change:
+            change.changed("user", "ann")
+        await feed.poll()
+        assert heard == ["bob", "ann"]
+    finally:
+        await elsewhere.close()
+        await here.close()
+
+
+async def test_more_changes_than_are_read_at_a_time_are_all_heard(tmp_path: Path) -> None:
+    here = Database(f"sqlite:///{tmp_path / 'armory.db'}")
+    await here.open()
+    feed = ChangeFeed(here, MemoryCache())
+    heard: set[str] = set()
+
+    async def hear(value: str) -> None:
+        heard.add(value)
+
+    try:
+        feed.subscribe("user", hear)
+        await feed.poll()
+        now = here.now_ms
+        async with here.write() as connection:
+            rows = [{"topic": "user", "value": f"{number}"} for number in range(12_000)]
+            at = (await connection.execute(select(now))).scalar_one()
+            await connection.execute(
+                insert(changes), [{**row, "at_ms": at + place} for place, row in enumerate(rows)]
+            )
+        for _ in range(4):
+            await feed.poll()
+        assert len(heard) == 12_000
+    finally:
         await here.close()

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from armory.upstreams.breaker import Breaker
+from armory.upstreams.breaker import Breaker, Breakers
 
 
 def test_closed_until_so_many_failures_in_a_row() -> None:
@@ -74,3 +74,11 @@ def test_a_late_failure_while_open_extends_nothing_but_the_count() -> None:
     breaker.failed(4)
     assert breaker.state(9.9) == "open"
     assert breaker.state(14) == "half_open"
+
+
+def test_a_session_that_is_gone_says_nothing_of_its_upstream() -> None:
+    breakers = Breakers(failures=1, open_s=10)
+    breakers.of("ann").failed(0)
+    assert breakers.state(99) == "half_open"
+    breakers.forget("ann")
+    assert breakers.state(99) == "closed"

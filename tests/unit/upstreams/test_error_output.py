@@ -77,6 +77,11 @@ npm notice To update run: npm install -g npm@11.21.2
         ),
         (SCRIPT + FAILED + "no key given\n", "no key given"),
         ("", ""),
+        (
+            "/srv/bin/python3: No module named mcp_server_time\n",
+            'No module named mcp_server_time; pip install "armory-mcp-gateway[demo]" brings it',
+        ),
+        ("python3: No module named other_time\n", "python3: No module named other_time"),
     ],
 )
 def test_the_line_that_says_most_is_quoted(output: str, telling: str) -> None:

@@ -97,7 +97,7 @@ async def test_a_template_gives_each_principal_its_own_process() -> None:
         for owner in (ANN, BOB):
             seen = (await call(pool, "who", owner))["structuredContent"]["env"]["WHO"]
             assert seen == owner.principal.file_safe
-            link = await pool.link("up", owner)
+            _, link = await pool.upstream("up").links.opened(owner, {})
             assert link.server_info["name"] == owner.principal.file_safe
     finally:
         await pool.close()

@@ -83,7 +83,7 @@ async def test_a_caller_of_its_own_process_waits_for_no_turn(tmp_path: Path) -> 
     await supervisor.start()
     try:
         await until(lambda: len(begun(tmp_path)) == 1)
-        link = await pool.link("own", Owner(Principal("ann")))
+        _, link = await pool.upstream("own").links.opened(Owner(Principal("ann")), {})
         assert link.era == "modern"
         assert "waits for its turn" in supervisor.status()["own"].awaited
     finally:

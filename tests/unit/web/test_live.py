@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +12,25 @@ from armory.domain.tool import ToolRecord, fingerprint
 from armory.errors import BackendError
 from armory.evaluation.dataset import load_dataset
 from armory.evaluation.marks import MarkedQueries
+from armory.gateway.settings import SetSpec
 
 pytestmark = pytest.mark.anyio
 ADMIN, ANN, SERVICE = "an-administrators-token", "the-token-of-ann", "the-service-token"
 
 
 async def test_me_says_who_asks_and_what_may_be_used(client: Any) -> None:
+    sets = {"ops": SetSpec(("away",), ("aws__*",)), "vaults": SetSpec(("secret",))}
+    gateway = client.service.gateway
+    gateway.reconfigure(settings=replace(gateway.view.settings, sets=sets))
     ann = (await client("GET", "/v1/me")).body
     assert (ann["subject"], ann["user"], ann["admin"]) == ("ann", "ann", False)
     assert ann["features"]["labels"] is ann["features"]["restart"] is False
-    assert "secret" not in ann["endpoints"]
+    assert ann["endpoints"] == [""]  # ann has no pack
+    service = (await client("GET", "/v1/me", token=SERVICE)).body
+    assert service["endpoints"] == ["", "set/ops", "aws", "slack"]
     root = (await client("GET", "/v1/me", token=ADMIN)).body
     assert root["admin"] is True
-    assert {"aws", "slack", "secret"} <= set(root["endpoints"])
+    assert root["endpoints"] == ["", "set/ops", "set/vaults", "aws", "slack", "secret"]
     assert root["features"]["labels"] is True
     assert (await client("GET", "/v1/me", token=None)).status == 401
 
@@ -182,6 +189,14 @@ async def test_what_a_call_said_is_for_its_caller_and_for_administrators(client:
     for other, token in ((path, ANN), ("/v1/activity/2", ADMIN), ("/v1/activity/x", ADMIN)):
         found = await client("GET", other, token=token)
         assert (found.status, found.body["code"]) == (404, "unknown")
+
+
+async def test_states_of_upstreams_say_which_replica_has_them(client: Any) -> None:
+    for token in (SERVICE, ADMIN):
+        shown = (await client("GET", "/v1/upstreams", token=token)).body
+        process = (await client("GET", "/v1/activity", token=token)).body["process"]
+        assert shown["process"] == process
+        assert shown["upstreams"]
 
 
 async def test_restarting_is_for_administrators(client: Any) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
+from armory.domain.catalog import ServerLists
+from armory.domain.catalog_builder import build_catalog
+from armory.domain.tool import ToolRecord
 from armory.feedback.vectors import FeedbackLimits, FeedbackVectors
 from armory.testing.embedder import HashingEmbedder
 from armory.testing.service import ADMIN_TOKEN as ADMIN
@@ -78,3 +82,19 @@ async def test_debug_shows_the_vector_and_the_history_that_ranked(tmp_path: Path
             + 0.15 * debug["performance_scores"][place]
         )
         assert tool["score"] == pytest.approx(weighed, abs=1e-5)
+
+
+async def test_snapshots_that_are_served_no_more_are_not_held(client: Any) -> None:
+    service = client.service
+
+    def held() -> int:
+        gc.collect()
+        records = (found for found in gc.get_objects() if isinstance(found, ToolRecord))
+        return sum(record.server.startswith("brief") for record in records)
+
+    for number in range(20):
+        servers = {**SERVERS, f"brief{number}": SERVERS["aws"]}
+        lists = {key: ServerLists(tools=tools) for key, tools in servers.items()}
+        await service.publish(build_catalog(lists, previous=service.catalog)[0])
+        assert await client.names("/v1/retrieve_tools", query="deploy", token=SERVICE)
+    assert held() < 10 * len(SERVERS["aws"])

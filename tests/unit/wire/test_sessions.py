@@ -7,9 +7,11 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from armory.domain.catalog import ServerLists
 from armory.domain.principal import ANONYMOUS
+from armory.errors import BackendError
 from armory.gateway.gateway import Gateway
 from armory.protocol.jsonrpc import decode, request
 from armory.protocol.link import Owner, Reply
@@ -113,3 +115,62 @@ async def test_a_session_ends_to_its_end_though_whoever_ends_it_does_not_wait(
         await sessions.close()
     assert pool.released == [session.id]
     assert await store.get(f"session:{session.id}") is None
+
+
+class Hanging(ScriptedPool):
+    """A pool that does not let the first session go, nor say so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ends = asyncio.Event()
+
+    async def release_session(self, session_id: str) -> None:
+        await super().release_session(session_id)
+        if len(self.released) == 1:
+            await self.ends.wait()
+
+
+async def test_a_session_that_does_not_end_keeps_no_other_from_its_end() -> None:
+    pool = Hanging()
+    sessions = Sessions(behind(pool))
+    for _ in range(40):
+        await opened(sessions)
+    closing = asyncio.create_task(sessions.close())
+    await until(lambda: len(pool.released) == 40)
+    assert not closing.done()
+    pool.ends.set()
+    async with asyncio.timeout(10):
+        await closing
+
+
+class Away(MemoryCache):
+    """A store that takes long to say that it is away, for each thing that it is asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.away = False
+        self.asked = 0
+
+    async def get(self, key: str) -> bytes | None:
+        if self.away:
+            raise BackendError("away")
+        return await super().get(key)
+
+    async def delete(self, *keys: str) -> None:
+        self.asked += 1
+        await super().delete(*keys)
+
+
+async def test_a_store_that_is_away_is_not_told_of_each_session_that_ends() -> None:
+    store = Away()
+    directory = Replicas(store, "http://here", alive_s=0.05)
+    sessions = Sessions(behind(ScriptedPool()), directory=directory)
+    for _ in range(5):
+        await opened(sessions)
+    await directory.start()
+    store.away = True
+    with capture_logs() as logs:
+        await until(lambda: any(e["event"] == "replica_sign_of_life_failed" for e in logs))
+    await sessions.close()
+    assert store.asked == 0
+    await directory.close()

@@ -6,7 +6,7 @@ Owns: the seam. Never makes any of it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,12 +84,14 @@ class LiveGateway:
         admit: has what policy needs of a principal's account in memory.
         tokens: the principals of the static tokens by name, for administrators to look through
             their eyes.
-        restart: connects an upstream anew; raises `UnknownTool` where there is none.
+        replicas: whether there may be others beside this one.
+        restart: connects an upstream anew, at all replicas; raises `UnknownTool` where there is
+            none.
         pinning: knows the definitions that are withheld; None: nothing is.
         rebuild: builds and serves a new snapshot.
         tell_approved: tells other replicas of a definition that was approved.
-        reload: reads the configuration again and puts it in force, or, for a dry run, only says
-            what would become of it; raises `ConfigError` where it does not hold.
+        reload: reads the configuration again and puts it in force, at all replicas, or, for a dry
+            run, only says what would become of it; raises `ConfigError` where it does not hold.
         audit: the latest so many of the audit's records that are wanted; None: none can be read.
         configuration: the file that it was started from; None: there is none.
         sign_in: the gateway as a client of its issuer; None: there is none, or it is no client.
@@ -101,6 +103,7 @@ class LiveGateway:
     marks: MarkedQueries | None = None
     admit: Callable[[Principal], Awaitable[None]] = _admitted
     tokens: Callable[[], Mapping[str, Principal]] = _nobody
+    replicas: bool = False
     restart: Callable[[str], Awaitable[None]] = _unknown
     pinning: Callable[[], Pinning | None] = lambda: None
     rebuild: Callable[[], Awaitable[None]] = _done
@@ -151,8 +154,11 @@ class LiveGateway:
             )
         return found
 
-    def endpoints(self, servers: Sequence[str], sets: Sequence[str]) -> list[str]:
-        """Paths of the endpoints below `/mcp`, those of other servers and sets left out."""
+    def endpoints(self, principal: Principal, *, everything: bool = False) -> list[str]:
+        """Paths of the endpoints below `/mcp`: those at which `principal` sees anything, or all."""
+        view = self.gateway.view
+        sets = list(view.settings.sets) if everything else view.sets_for(principal)
+        servers = list(view.catalog.servers) if everything else view.servers_for(principal)
         return ["", *(f"set/{name}" for name in sets), *servers]
 
 

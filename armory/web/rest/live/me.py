@@ -24,6 +24,7 @@ class Features(Answer):
     agent: bool
     labels: bool = Field(description="Whether queries can be labelled, which is for `admin`.")
     restart: bool = Field(description="Whether upstreams can be restarted, which is for `admin`.")
+    replicas: bool = Field(description="Whether others share `storage.redis` with this gateway.")
     anonymous: bool = Field(description="Whether requests without a credential are served.")
 
 
@@ -53,15 +54,6 @@ def route(live: LiveGateway) -> Route:
 
     async def me(call: RestCall) -> Reply:
         services, who = call.services, call.principal
-        catalog = services.catalog()
-        names = services.policy().visible_tools(catalog, who).names
-        servers = [
-            key
-            for key in catalog.servers
-            if call.admin or any(t.server == key for n, t in catalog.tools.items() if n in names)
-        ]
-        view = live.gateway.view
-        sets = [*view.settings.sets] if call.admin else view.sets_for(who)
         limits = services.search_defaults()
         body: dict[str, Any] = {
             "subject": who.subject,
@@ -71,7 +63,7 @@ def route(live: LiveGateway) -> Route:
             "admin": call.admin,
             "title": services.info["title"],
             "version": str(services.info["version"]),
-            "endpoints": live.endpoints(servers, sets),
+            "endpoints": live.endpoints(who, everything=call.admin),
             "rankers": list(RANKERS),
             **limits,
             "principals": sorted(live.tokens()) if call.admin else [],
@@ -82,6 +74,7 @@ def route(live: LiveGateway) -> Route:
                 "agent": services.agent is not None,
                 "labels": live.marks is not None and call.admin,
                 "restart": call.admin,
+                "replicas": live.replicas,
                 "anonymous": services.authenticator.everybody,
             },
         }

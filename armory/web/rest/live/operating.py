@@ -138,9 +138,10 @@ class ReloadEffects(Answer):
 
 
 class ReloadAnswer(ReloadEffects):
-    """What became of the configuration, or would."""
+    """What became of the configuration at the replica that answers, or would."""
 
     dry_run: bool
+    process: str = Field(description="Which that is.")
 
 
 def routes(live: LiveGateway) -> list[Route]:
@@ -161,10 +162,12 @@ def routes(live: LiveGateway) -> list[Route]:
         Route("POST", "/v1/upstreams/{server}/restart", partial(_restart, live),
               "Connect an upstream anew", None, tag="gateway", access="admin", status=204,
               path_params=server,
-              description="Its process or sessions are replaced; calls in flight end."),
+              description="Its process or sessions are replaced, at all replicas; calls in flight "
+              "end."),
         Route("POST", "/v1/reload", partial(_reload, live), "Read the configuration again",
               ReloadAnswer, tag="gateway", access="admin", params=How,
-              description="Upstreams that did not change keep their processes and sessions."),
+              description="Upstreams that did not change keep their processes and sessions. All "
+              "replicas read theirs, where it holds at the one that answers."),
     ]  # fmt: skip
 
 
@@ -235,7 +238,8 @@ async def _restart(live: LiveGateway, call: RestCall) -> Reply:
 async def _reload(live: LiveGateway, call: RestCall) -> Reply:
     dry_run: bool = call.params.dry_run
     try:
-        return Reply({"dry_run": dry_run, **await live.reload(dry_run)})
+        done = await live.reload(dry_run)
+        return Reply({"dry_run": dry_run, "process": live.activity.process, **done})
     except ConfigError as error:
         raise Problem(422, error.code, f"{error}; the configuration in force stays") from None
 

@@ -50,6 +50,19 @@
 {{- else }}{{ printf "%s-%s" (include "armory.fullname" .) (include "armory.config" . | sha256sum | trunc 10) }}{{ end }}
 {{- end }}
 
+{{- /* What a text of `config` becomes in the pod, as far as the chart can tell: `${NAME:-default}` is the default
+       where nothing gives the pod that variable, or what extraEnv says; else the text as it is */}}
+{{- define "armory.filled" -}}
+{{- $text := .text }}
+{{- $name := regexReplaceAll "^\\$\\{(env:)?([A-Za-z_][A-Za-z0-9_-]*):-(.*)\\}$" $text "${2}" }}
+{{- $given := or .root.Values.existingSecret .root.Values.extraEnvFrom }}
+{{- $filled := ternary $text (regexReplaceAll "^\\$\\{(env:)?([A-Za-z_][A-Za-z0-9_-]*):-(.*)\\}$" $text "${3}") (or (eq $name $text) (not (empty $given))) }}
+{{- range .root.Values.extraEnv }}
+{{- if eq .name $name }}{{ $filled = .value | default (ternary $text $filled (not (empty .valueFrom))) }}{{ end }}
+{{- end }}
+{{- $filled }}
+{{- end }}
+
 {{- define "armory.grace" -}}
 {{- $server := include "armory.server" . | fromYaml }}
 {{- if kindIs "invalid" .Values.terminationGracePeriodSeconds }}
@@ -60,14 +73,18 @@
 {{- /* What would start and then not work is refused here */}}
 {{- define "armory.check" -}}
 {{- $config := include "armory.config" . | fromYaml }}
-{{- $url := dig "storage" "url" "" $config | default "" }}
 {{- $server := $config.server }}
 {{- if include "armory.many" . }}
-{{- if not (dig "storage" "redis" "" $config) }}
-{{- fail "more than one replica needs Redis, so that sessions find the replica that opened them: give redis.existingSecret or config.storage.redis" }}
+{{- $unset := " (the variable there gets no such value from extraEnv, extraEnvFrom or existingSecret)" }}
+{{- $redis := dig "storage" "redis" "" $config | default "" }}
+{{- $filled := include "armory.filled" (dict "root" . "text" $redis) }}
+{{- if not $filled }}
+{{- fail (printf "more than one replica needs Redis, so that sessions find the replica that opened them: give redis.existingSecret or config.storage.redis%s" (ternary $unset "" (ne $redis $filled))) }}
 {{- end }}
-{{- if not (or (hasPrefix "postgres" $url) (hasPrefix "${" $url)) }}
-{{- fail "more than one replica needs Postgres, so that accounts and statistics are shared: give postgres.existingSecret or config.storage.url" }}
+{{- $url := dig "storage" "url" "" $config | default "" }}
+{{- $filled := include "armory.filled" (dict "root" . "text" $url) }}
+{{- if not (or (hasPrefix "postgres" $filled) (hasPrefix "${" $filled)) }}
+{{- fail (printf "more than one replica needs Postgres, so that accounts and statistics are shared: give postgres.existingSecret or config.storage.url%s" (ternary $unset "" (ne $url $filled))) }}
 {{- end }}
 {{- if .Values.persistence.enabled }}
 {{- fail "persistence is one volume, whose SQLite replicas cannot share: set persistence.enabled to false, Postgres keeps what matters" }}

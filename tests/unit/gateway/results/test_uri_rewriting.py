@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from armory.gateway.results.uri_rewriting import expose_params, expose_result
+from armory.gateway.results.uri_rewriting import expose_data, expose_params, expose_result
 from armory.testing.front import plain, raws
 
 LINK = {"type": "resource_link", "uri": "file:///a", "name": "a", "x": 1}
@@ -79,6 +79,7 @@ def test_app_links() -> None:
         '{"uri":3,"content":[{"type":"resource_link","uri":null}]}',
         '{"contents":3,"messages":{"content":5,"uri":"x"},"note":"\\"uri\\""}',
         '["uri"]',
+        '{"content":[],"uri":"a:b","taskId":"1"}',
         '"taskId"',
     ],
 )
@@ -88,8 +89,14 @@ def test_what_has_no_link_is_the_same_bytes(text: str) -> None:
 
 
 def test_params_without_links_are_the_same_object() -> None:
-    params = raws({"level": "info", "data": {"uri": "kept"}})
-    assert expose_params(params, "s") is params
+    for more in ({}, {"uri": "kept", "taskId": "kept"}):
+        params = raws({"level": "info", "data": {"uri": "kept"}, **more})
+        assert expose_params(params, "s") is params
+
+
+def test_an_error_may_name_what_there_is_none_of() -> None:
+    data = Raw(b'{"uri":"a:b","taskId":"1","x":1.50}')
+    assert bytes(expose_data(data, "s")) == b'{"uri":"s+a:b","taskId":"s:1","x":1.50}'
 
 
 def test_numbers_beside_a_link_stay_as_they_were_written() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -48,7 +49,8 @@ def test_a_corrupt_file_is_moved_aside_and_rebuilt(tmp_path: Path, content: byte
     assert cache.get("m", ["a"], 4) == {}
     cache.put("m", {"a": vector(1)})
     cache.close()
-    assert DocumentCache(path).get("m", ["a"], 4).keys() == {"a"}
+    with closing(DocumentCache(path)) as again:
+        assert again.get("m", ["a"], 4).keys() == {"a"}
     (aside,) = tmp_path.glob("v.db.corrupt-*")
     assert aside.read_bytes() == content
 

@@ -82,6 +82,26 @@ async def test_a_search_says_that_some_tools_cannot_be_found_yet(
         assert (found.matches[0].tool.name, found.degraded) == (berlin.name, None)
 
 
+async def test_an_answer_by_words_alone_says_as_well_which_tools_are_awaited(
+    rankers: dict[str, Ranker], tools: list[ToolRecord], make_tool: MakeTool
+) -> None:
+    gate = Gate()
+    more = [*tools, make_tool("world__berlin", "What people in Berlin do")]
+    async with Retriever(gate, ExactIndex(), rankers, LOW) as one, asyncio.TaskGroup() as group:
+        group.create_task(one.index(tools))
+        await asyncio.wait_for(gate.entered.wait(), 30)
+        group.create_task(one.index(more))
+        await asyncio.sleep(0)  # it waits for its turn
+        every = VisibleSet(frozenset(tool.name for tool in more))
+        awaited = "incomplete: 1 of 6 tools are still being indexed"
+        found = await one.search(Query(("send an email",)), every)
+        assert found.degraded == f"lexical only: still embedding the tools; {awaited}"
+        nothing = VisibleSet(frozenset({"world__berlin"}))
+        found = await one.search(Query(("people in Berlin",)), nothing)
+        assert (found.degraded or "").startswith("lexical only: still embedding the tools; incom")
+        gate.opened.set()
+
+
 @pytest.mark.parametrize(("known", "degraded"), [(10, "lexical only"), (1_500, "incomplete")])
 async def test_many_new_tools_are_found_by_words_while_they_are_embedded(
     rankers: dict[str, Ranker],

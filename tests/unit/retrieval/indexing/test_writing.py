@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -144,9 +145,9 @@ async def test_what_another_process_wrote_is_read(
     indexer = indexer_of(writer, told, DocumentCache(tmp_path / "vectors.db"))
     await indexer.run(tools)
     await until(lambda: len(writer.asked) >= writing.IN_A_ROW)
-    other = DocumentCache(tmp_path / "vectors.db")
-    for tool in tools:
-        other.put_queries(writer.identity, content_key(tool), [text_of(tool)])
+    with closing(DocumentCache(tmp_path / "vectors.db")) as other:
+        for tool in tools:
+            other.put_queries(writer.identity, content_key(tool), [text_of(tool)])
     await until(lambda: told.times > 0)
     await indexer.run(tools)
     assert {indexer.examples(tool) for tool in tools} == {(text_of(tool),) for tool in tools}

@@ -113,6 +113,16 @@ def test_fields_say_where_the_hit_was(postings: Postings) -> None:
     assert found.shares[0, description] > found.shares[1, description]
 
 
+def test_shares_stay_shares_where_one_word_looks_like_several() -> None:
+    index = index_of({"a": Fields("checkout_checkouts_checkoutes checkoutly"), "b": Fields("log")})
+    postings = index.freeze()
+    for query in ("chekouts", "checkoutx checkouty checkoutz"):
+        found = postings.fields(postings.search(query), np.arange(2))
+        for shares in (found.covered, found.shares, found.said):
+            assert shares.min() >= 0
+            assert shares.max() <= 1 + 1e-6
+
+
 def test_adding_and_removing_equals_building_anew() -> None:
     index = index_of(TOOLS)
     index.freeze()

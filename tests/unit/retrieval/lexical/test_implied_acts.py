@@ -18,6 +18,8 @@ from armory.retrieval.lexical.implied import WRITE_FILE, implied
         "Speichere das Ergebnis als notizen.md",
         "Enregistre le résumé dans /tmp/resume.md",
         "Guarda el resumen en /tmp/resumen.txt",
+        "Put the report at /tmp/report.md",
+        "a report at /tmp/report.md",
         "把总结保存到/root/summary.md",
     ],
 )
@@ -36,6 +38,8 @@ def test_a_file_to_be_written(text: str) -> None:
         "Our wishes are written down in wishes.md, where do we start?",
         "What does the report /tmp/a.md say?",
         "Create the file and open /tmp/a.md",
+        "email the report at /tmp/report.md to Bob",
+        "Translate this document in /tmp/a.txt",
         "",
     ],
 )

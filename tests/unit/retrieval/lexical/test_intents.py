@@ -75,6 +75,29 @@ def test_clauses_are_bounded() -> None:
     assert len(clauses(". ".join(f"find the thing number{i}" for i in range(40)))) == MAX_CLAUSES
 
 
+@pytest.mark.parametrize(
+    ("clause", "expected"),
+    [
+        ("find the thing number{}", "012678"),
+        ("there was an error in line{}", "012678"),
+    ],
+)
+def test_of_many_clauses_the_first_and_the_last_are_kept(clause: str, expected: str) -> None:
+    text = ". ".join(clause.format(i) for i in range(9))
+    assert "".join(text[slice(*span)][-1] for span in clauses(text)) == expected
+
+
+def test_of_many_clauses_those_that_ask_for_something_are_kept() -> None:
+    told = [f"the shop was slow on day{i}" for i in range(12)]
+    asked = ["please restart the server", "I need to see its log", "create an issue"]
+    text = ". ".join([*told[:5], asked[0], asked[1], *told[5:8], asked[2], *told[8:]])
+    found = [text[slice(*span)] for span in clauses(text)]
+    assert len(found) == MAX_CLAUSES
+    assert [clause for clause in found if clause in asked] == asked
+    assert found[0] == told[0]
+    assert found[-1] == told[-1]
+
+
 def test_names_are_found_only_in_full() -> None:
     names = ["GitHub", "Google Calendar", ""]
     assert named("open an issue with github", names) == {"GitHub"}

@@ -56,10 +56,41 @@ def test_a_misspelt_word_is_the_word_that_was_meant(
         "repositories",
         "weather",  # begins with another letter than any near word
         "x1234 y_z getTiem2",
+        "file the tyme",  # a letter of four replaced: as often another word
+        "kobernites",  # two letters replaced, and no other slip
+        "read src/serach/comit.md",
+        "https://example.com/serach?q=branhc",
+        "mail bob@branhc.com",
+        "git log --brancch=serach",
+        "comit()",
     ],
 )
 def test_what_may_be_meant_stays(postings: Postings, query: str) -> None:
     assert postings.corrected(query) == query
+
+
+@pytest.mark.parametrize(
+    "term",
+    ["toml", "docx", "wifi", "kubectl", "codec", "fasta", "nuxt", "apis", "psql", "nodejs", "webp"],
+)
+def test_terms_of_the_trade_are_no_misspellings(term: str) -> None:
+    words = "tool docs wiki kubectx code fast next axis pgsql nodes web3"
+    index = LexicalIndex()
+    for number in range(12):
+        index.add(f"t{number}", Fields(f"t{number}", description=words))
+    assert index.freeze().corrected(f"read the {term} for me") == f"read the {term} for me"
+
+
+def test_what_tools_say_is_no_misspelling() -> None:
+    index = LexicalIndex()
+    for number in range(2):
+        index.add(f"m{number}", Fields(f"flomo_{number}", description="Keeps a zettl"))
+    for number in range(40):
+        index.add(f"s{number}", Fields(f"flood_{number}", description="A zettle of floomo"))
+    postings = index.freeze()
+    assert postings.corrected("flomo and zettl") == "flomo and zettl"
+    # nor another form of it, which is only spelt as the tools spell it
+    assert postings.corrected("flomos and zettls") == "flomo and zettl"
 
 
 def test_a_word_that_only_came_later_is_not_meant() -> None:

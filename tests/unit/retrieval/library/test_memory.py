@@ -66,8 +66,8 @@ def test_a_callables_schema() -> None:
         "type": "object",
         "properties": {
             "city": {"type": "string"},
-            "days": {"type": "integer"},
-            "unit": {"enum": ["C", "F"]},
+            "days": {"type": "integer", "default": 1},
+            "unit": {"type": "string", "enum": ["C", "F"]},
         },
         "required": ["city"],
     }
@@ -97,7 +97,7 @@ def test_the_schema_of_an_object_that_can_be_called_and_of_a_class() -> None:
 
     called, made = Tool.of(Sender("a")), Tool.of(Sender)
     assert (called.name, called.description) == ("Sender", "Send a message.")
-    properties = {"to": {"type": "string"}, "times": {"type": "integer"}}
+    properties = {"to": {"type": "string"}, "times": {"type": "integer", "default": 1}}
     assert called.input_schema["properties"] == properties
     assert made.input_schema["properties"] == {"host": {"type": "string"}}
 
@@ -114,7 +114,7 @@ def test_a_tuples_schema_and_what_a_partial_calls() -> None:
         "type": "array", "prefixItems": pair, "minItems": 2, "maxItems": 2,
     }  # fmt: skip
     assert properties["rest"] == {"type": "array", "items": {"type": "number"}}
-    assert properties["unit"] == {"type": "string"}
+    assert properties["unit"] == {"type": "string", "default": "km"}
 
 
 @pytest.mark.anyio
@@ -211,6 +211,16 @@ async def test_saving_and_loading(memory: AsyncToolMemory, tmp_path: Path) -> No
         with pytest.raises(ConfigError, match="version 1"):
             await other.load()
         assert len(other) == 0
+
+
+@pytest.mark.anyio
+async def test_closing_leaves_no_file_open(tmp_path: Path) -> None:
+    async with AsyncToolMemory(embedder=HashingEmbedder(), folder=tmp_path) as memory:
+        memory.add(get_weather)
+        await memory.select_tools_for_query("weather")
+        log = tmp_path / "vectors.db-wal"  # which SQLite deletes with the last connection
+        assert log.exists()
+    assert not log.exists()
 
 
 @pytest.mark.anyio

@@ -77,6 +77,35 @@ def test_options_of_a_memory(options: dict[str, Any], said: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"embedder": 5}, "embedder is 5, expected a name, or an object with identity"),
+        ({"embedder": HashingEmbedder}, "embedder is <class"),
+        ({"index": 5}, "index is 5, expected a name, or an object with stored"),
+        ({"index": None}, "index is None"),
+        ({"reranker": "a-model"}, "reranker is 'a-model', expected None, or an object with scores"),
+        ({"folder": 5}, "folder is 5, expected a path"),
+    ],
+)
+def test_parts_that_are_none_are_told_before_the_first_selection(
+    options: dict[str, Any], said: str
+) -> None:
+    given: dict[str, Any] = {"embedder": "none", **options}
+    with pytest.raises(ConfigError, match=said):
+        ToolMemory(**given)
+
+
+def test_a_model_of_openai_goes_by_the_variable_that_the_message_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with pytest.raises(ConfigError, match="set OPENAI_API_KEY"):
+        ToolMemory(embedder="text-embedding-3-small")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    ToolMemory(embedder="text-embedding-3-small").close()
+
+
+@pytest.mark.parametrize(
     ("changes", "said"),
     [
         ({"description": None}, "description is None, expected a text"),
@@ -102,7 +131,15 @@ def test_attributes_of_a_tool(memory: ToolMemory, changes: dict[str, Any], said:
     assert len(memory.select_tools_for_query("weather")) == 1
 
 
-def test_tools_that_cannot_be_added(memory: ToolMemory) -> None:
+def test_tools_that_cannot_be_added(memory: ToolMemory, tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match=r"is no tool: .* its own: add\(\*tools\)"):
+        memory.add([WEATHER])  # pyright: ignore[reportArgumentType]
+    with pytest.raises(InvalidRequest, match="handles is 5, expected a callable by identifier"):
+        memory.load(tmp_path, handles=5)  # pyright: ignore[reportArgumentType]
+    holds_itself: dict[str, Any] = {}
+    holds_itself["properties"] = holds_itself
+    with pytest.raises(InvalidRequest, match=r"input_schema is .*, expected an object that is"):
+        memory.add({"name": "odd", "inputSchema": holds_itself})
     with pytest.raises(InvalidRequest, match="outputSchema is 5, expected an object"):
         memory.add({"name": "odd", "outputSchema": 5})
     with pytest.raises(InvalidRequest, match="identifier 'x' is given twice"):

@@ -98,3 +98,16 @@ async def test_lexical_shows_nothing_that_shares_no_word_whether_or_not_there_ar
             assert [match.tool.name for match in found.matches] == []
             found = await one.search(Query(("draft a message",)))
             assert found.matches[0].tool.original_name == "draft"
+
+
+async def test_a_name_with_a_small_word_is_said_with_it_only() -> None:
+    tools = [tool("git__git_show", "Shows a commit"), tool("git__git_add", "Stages content"), *MAIL]
+    async with boosted("relevance", {}) as retriever:
+        await retriever.index(tools)
+
+        async def reason(query: str) -> str:
+            found = await retriever.search(Query((query,)), full_ranking=True)
+            return next(m.reason for m in found.ranking if m.tool.name == "git__git_show")
+
+        assert "name is in the query" in await reason("git show HEAD")
+        assert "name is in the query" not in await reason("git add everything")

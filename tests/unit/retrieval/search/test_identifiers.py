@@ -23,6 +23,7 @@ from tests.unit.retrieval.conftest import MakeTool
         ("call readHTTPStatus2 for Paris", "call read http status2 for Paris"),
         ("GitHub, iPhone, macOS and eBay", "GitHub, iPhone, macOS and eBay"),
         ("read_file", "read_file"),
+        ("ReadFile, not OpenFile", "read file, not OpenFile"),  # a tool's name is no product
     ],
 )
 def test_names_of_products_stay_whole(asked: str, searched: str, tools: list[ToolRecord]) -> None:

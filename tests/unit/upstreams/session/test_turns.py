@@ -10,6 +10,7 @@ from msgspec import Raw
 
 from armory.protocol.link import Call
 from armory.testing.clients.recording import RecordingClient
+from armory.upstreams.session import turns
 from armory.upstreams.session.turns import Turns, asks_possible
 
 pytestmark = pytest.mark.anyio
@@ -107,3 +108,13 @@ def test_only_some_calls_of_some_clients_can_be_asked() -> None:
     assert not asks_possible(call("x"))
     assert not asks_possible(Call("tools/call", {}))
     assert not asks_possible(Call("tools/list", {}, client=RecordingClient({"roots": {}})))
+
+
+async def test_what_was_given_up_is_not_kept_where_nobody_waits_for_a_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(turns, "_ABANDONED_S", 0.0)
+    session = Session(0.0)
+    for number in range(1_000):
+        session.turns.given_up(number)
+    assert len(session.turns._abandoned) < 10  # pyright: ignore[reportPrivateUsage]

@@ -12,7 +12,8 @@ def test_a_call_counts_for_others_until_it_is_answered() -> None:
     assert not unfinished.of_others("ann")
     unfinished.answered("1")
     assert unfinished.of_others("ben")
-    unfinished.answered(1)
+    assert unfinished.answered(1)
+    assert not unfinished.answered(1)
     assert not unfinished.of_others("ben")
 
 

@@ -134,8 +134,8 @@ async def test_a_lost_listening_stream_is_opened_again_and_the_gap_reported(
     connect: Open, server: ScriptedUpstream, observer: RecordingObserver
 ) -> None:
     link = await connect("modern")
-    assert await link.watch_lists()
-    await link.set_subscriptions(frozenset({"mem://one"}))
+    assert await link.subscriptions.watch_lists()
+    await link.subscriptions.set_resources(frozenset({"mem://one"}))
     await until(lambda: len(server.listens) == 1)
     (wanted,) = (wanted for _, wanted in server.listens.values())
     assert wanted["resourceSubscriptions"] == ["mem://one"]
@@ -151,9 +151,9 @@ async def test_an_upstream_that_does_not_serve_listening(
 ) -> None:
     link = await connect("modern")
     server.lists_stay = True
-    assert await link.watch_lists() is False
+    assert await link.subscriptions.watch_lists() is False
     with pytest.raises(UpstreamUnavailable, match="subscriptions/listen"):
-        await link.set_subscriptions(frozenset({"mem://one"}))
+        await link.subscriptions.set_resources(frozenset({"mem://one"}))
 
 
 # --- legacy
@@ -174,7 +174,7 @@ async def test_an_expired_session_is_renewed_and_the_call_sent_again(
     link = await connect("legacy", {"sampling": {}})
     client = RecordingClient({"sampling": {}}, log_level="warning")
     await call(link, "log", client=client)
-    await link.set_subscriptions(frozenset({"mem://one"}))
+    await link.subscriptions.set_resources(frozenset({"mem://one"}))
     server.sessions.clear()
     server.script.subscribed.clear()
     answers = await asyncio.gather(*(call(link, "who", client=client) for _ in range(5)))

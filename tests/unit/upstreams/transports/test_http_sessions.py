@@ -114,7 +114,8 @@ async def test_a_session_that_is_closed_while_it_is_renewed_ends_the_calls_that_
     script.willing.clear()
     waiting = asyncio.create_task(call(pool))
     await asyncio.wait_for(script.asked.wait(), 10)
-    await (await pool.link("up", ANN)).close()
+    _, link = await pool.upstream("up").links.opened(ANN, {})
+    await link.close()
     with pytest.raises(UpstreamUnavailable, match="the session is closed"):
         await asyncio.wait_for(waiting, 10)
 

@@ -314,6 +314,23 @@ async def test_messages_of_a_client_of_2024_find_its_stream() -> None:
             await asyncio.sleep(0.01)
 
 
+async def test_one_client_alone_waits_for_a_store_that_hangs() -> None:
+    store = Hanging()
+    here = replicas.Replicas(store, "http://here", alive_s=0.15)
+    await here.start()
+    store.there.clear()
+    with capture_logs() as logs:
+        for id in ("one", "two", "three"):
+            await here.claim(id)
+    assert [entry["event"] for entry in logs].count("session_not_claimed") == 1
+    store.there.set()
+    async with asyncio.timeout(30):
+        while await store.get("session:three") is None:  # noqa: ASYNC110 - told with a sign of life
+            await asyncio.sleep(0.01)
+    assert await store.get("session:two") is not None
+    await here.close()
+
+
 async def test_a_store_that_hangs_keeps_no_start_no_session_and_no_end_waiting() -> None:
     store = Hanging()
     store.there.clear()

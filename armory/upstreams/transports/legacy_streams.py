@@ -1,6 +1,7 @@
-"""The GET stream of a legacy Streamable HTTP session: what the upstream says outside any answer.
+"""The event streams of a legacy Streamable HTTP session, resumed where they break.
 
-Owns: opening it, resuming it after a break, giving up where there is none. Never imports a link.
+Owns: `ServerStream`, the GET stream: what the upstream says outside any answer; `AnswerStreams`,
+those that answer its POSTs. Never imports a transport's link.
 """
 
 from __future__ import annotations
@@ -8,16 +9,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
+from armory.errors import UpstreamUnavailable
 from armory.http1.eventstream import EventParser
-from armory.http1.reading import Answer, EventReader
+from armory.http1.failing import broken
+from armory.http1.reading import Answer, EventReader, let_go
 from armory.logger import Logger
 from armory.protocol.headers import LAST_EVENT_ID
+from armory.protocol.link import FOREVER_S, Reply
 from armory.protocol.upstream_messages import UpstreamMessage
 from armory.tasks import spawn, stop
 from armory.upstreams.oauth.subjects import CALLER
 from armory.upstreams.session.base import BaseLink
+from armory.upstreams.session.pending import Note, Pending
+from armory.upstreams.session.stateful import StatefulLink
 from armory.upstreams.transports.http_answers import messages_in, stream_errors
 from armory.upstreams.transports.http_client import HttpClient
+from armory.upstreams.transports.http_failures import LoginRequired
 
 log = Logger(__name__)
 
@@ -27,7 +34,8 @@ _RETRY_LEAST_S = 0.1
 _RETRY_MAX_S = 30.0
 _LASTING_S = 10.0
 """A stream that was open so long did not fail, whether it said anything or not."""
-_FOREVER_S = 10 * 86_400.0
+_RESUMES = 5
+"""Streams of one answer that say nothing new before it is given up."""
 _NO_STREAM = frozenset((400, 404, 405, 406, 501))
 _OVER = frozenset((400, 404))
 """What a stream that was there is answered where the session is unknown."""
@@ -86,7 +94,7 @@ class ServerStream:
         while True:
             headers = resuming(self._headers(), parser)
             try:
-                response = await self._client.send("GET", headers, None, _FOREVER_S)
+                response = await self._client.send("GET", headers, None, FOREVER_S)
                 try:
                     if response.status in _NO_STREAM and not opened:
                         return
@@ -139,6 +147,102 @@ class ServerStream:
                     self._failures = 0
                     await self._on_message(message)
                 await self._link.rest()
+
+
+class AnswerStreams:
+    """Reads the streams that answer one session's POSTs.
+
+    Args:
+        link: whose they are.
+        client: its connections.
+        headers: makes those of the session as it is now.
+    """
+
+    def __init__(
+        self, link: StatefulLink, client: HttpClient, headers: Callable[[], Mapping[str, str]]
+    ) -> None:
+        self._link = link
+        self._client = client
+        self._headers = headers
+
+    async def reply(self, response: Answer, pending: Pending) -> Reply:
+        """The answer to a call on a stream, which is resumed where it ends before.
+
+        Raises:
+            UpstreamUnavailable: it ended, and cannot be resumed.
+        """
+        parser = EventParser(self._link.spec.message_bytes)
+        resumes = 0
+        try:
+            while True:
+                before = parser.last_id
+                reply = await self._reply_in(response, parser, pending)
+                if reply is not None:
+                    return reply
+                response.close()
+                resumes = 0 if parser.last_id != before else resumes
+                if parser.last_id is None or resumes >= _RESUMES:
+                    raise self._link.unavailable(
+                        f"its stream ended before the answer to {pending.call.method}"
+                    )
+                resumes += 1
+                await asyncio.sleep(pause_s(parser, resumes - 1))
+                response = await self._resumed(parser, pending)
+                parser = parser.continued()
+        except BaseException:
+            response.close()
+            raise
+
+    async def take(self, message: UpstreamMessage, pending: Pending) -> Reply | None:
+        """Hand on a message that came with the answer to a call; the answer, if it is that."""
+        hit = self._link.requests.route(message, pending)
+        if hit is None:
+            return None
+        target, item = hit
+        if type(item) is Note:
+            await target.deliver(item)
+            return None
+        if target is not pending:
+            return None
+        if isinstance(item, UpstreamUnavailable):
+            raise item
+        return item if isinstance(item, Reply) else None
+
+    async def _reply_in(
+        self, response: Answer, parser: EventParser, pending: Pending
+    ) -> Reply | None:
+        """The answer on a stream, which is let go of then; None: it ended, or broke, before."""
+        try:
+            with EventReader(response, parser, self._link.meter) as events:
+                async for event in events:
+                    for message in await messages_in(event, self._link.budget):
+                        reply = await self.take(message, pending)
+                        if reply is not None:
+                            let_go(response)
+                            return reply
+                    await self._link.rest()
+        except broken() as error:
+            log.debug("upstream_stream_broken", upstream=self._link.server, error=repr(error))
+        return None
+
+    async def _resumed(self, parser: EventParser, pending: Pending) -> Answer:
+        """The stream that goes on where `parser` is.
+
+        Raises:
+            UpstreamUnavailable: there is none; never as if the call itself had been turned away,
+                which would be sent again then.
+        """
+        headers = resuming(self._headers(), parser)
+        response = await self._client.send("GET", headers, None, FOREVER_S)
+        if response.status == 200 and response.content_type == EVENTS:
+            return response
+        failure = await self._client.failure(response)
+        if isinstance(failure, LoginRequired):
+            raise failure
+        raise self._link.unavailable(
+            f"its stream ended before the answer to {pending.call.method}, and was not resumed: "
+            f"HTTP {failure.status}"
+        )
 
 
 def resuming(headers: Mapping[str, str], parser: EventParser) -> dict[str, str]:

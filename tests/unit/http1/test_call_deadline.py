@@ -6,8 +6,7 @@ import asyncio
 
 import pytest
 
-from armory.http1.deadlines import Deadlines
-from armory.upstreams.session.deadline import CallDeadline
+from armory.http1.deadlines import CallDeadline, Deadlines
 
 pytestmark = pytest.mark.anyio
 SOON_S, LONG_S = 0.02, 3_600.0

@@ -1,0 +1,51 @@
+"""When the configuration file of a gateway has changed.
+
+Owns: `ConfigWatch`. Never reads the file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+WATCH_S = 1.0
+WRITTEN_S = 0.1
+"""A file that has changed is read once it has been as it is for so long."""
+_Stamp = tuple[int, int, int]
+
+
+class ConfigWatch:
+    """Notices each change since it was made: made before the file is read, it misses none.
+
+    Args:
+        path: of the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen = _stamp(path)
+
+    async def changed(self) -> None:
+        """Wait for a change; returns when it is written."""
+        while True:
+            await asyncio.sleep(WATCH_S)
+            now = await asyncio.to_thread(_stamp, self._path)
+            if now == self._seen or now is None:
+                continue
+            await asyncio.sleep(WRITTEN_S)
+            if now == await asyncio.to_thread(_stamp, self._path):
+                self._seen = now
+                return
+
+
+def _stamp(path: Path) -> _Stamp | None:
+    """What tells that the file has changed; None: it is being written. `command > armory.yaml`
+    empties it first, which by itself would mean that there are no upstreams any more.
+    """
+    try:
+        found = path.stat()
+    except OSError:  # an editor is replacing it
+        return None
+    if not found.st_size:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -1,0 +1,40 @@
+"""Times as options give them and as people are shown them.
+
+Owns: spans such as `90d`, moments, and how a moment looks. Never imports a room.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+_SPAN = re.compile(r"(\d{1,6})([smhdw])")
+_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_LONGEST = timedelta(days=100 * 365)
+_LAST_MS = 253_402_300_799_999
+"""The end of the year 9999, beyond which no date can be written."""
+
+
+def span_of(text: str) -> timedelta | None:
+    """`90s`, `5m`, `12h`, `7d` or `2w`, a hundred years at most; None: it is none of them."""
+    found = _SPAN.fullmatch(text)
+    if found is None:
+        return None
+    span = timedelta(seconds=int(found[1]) * _SECONDS[found[2]])
+    return span if span <= _LONGEST else None
+
+
+def moment_of(text: str) -> datetime | None:
+    """A date or a time as ISO 8601 writes it, in UTC where it does not say; None: it is neither."""
+    try:
+        found = datetime.fromisoformat(text)
+        return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def shown_time(at_ms: int | None, never: str = "never") -> str:
+    """A time for people, UTC."""
+    if at_ms is None:
+        return never
+    return datetime.fromtimestamp(min(at_ms, _LAST_MS) / 1000, UTC).strftime("%Y-%m-%d %H:%M")

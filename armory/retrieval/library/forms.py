@@ -1,0 +1,70 @@
+"""Tools as other libraries have them: JSON of OpenAI and Anthropic, LangChain's and MCP's objects.
+
+Owns: reading them as MCP's JSON. Never imports those libraries, nor `Tool`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol, cast
+
+_SCHEMAS = ("parameters", "input_schema")
+"""What the schema of the arguments is called where it is not MCP's `inputSchema`."""
+_ASIDE = ("type", "strict", "cache_control", "defer_loading", "allowed_callers", "input_examples")
+"""What says how a model's API treats a tool, and nothing of the tool."""
+_TOLD = ("tool_call_schema", "args_schema", "params_json_schema", *_SCHEMAS)
+
+
+class Told(Protocol):
+    """An object that says which tool it is, as LangChain's tools and the models of MCP's SDK do."""
+
+    @property
+    def name(self) -> str:
+        """What models call it by."""
+        ...
+
+    @property
+    def description(self) -> str | None:
+        """What it does."""
+        ...
+
+
+def as_mcp(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A tool of OpenAI's or Anthropic's form as MCP's; any other as it is."""
+    inner = given.get("function")
+    if isinstance(inner, Mapping):
+        rest = {name: value for name, value in given.items() if name != "function"}
+        given = {**rest, **cast("Mapping[str, Any]", inner)}
+    schema = next((name for name in _SCHEMAS if name in given), None)
+    if "inputSchema" in given or (schema is None and "type" not in given):
+        return given
+    found = {name: value for name, value in given.items() if name not in _ASIDE}
+    if schema is not None:
+        found["inputSchema"] = found.pop(schema)
+    return found
+
+
+def told_by(given: Any) -> Mapping[str, Any] | None:
+    """What an object says of itself that is a tool elsewhere, as MCP's JSON; None: it is no such.
+
+    LangChain's tools and those like them have a name, a description and a schema; MCP's SDK has
+    models.
+    """
+    name, description = getattr(given, "name", None), getattr(given, "description", None)
+    if isinstance(given, type) or not isinstance(name, str):
+        return None
+    if hasattr(given, "model_dump") and not hasattr(given, "args_schema"):
+        told: Any = given.model_dump(by_alias=True, exclude_none=True)
+        return cast("Mapping[str, Any]", told) if isinstance(told, Mapping) else None
+    if not isinstance(description, str):
+        return None
+    schemas = (getattr(given, member, None) for member in _TOLD)
+    found: dict[str, Any] = {"name": name, "description": description}
+    for schema in schemas:
+        if hasattr(schema, "model_json_schema"):
+            schema = cast("Any", schema).model_json_schema()
+        if isinstance(schema, Mapping):
+            found["inputSchema"] = schema
+            break
+    runs = given if callable(given) else getattr(given, "invoke", None)
+    return {**found, "handle": runs if callable(runs) else None}

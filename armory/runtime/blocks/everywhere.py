@@ -1,0 +1,116 @@
+"""What is asked of one replica and meant for all: an upstream's restart, reading the configuration.
+
+Owns: doing it here, telling the others over the change feed, and doing here once what was asked of
+another. Never imports a transport.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Awaitable, Callable, Collection, Mapping
+
+from cachetools import LRUCache
+
+from armory.errors import ArmoryError, BackendError
+from armory.logger import Logger
+from armory.storage.changes import ChangeFeed
+from armory.storage.database import now_ms
+from armory.tasks import Tasks
+
+_log = Logger(__name__)
+ASKED = "asked"
+"""Topic: something that every replica is to do."""
+
+_SEEN = 1_000
+Effects = Mapping[str, list[str]]
+
+
+class Everywhere:
+    """Restarts and reloads of the gateways that go by one configuration file.
+
+    Args:
+        feed: reaches the others.
+        project: the file: gateways of another one may share the database, and are not meant.
+        servers: gives the keys of the upstreams.
+        restart: connects one of them anew here.
+        reload: reads the configuration again here, or only says what would become of it.
+    """
+
+    def __init__(
+        self,
+        feed: ChangeFeed,
+        project: str,
+        servers: Callable[[], Collection[str]],
+        restart: Callable[[str], Awaitable[None]],
+        reload: Callable[[bool], Awaitable[Effects]],
+    ) -> None:
+        self._feed = feed
+        self._project = project
+        self._servers = servers
+        self._restart = restart
+        self._reload = reload
+        self._began_ms = now_ms()
+        self._seen = LRUCache[str, bool](_SEEN)
+        self._tasks = Tasks()
+        self._closed = False
+        feed.subscribe(ASKED, self._heard)
+
+    async def restart(self, server: str) -> None:
+        """Connect an upstream anew, here and at the others.
+
+        Raises:
+            UpstreamUnavailable: there is none.
+        """
+        await self._restart(server)
+        await self._tell(server)
+
+    async def reload(self, dry_run: bool) -> Effects:
+        """Read the configuration again, here and, unless it is a dry run, at the others; what
+        becomes of it here.
+
+        Raises:
+            ConfigError: it does not hold here; the others are not told then.
+        """
+        done = await self._reload(dry_run)
+        if not dry_run:
+            await self._tell("")
+        return done
+
+    async def close(self) -> None:
+        """End what is being done for others."""
+        self._closed = True
+        await self._tasks.stop()
+
+    async def _tell(self, server: str) -> None:
+        nonce = secrets.token_hex(8)
+        self._seen[nonce] = True
+        try:
+            async with self._feed.transaction() as transaction:
+                transaction.changed(ASKED, f"{nonce} {now_ms()} {self._id(server)}")
+        except BackendError as error:
+            _log.warning("replicas_not_told", upstream=server or None, error=error.message)
+
+    async def _heard(self, value: str) -> None:
+        """Begin it. The feed tells of everything more than once, and whoever has just begun of what
+        was asked before.
+        """
+        nonce, at_ms, id = value.split(" ")
+        if self._closed or nonce in self._seen or int(at_ms) < self._began_ms:
+            return
+        self._seen[nonce] = True
+        if id == self._id(""):
+            self._tasks.spawn(self._done(self._reload(False)), "reload, as another replica")
+        for server in self._servers():
+            if id == self._id(server):
+                work = self._done(self._restart(server))
+                self._tasks.spawn(work, f"restart {server}, as another replica")
+
+    async def _done(self, work: Awaitable[object]) -> None:
+        try:
+            await work
+        except ArmoryError as error:
+            _log.error("replica_does_not_follow", error=error.message)
+
+    def _id(self, server: str) -> str:
+        return hashlib.sha256(f"{self._project} {server}".encode()).hexdigest()

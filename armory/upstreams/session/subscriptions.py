@@ -1,0 +1,174 @@
+"""What one session of an upstream is asked to report by itself: changes of its lists and of
+resources, and its log.
+
+Owns: `Subscriptions`, in both eras. Never imports a link.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from msgspec import Raw
+
+from armory.errors import UpstreamTimeout, UpstreamUnavailable
+from armory.logger import Logger
+from armory.protocol.link import Call, Params, Refused, Reply
+from armory.protocol.loglevels import LOG_LEVELS, loud_enough
+from armory.protocol.methods import declares_groups
+from armory.protocol.rawjson import encode
+from armory.upstreams.session.context import UNKNOWN, Identity
+from armory.upstreams.session.listening import ListenStream
+from armory.upstreams.spec import UpstreamSpec
+
+log = Logger(__name__)
+
+
+class Subscriptions:
+    """What one link is subscribed to.
+
+    Args:
+        spec: the upstream.
+        request: sends a call over the link.
+        notified: takes the notifications of a modern upstream's stream.
+
+    Attributes:
+        identity: what the link negotiated.
+    """
+
+    def __init__(
+        self,
+        spec: UpstreamSpec,
+        request: Callable[[Call], Awaitable[Reply]],
+        notified: Callable[[str, Params], None],
+    ) -> None:
+        self.identity: Identity = UNKNOWN
+        self._spec = spec
+        self._request = request
+        self._notified = notified
+        self._log_level: str | None = None
+        self._wanted: frozenset[str] = frozenset()
+        self._reported: set[str] = set()  # legacy: another object for each session
+        self._lock = asyncio.Lock()
+        self._stream: ListenStream | None = None
+
+    async def watch_lists(self) -> bool:
+        """Have the upstream announce changes of its lists; False when it cannot.
+
+        Legacy upstreams announce by themselves what their capabilities promise.
+        """
+        kinds = ("tools", "prompts", "resources")
+        able = any(_flag(self.identity.capabilities, kind, "listChanged") for kind in kinds)
+        if able and self.identity.era == "modern":
+            return await self._listen_stream().want(lists=True)
+        return able
+
+    async def set_resources(self, uris: frozenset[str]) -> None:
+        """Make the upstream report updates of exactly these resources (original URIs).
+
+        Legacy: `resources/subscribe` and `unsubscribe` for the difference. Modern: a new
+        `subscriptions/listen` with the union before the old one is let go.
+
+        Raises:
+            Refused: the upstream said no; what it accepted before stays.
+            UpstreamUnavailable: as for `BaseLink.request`.
+        """
+        async with self._lock:
+            if self.identity.era == "modern":
+                if uris != self._wanted:
+                    if not await self._listen_stream().want(uris=uris) and uris:
+                        key = self._spec.key
+                        raise UpstreamUnavailable(
+                            f"upstream {key!r}: it does not serve subscriptions/listen",
+                            upstream=key,
+                        )
+                    self._wanted = uris
+                return
+            for uri in sorted(self._wanted - uris):
+                self._wanted -= {uri}
+                if uri in self._reported:
+                    self._reported.discard(uri)
+                    await self._ask("resources/unsubscribe", uri)
+            for uri in sorted(uris - self._reported):
+                await self._subscribe(uri)
+                self._wanted |= {uri}
+
+    async def subscribe_again(self, uri: str) -> None:
+        """Legacy: tell the upstream that one more client subscribed to a resource that is
+        subscribed to; elsewhere it does nothing.
+
+        Raises:
+            Refused: the upstream said no; the subscription stays.
+            UpstreamUnavailable: as for `BaseLink.request`.
+        """
+        if self.identity.era == "legacy" and uri in self._wanted:
+            await self._ask("resources/subscribe", uri)
+
+    async def ensure_log_level(self, wanted: str | None) -> None:
+        """Legacy: have an upstream that logs do so at the lowest level that any caller has wanted
+        yet. One that does not answer is not asked again: each call would wait for it.
+        """
+        if self.identity.era == "modern" or wanted is None or wanted not in LOG_LEVELS:
+            return
+        if self._log_level is not None and loud_enough(wanted, self._log_level):
+            return
+        before, self._log_level = self._log_level, wanted
+        level = {"level": Raw(encode(wanted))}
+        wait_s = self._spec.connect_timeout_s
+        try:
+            reply = await self._request(Call("logging/setLevel", level, timeout_s=wait_s))
+        except UpstreamTimeout as error:
+            log.info("upstream_log_level_unanswered", upstream=self._spec.key, error=str(error))
+            return
+        except BaseException:
+            self._log_level = before
+            raise
+        if reply.error is not None:
+            self._log_level = before
+            log.info("upstream_log_level_refused", upstream=self._spec.key, level=wanted)
+
+    async def renew(self) -> None:
+        """Legacy: subscribe and set the log level again after the session began anew.
+
+        It may begin anew once more meanwhile: whatever is wanted then is asked for again.
+        """
+        self._reported = set()
+        async with self._lock:
+            level, self._log_level = self._log_level, None
+            await self.ensure_log_level(level)
+            for uri in sorted(self._wanted - self._reported):
+                try:
+                    await self._subscribe(uri)
+                except Refused as refused:
+                    self._wanted -= {uri}
+                    error = str(refused)
+                    log.info("upstream_resubscribe_refused", upstream=self._spec.key, error=error)
+
+    async def close(self) -> None:
+        """End the stream of a modern upstream, where there is one."""
+        if self._stream is not None:
+            await self._stream.close()
+
+    async def _subscribe(self, uri: str) -> None:
+        session = self._reported
+        await self._ask("resources/subscribe", uri)
+        session.add(uri)
+
+    async def _ask(self, method: str, uri: str) -> None:
+        reply = await self._request(Call(method, {"uri": Raw(encode(uri))}))
+        if reply.error is not None:
+            raise Refused(method, reply.error)
+
+    def _listen_stream(self) -> ListenStream:
+        if self._stream is None:
+            groups = self._spec.groups and declares_groups(self.identity.capabilities)
+            self._stream = ListenStream(
+                self._spec.key, self._request, self._notified, groups=groups
+            )
+        return self._stream
+
+
+def _flag(capabilities: Mapping[str, Any], kind: str, name: str) -> bool:
+    entry = capabilities.get(kind)
+    return isinstance(entry, dict) and bool(entry.get(name))  # pyright: ignore[reportUnknownMemberType]

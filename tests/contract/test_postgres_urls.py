@@ -1,0 +1,61 @@
+"""URLs of PostgreSQL as its other clients, and those who host it, write them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from armory.errors import BackendError
+from armory.storage.database import Database
+from armory.testing.servers import PostgresServer
+
+pytestmark = [pytest.mark.anyio, pytest.mark.postgres]
+
+
+async def named(url: str) -> str:
+    """What a connection says of itself."""
+    database = Database(url)
+    try:
+        async with database.read() as connection:
+            return (await connection.execute(text("SHOW application_name"))).scalar_one()
+    finally:
+        await database.close()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "name"),
+    [
+        ("sslmode=disable", ""),
+        ("sslmode=prefer&application_name=armory", "armory"),
+        ("ssl=prefer", ""),
+    ],
+)
+async def test_parameters_of_a_url_hold(
+    postgres_server: PostgresServer, parameters: str, name: str
+) -> None:
+    assert await named(f"{postgres_server.url()}?{parameters}") == name
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ("sslmode=require", "rejected SSL upgrade"),
+        ("sslmode=odd", "`sslmode` parameter must be one of"),
+        ("sslmode=verify-full&sslrootcert=/nowhere.pem", "No such file"),
+        ("channel_binding=require", 'parameter "channel_binding"'),
+    ],
+)
+async def test_what_cannot_hold_is_told(
+    postgres_server: PostgresServer, parameters: str, said: str
+) -> None:
+    with pytest.raises(BackendError, match=f"{said}.*see `storage.url`"):
+        await named(f"{postgres_server.url()}?{parameters}")
+
+
+async def test_a_socket_is_named_as_a_parameter(
+    postgres_server: PostgresServer, tmp_path: Path
+) -> None:
+    with pytest.raises(BackendError, match=r"see `storage\.url`"):
+        await named(f"postgresql://armory@/postgres?host={tmp_path}&sslmode=prefer")

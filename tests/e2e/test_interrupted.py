@@ -1,0 +1,112 @@
+"""A gateway whose configuration changes at odd moments, or that is to end at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.e2e.conftest import ARMORY, ROOT
+
+pytestmark = pytest.mark.timeout(180)
+
+
+def test_a_change_while_it_starts_is_put_in_force(
+    serve: Callable[..., Any], demo_upstreams: dict[str, Any], tmp_path: Path
+) -> None:
+    file = tmp_path / "early.yaml"
+    file.write_text(yaml.safe_dump({"upstreams": {"time": demo_upstreams["time"]}}))
+    served = serve(file)  # it listens; most of it is still to be loaded
+    file.write_text(yaml.safe_dump({"upstreams": demo_upstreams}))
+    assert "upstreams" in served.wait_for(r'reloaded \S+: ([^"]*)')[1]
+
+
+def test_a_change_that_meets_what_nobody_foresaw_does_not_keep_the_next_one(
+    environ: dict[str, str], demo_upstreams: dict[str, Any], tmp_path: Path
+) -> None:
+    file = tmp_path / "armory.yaml"
+    file.write_text(yaml.safe_dump({"upstreams": {"time": demo_upstreams["time"]}}))
+    log = tmp_path / "log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [*ARMORY, "serve", "--config", str(file), "--port", "0"],
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=out,
+        )
+
+    def said(what: str, count: int = 1) -> None:
+        end = time.monotonic() + 60
+        while log.read_text().count(what) < count:
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < end, log.read_text()
+            time.sleep(0.05)
+
+    with process:
+        try:
+            said('"event": "ready"')
+            (pins,) = Path(environ["ARMORY_HOME"]).glob("pins/*.json")
+            pins.unlink()
+            pins.mkdir()  # what is read anew with each configuration
+            process.send_signal(signal.SIGHUP)
+            said('"event": "reload_failed"')
+            pins.rmdir()
+            file.write_text(yaml.safe_dump({"upstreams": demo_upstreams}))
+            said('"event": "reloaded"')
+        finally:
+            process.terminate()
+        assert process.wait(30) == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds children in /proc")
+def test_who_interrupts_it_twice_is_left_no_processes(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    stubborn = ["--era", "legacy", "--ignore-sigterm", "--ignore-eof"]
+    server = {
+        "command": sys.executable,
+        "args": ["-m", "armory.testing.upstreams.stdio", *stubborn],
+        "env": {"PYTHONPATH": str(ROOT)},
+    }
+    file = tmp_path / "armory.yaml"
+    file.write_text(yaml.safe_dump({"upstreams": {"stubborn": server}}))
+    with subprocess.Popen(
+        [*ARMORY, "serve", "--config", str(file), "--port", "0"],
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        log = iter(process.stderr)
+        assert any('"event": "ready"' in line for line in log)
+        threads = Path(f"/proc/{process.pid}/task").glob("*/children")
+        children = [int(child) for each in threads for child in each.read_text().split()]
+        assert len(children) == 1
+        process.send_signal(signal.SIGINT)
+        assert any('"event": "shutting_down"' in line for line in log)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+    end = time.monotonic() + 30
+    while lives(children[0]):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def lives(pid: int) -> bool:
+    """Whether a process runs; one that nobody has waited for yet does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z" and os.path.exists(f"/proc/{pid}")

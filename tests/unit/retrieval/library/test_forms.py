@@ -1,0 +1,105 @@
+"""Tools as other libraries have them, added to a ToolMemory as they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mcp.types
+import pytest
+from pydantic import BaseModel, Field
+
+from armory import Tool, ToolMemory
+from armory.errors import InvalidRequest
+
+SCHEMA: dict[str, Any] = {"type": "object", "properties": {"city": {"type": "string"}}}
+WEATHER: dict[str, Any] = {"name": "get_weather", "description": "Weather of a city"}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"type": "function", "function": {**WEATHER, "parameters": SCHEMA, "strict": True}},
+        {"type": "function", **WEATHER, "parameters": SCHEMA, "strict": True},
+        {**WEATHER, "input_schema": SCHEMA},
+        {"type": "custom", **WEATHER, "input_schema": SCHEMA, "cache_control": {"type": "x"}},
+        {**WEATHER, "inputSchema": SCHEMA},
+        ("get_weather", {"type": "function", "function": {**WEATHER, "parameters": SCHEMA}}),
+        mcp.types.Tool(name="get_weather", description="Weather of a city", input_schema=SCHEMA),
+    ],
+    ids=["chat", "responses", "messages", "custom", "mcp", "pair", "mcp-sdk"],
+)
+def test_every_form_is_the_same_tool(given: Any) -> None:
+    tool = Tool.of(given)
+    assert (tool.identifier, tool.name) == ("get_weather", "get_weather")
+    assert (tool.description, tool.input_schema) == ("Weather of a city", SCHEMA)
+
+
+def test_what_is_told_beside_a_function_is_kept_and_a_mistake_is_named() -> None:
+    given: dict[str, Any] = {"type": "function", "function": WEATHER, "metadata": {"team": "a"}}
+    assert Tool.of(given).metadata == {"team": "a"}
+    with pytest.raises(InvalidRequest, match="'paramters', which is not known"):
+        Tool.of({"type": "function", "function": {**WEATHER, "paramters": SCHEMA}})
+
+
+class Arguments(BaseModel):
+    city: str = Field(description="of which")
+
+
+class Chained:
+    """A tool of LangChain's kind."""
+
+    name = "get_weather"
+    description = "Weather of a city"
+    args_schema = Arguments
+
+    def invoke(self, arguments: dict[str, Any]) -> str:
+        return f"sun in {arguments['city']}"
+
+
+class Called(Chained):
+    args_schema = SCHEMA
+
+    def __call__(self, city: str) -> str:
+        return f"rain in {city}"
+
+
+def test_an_object_that_tells_of_itself_is_called_what_it_says() -> None:
+    chained, called = Chained(), Called()
+    tool = Tool.of(chained)
+    assert (tool.name, tool.description) == ("get_weather", "Weather of a city")
+    assert tool.input_schema["properties"]["city"]["description"] == "of which"
+    assert tool.handle is not None
+    assert tool.handle({"city": "Rome"}) == "sun in Rome"
+    tool = Tool.of(called)
+    assert (tool.name, tool.input_schema, tool.handle) == ("get_weather", SCHEMA, called)
+
+
+def test_what_the_caller_changes_afterwards_changes_no_tool() -> None:
+    given: dict[str, Any] = {
+        **WEATHER,
+        "inputSchema": {"properties": {"city": {"type": "string"}}},
+        "outputSchema": {"properties": {}},
+        "metadata": {"teams": ["a"]},
+    }
+    with ToolMemory(embedder="none") as memory:
+        memory.add(given, Tool("other", "other", input_schema=given["inputSchema"]))
+        given["inputSchema"]["properties"]["city"]["type"] = "number"
+        given["outputSchema"]["properties"]["x"] = {}
+        given["metadata"]["teams"].append("b")
+        memory.select_tools_for_query("weather")[0]["metadata"].clear()
+        kept = memory.get("get_weather")
+        assert kept.input_schema == {"properties": {"city": {"type": "string"}}}
+        assert memory.get("other").input_schema == kept.input_schema
+        assert (kept.output_schema, kept.metadata) == ({"properties": {}}, {"teams": ["a"]})
+
+
+def test_a_tool_that_was_selected_is_one_for_another_memory() -> None:
+    with ToolMemory(embedder="none") as memory, ToolMemory(embedder="none") as other:
+        memory.add({**WEATHER, "inputSchema": SCHEMA, "handle": print})
+        other.add(*memory.select_tools_for_query("weather"))
+        assert other.get("get_weather") == memory.get("get_weather")
+
+
+def test_what_metadata_holds_besides_json_stays_the_callers() -> None:
+    client = object()
+    assert Tool.of({**WEATHER, "metadata": {"client": client}}).metadata["client"] is client

@@ -1,0 +1,82 @@
+"""What a gateway leans on besides its upstreams: each is tried, and what to correct is named."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from armory.config import load_text
+from armory.runtime.doctor.findings import Finding
+from armory.runtime.doctor.services import services
+
+pytestmark = pytest.mark.anyio
+AWAY = "http://127.0.0.1:9"
+
+
+async def found(home: Path, **blocks: Any) -> dict[str, Finding]:
+    config = {"tool_rag": {"enabled": False}, **blocks}
+    loaded = load_text(json.dumps(config), environ={"ARMORY_HOME": str(home)})
+    return {finding.check: finding for finding in await services(loaded)}
+
+
+@asynccontextmanager
+async def answering(answers: dict[str, Any]) -> AsyncGenerator[str]:
+    """A server that has these JSON documents, by path."""
+
+    async def answer(request: web.Request) -> web.Response:
+        known = answers.get(request.path)
+        return web.Response(status=404) if known is None else web.json_response(known)
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    listening = socket.create_server(("127.0.0.1", 0))
+    await web.SockSite(runner, listening).start()
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        await runner.cleanup()
+
+
+def agent(url: str, model: str = "small") -> dict[str, Any]:
+    return {"enabled": True, "base_url": f"{url}/v1", "model": model}
+
+
+async def test_what_is_away_is_named_with_its_key(tmp_path: Path) -> None:
+    jwt = {"jwks_url": f"{AWAY}/keys", "audience": "armory"}
+    checked = await found(tmp_path, agent=agent(AWAY), security={"jwt": jwt})
+    for check, key in (("agent", "agent.base_url"), ("identity provider", "security.jwt.jwks_url")):
+        assert checked[check].state == "failed"
+        assert key in checked[check].fix
+    oauth = {"issuer": AWAY, "audience": ["armory"]}
+    checked = await found(tmp_path, security={"oauth": oauth})
+    assert "security.oauth.issuer" in checked["identity provider"].fix
+
+
+async def test_a_model_that_is_not_there_is_told(tmp_path: Path) -> None:
+    models = {"/v1/models": {"object": "list", "data": [{"id": "small:latest"}, {"id": "big"}]}}
+    async with answering(models) as url:
+        assert (await found(tmp_path, agent=agent(url)))["agent"].state == "ok"
+        missing = (await found(tmp_path, agent=agent(url, "other")))["agent"]
+        assert missing.state == "warning"
+        assert "'other'; it has big, small:latest" in missing.detail
+    async with answering({}) as url:  # endpoints need not tell which models they have
+        assert (await found(tmp_path, agent=agent(url, "other")))["agent"].state == "ok"
+
+
+async def test_an_identity_provider_that_answers_is_well(tmp_path: Path) -> None:
+    documents: dict[str, Any] = {"/keys": {"keys": []}}
+    async with answering(documents) as url:
+        documents["/.well-known/openid-configuration"] = {"issuer": url, "jwks_uri": f"{url}/keys"}
+        security: dict[str, Any] = {"jwt": {"jwks_url": f"{url}/keys", "audience": "armory"}}
+        assert (await found(tmp_path, security=security))["identity provider"].state == "ok"
+        security = {"oauth": {"issuer": url, "audience": ["armory"]}}
+        assert (await found(tmp_path, security=security))["identity provider"].state == "ok"

@@ -1,0 +1,36 @@
+"""Files that take another's place, or do not."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from armory.files import replacing
+
+
+def test_a_file_is_there_whole_and_for_its_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "kept"
+    path.write_bytes(b"before")
+    with replacing(path) as file:
+        file.write(b"after")
+        assert path.read_bytes() == b"before"
+    assert path.read_bytes() == b"after"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [*tmp_path.iterdir()] == [path]
+
+
+def fill(path: Path) -> None:
+    with replacing(path) as file:
+        file.write(b"aft")
+        raise OSError(errno.ENOSPC, "the disk is full")
+
+
+def test_a_disk_that_is_full_leaves_what_was_there_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "kept"
+    path.write_bytes(b"before")
+    with pytest.raises(OSError, match="full"):
+        fill(path)
+    assert path.read_bytes() == b"before"
+    assert [*tmp_path.iterdir()] == [path]
