@@ -81,7 +81,7 @@ class Primitives:
         elif kind == "ref/resource":
             server, uri = await self._forwarder.located(context, need_text(ref, "uri"))
             ref["uri"] = pack(uri)
-        elif context.endpoint.transparent:
+        elif context.endpoint.transparent and context.view.sees_whole(context):
             return await self.pass_on("completion/complete", context, params)
         else:
             raise RpcError(

@@ -6,13 +6,12 @@ part of the gateway, nor opens a port.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
 from armory.accounts.service import Accounts
 from armory.accounts.users import ENDED, SWITCHED_OFF
-from armory.config import Loaded
 from armory.errors import ArmoryError
 from armory.runtime.blocks.accounts import schemes
 from armory.runtime.blocks.authorization import (
@@ -34,9 +33,10 @@ from armory.runtime.settings import (
 from armory.security.authentication import ADMIN, Authenticator
 from armory.web.app import Listening, Shortcut, make_app
 from armory.web.console.pages import register_console
-from armory.web.health import Health, Readiness
+from armory.web.health import Health
 from armory.web.rest.api import register_rest
 from armory.wire.http.edge import HttpEdge
+from armory.wire.http.host_checks import HostChecks
 
 
 async def serve(runtime: Runtime, stack: AsyncExitStack, doors: Doors) -> None:
@@ -65,7 +65,7 @@ async def serve(runtime: Runtime, stack: AsyncExitStack, doors: Doors) -> None:
     )
     edge.register(app)
     prefix = base_path(config)
-    health = _make_health(runtime.loaded, runtime.readiness, runtime.figures.metrics_text, checks)
+    health = _make_health(runtime, checks, edge.hosts)
     health.register(app, prefix, metrics=apart is None)
     if apart is not None:
         await _serve_apart(health, apart)
@@ -113,12 +113,7 @@ def _follow_accounts(accounts: Accounts, edge: HttpEdge) -> None:
     accounts.feed.subscribe(SWITCHED_OFF, edge.end_user)
 
 
-def _make_health(
-    loaded: Loaded,
-    readiness: Callable[[], Readiness],
-    metrics: Callable[[], Awaitable[tuple[bytes, str]]],
-    checks: Authenticator,
-) -> Health:
+def _make_health(runtime: Runtime, checks: Authenticator, hosts: HostChecks) -> Health:
     """The routes, as the configuration wants them; details are for the scope `admin`."""
 
     async def sees_details(headers: Mapping[str, str], remote: str | None) -> bool:
@@ -128,12 +123,19 @@ def _make_health(
             return False
         return ADMIN in who.scopes
 
-    token = loaded.config.server.metrics.token
+    def misled(headers: Mapping[str, str], remote: str | None) -> bool:
+        # elsewhere monitoring comes by addresses, which are in no list of names
+        _, host = hosts.seen_as(remote, headers)
+        return hosts.loopback and not hosts.host_allowed(host)
+
+    config = runtime.loaded.config
+    token = config.server.metrics.token
     return Health(
-        readiness,
-        metrics if loaded.config.observability.metrics else None,
+        runtime.readiness,
+        runtime.figures.metrics_text if config.observability.metrics else None,
         None if token is None else token.get_secret_value(),
         sees_details,
+        misled,
     )
 
 

@@ -19,6 +19,8 @@ MAX_TOKEN_CHARS = 16_384
 REFUSED = "the session token is not valid"
 """All that a caller is told of why: which check failed is in the log."""
 _MAX_USER_CHARS = 200
+_CREDENTIALS = ("token:", "api_key:", "anonymous:", "environment:", "internal:")
+"""So begins what is kept of callers without a user: nobody else may be called like one."""
 
 
 def user_of(claims: Mapping[str, Any], claim: str) -> str:
@@ -31,7 +33,7 @@ def user_of(claims: Mapping[str, Any], claim: str) -> str:
     if not isinstance(user, str) or not 1 <= len(user) <= _MAX_USER_CHARS:
         _log.info("jwt_refused", reason=f"no user in the claim {claim!r}")
         raise AuthenticationFailed(REFUSED)
-    if not user.isprintable() or user != user.strip():
+    if not user.isprintable() or user != user.strip() or user.startswith(_CREDENTIALS):
         _log.info("jwt_refused", reason=f"no user in the claim {claim!r}")
         raise AuthenticationFailed(REFUSED)
     return user

@@ -41,6 +41,8 @@ class Health:
         token: bearer token that `/metrics` asks for; None: it asks for none.
         sees_details: whether whoever sends these headers, from this address, may know what is not
             ready and why; None: nobody may.
+        misled: whether whoever sends these headers, from this address, may be a browser that was
+            led here under a name that somebody else gave this machine: their page would read it.
     """
 
     def __init__(
@@ -49,7 +51,9 @@ class Health:
         metrics: Callable[[], Awaitable[tuple[bytes, str]]] | None = None,
         token: str | None = None,
         sees_details: Callable[[Mapping[str, str], str | None], Awaitable[bool]] | None = None,
+        misled: Callable[[Mapping[str, str], str | None], bool] = lambda _headers, _remote: False,
     ) -> None:
+        self._misled = misled
         self._sees_details = sees_details
         self._readiness = readiness
         self._metrics = metrics
@@ -82,8 +86,12 @@ class Health:
         return _json(200 if found.ready else 503, body)
 
     async def metrics(self, request: web.Request) -> web.Response:
-        """Prometheus' text format; 401 without the token, where one is asked for."""
+        """Prometheus' text format; 401 without the token, where one is asked for; 403 where the
+        request is `misled`.
+        """
         assert self._metrics is not None
+        if self._misled(request.headers, request.remote):
+            return web.Response(status=403, text="this Host is not in server.allowed_hosts\n")
         given = request.headers.get("Authorization", "").encode()
         if self._expected is not None and not hmac.compare_digest(given, self._expected):
             return web.Response(

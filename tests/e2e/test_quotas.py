@@ -135,6 +135,16 @@ async def test_a_quota_is_checked_before_anything_is_forwarded(
     assert refusals[0]["upstream"] is None
 
 
+async def test_a_call_over_rest_is_one_request(upstream: ScriptedUpstream, tmp_path: Path) -> None:
+    security = {"rate_limit": {"per_s": 0.001, "burst": 3}}
+    async with gateway(upstream, tmp_path, security) as (runtime, http):
+        for who, name, answered in (("ann", "web__who", 200), ("bob", "web__nothing", 404)):
+            client = Client(runtime, http, who)
+            path = f"/v1/tools/{name}/call"
+            codes = [(await client.rest(path, {"arguments": {}}))[0] for _ in range(4)]
+            assert codes == [answered] * 3 + [429]
+
+
 async def test_a_place_is_given_back_however_its_call_ends(
     upstream: ScriptedUpstream, tmp_path: Path
 ) -> None:

@@ -174,3 +174,13 @@ def test_the_log_holds_no_key_of_a_url(gateway: tuple[GatewayProcess, tuple[str,
     log = running.errors()
     assert "upstream_down" in log
     assert KEY not in log
+
+
+def test_metrics_are_not_for_pages_of_names_bound_anew(
+    gateway: tuple[GatewayProcess, tuple[str, ...]],
+) -> None:
+    url = gateway[1][1]
+    told = _fetch(f"{url}/metrics", {"Host": "evil.example"})
+    assert told == "this Host is not in server.allowed_hosts\n"
+    assert "armory_" in _fetch(f"{url}/metrics", {"Host": "localhost:1"})
+    assert "ok" in _fetch(f"{url}/healthz", {"Host": "evil.example"})

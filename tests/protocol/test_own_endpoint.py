@@ -114,3 +114,8 @@ async def test_what_the_gateway_cannot_judge_is_for_those_who_see_all(front: Fro
     assert "result" in await asked(front, "x/reveal")
     narrow(front)
     assert (await asked(front, "x/reveal"))["error"]["code"] == -32601
+    reference = {"type": "ref/tool", "name": "drop"}
+    completed = await asked(front, "completion/complete", ref=reference)
+    assert completed["error"]["code"] == -32602
+    front.gateway.reconfigure(policy=Policy())
+    assert "result" in await asked(front, "completion/complete", ref=reference)

@@ -25,7 +25,29 @@ from armory.runtime.entry.local_access import running
 
 _WITHIN_S = 15.0
 _HERE = ("127.0.0.1", "::1", "localhost")
-_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows them; the token goes to the host alone that it was given for."""
+
+    def redirect_request(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> urllib.request.Request | None:
+        """As the one of the standard library, which would pass it on to anybody."""
+        made = super().redirect_request(req, fp, code, msg, headers, newurl)
+        before, after = urlsplit(req.full_url), urlsplit(newurl)
+        upgraded = (before.scheme, after.scheme, before.hostname) == (
+            "http",
+            "https",
+            after.hostname,
+        )
+        if made is not None and not upgraded and before[:2] != after[:2]:
+            made.remove_header("Authorization")
+        return made
+
+
+_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}), _Redirects)
+_proxied = urllib.request.build_opener(_Redirects)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +103,7 @@ class Gateway:
         """What is on this machine is asked without the proxies of the environment."""
         if self.pid or urlsplit(self.url).hostname in _HERE:
             return _direct.open(asked, timeout=_WITHIN_S)
-        return urllib.request.urlopen(asked, timeout=_WITHIN_S)
+        return _proxied.open(asked, timeout=_WITHIN_S)
 
     def _read(self, body: bytes) -> dict[str, Any]:
         try:

@@ -25,7 +25,7 @@ from armory.gateway.views.definitions import Form
 from armory.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Reply
-from armory.protocol.rawjson import encode, need_value, value_at
+from armory.protocol.rawjson import encode, need_value
 
 INDEX = "tools/manifest"
 DESCRIBE = "tools/describe"
@@ -151,8 +151,12 @@ def _refuse(names: Iterable[str]) -> None:
 
 
 def _texts(said: Raw | None) -> list[str]:
-    """The texts of a list; what else is wrong with it, an upstream says itself."""
-    names: Any = value_at(said, ())
+    """The texts of a list; what else is wrong with it, an upstream says itself.
+
+    Raises:
+        RpcError: it cannot be read.
+    """
+    names: Any = None if said is None else need_value(said, "params.names")
     return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []  # pyright: ignore[reportUnknownVariableType]
 
 

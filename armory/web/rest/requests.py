@@ -193,7 +193,7 @@ async def _principal(
         raise AccessDenied("this needs a credential with the scope `admin`")
     if route.access == "user" and principal.user is None and "admin" not in principal.scopes:
         raise AccessDenied("this needs a credential that belongs to a user")
-    if services.take is not None:
+    if services.take is not None and not route.counts:
         await services.take(principal)
     return principal
 

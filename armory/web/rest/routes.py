@@ -80,6 +80,15 @@ class RestCall:
         """Whether the caller administers this Armory."""
         return ADMIN in self.principal.scopes
 
+    async def count(self) -> None:
+        """Count the request, on a route that does so by itself.
+
+        Raises:
+            RateLimited: it is one too many.
+        """
+        if self.services.take is not None:
+            await self.services.take(self.principal)
+
     async def spend(self) -> Quota | None:
         """Count one search of the caller; where its plan stands, None where it has none.
 
@@ -137,6 +146,7 @@ class Route:
         accounts: whether it needs `accounts.enabled`.
         description: more than the summary.
         limit_headers: whether answers carry X-RateLimit-*.
+        counts: whether it counts against the caller's rate by itself.
     """
 
     method: str
@@ -156,6 +166,7 @@ class Route:
     accounts: bool = False
     description: str = ""
     limit_headers: bool = False
+    counts: bool = False
 
     @property
     def operation(self) -> str:

@@ -109,6 +109,8 @@ async def test_a_good_token_names_user_and_scopes(provider: Provider) -> None:
         {"sub": ""},
         {"sub": "x" * 201},
         {"sub": "a\nb"},
+        {"sub": "token:ci"},
+        {"sub": "anonymous:anonymous"},
     ],
 )
 async def test_claims_that_do_not_hold_are_refused(provider: Provider, wrong: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -29,6 +30,17 @@ async def test_users_make_keys_of_their_own_alone(client: Any) -> None:
     assert (await client("GET", "/v1/keys", token=key)).status == 401
     admin = await client("POST", "/v1/keys", token=ADMIN, json={"name": "x", "user": "nobody"})
     assert (admin.status, admin.body["parameter"]) == (422, "user")
+
+
+async def test_a_key_makes_none_that_outlasts_it(client: Any) -> None:
+    ends = int(time.time() * 1_000) + 600_000
+    first = {"name": "short", "expires_at_ms": ends}
+    key = (await client("POST", "/v1/keys", json=first)).body["key"]
+    for later in ({}, {"expires_at_ms": ends + 1}):
+        made = await client("POST", "/v1/keys", token=key, json={"name": "x", **later})
+        assert (made.status, made.body["code"]) == (403, "access_denied")
+        assert "outlasts" in made.body["detail"]
+    assert (await client("POST", "/v1/keys", token=key, json=first)).status == 201
 
 
 async def test_packs_of_others_do_not_exist(client: Any) -> None:

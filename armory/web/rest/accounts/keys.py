@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from armory.accounts.listings import ApiKey
+from armory.domain.principal import Principal
 from armory.errors import AccessDenied
 from armory.web.rest.problems import not_found
 from armory.web.rest.routes import Answer, Reply, RestCall, Route, Shape
@@ -133,6 +134,11 @@ async def create_key(call: RestCall) -> Reply:
             raise AccessDenied("keys of others are made by the scope `admin`")
         if not set(given.scopes) <= call.principal.scopes:
             raise AccessDenied("a key cannot grant what its maker does not have")
+        if _outlasts(call.principal, given.expires_at_ms):
+            raise AccessDenied(
+                "the key that you come with expires, and makes none that outlasts it; give an "
+                "earlier expires_at_ms, or come with what you log in with"
+            )
         user = call.user
         async with call.services.accounts.feed.transaction() as change:
             await call.services.accounts.users.ensure(change.connection, user)
@@ -140,6 +146,13 @@ async def create_key(call: RestCall) -> Reply:
         given.name, user=user, scopes=given.scopes, expires_at_ms=given.expires_at_ms
     )
     return Reply({**_shown(made), "key": text}, 201)
+
+
+def _outlasts(maker: Principal, expires_at_ms: int | None) -> bool:
+    """Whether a key would go on where the one ends that makes it."""
+    if maker.method != "api_key" or maker.expires_at is None:
+        return False
+    return expires_at_ms is None or expires_at_ms > round(maker.expires_at * 1_000)
 
 
 async def revoke_key(call: RestCall) -> Reply:

@@ -22,6 +22,7 @@ from armory.gateway.views.definitions import Form
 from armory.protocol.errors import RpcError
 from armory.protocol.rawjson import pack
 from armory.web.rest.live.access import LiveGateway, tool_of
+from armory.web.rest.problems import Problem
 from armory.web.rest.routes import Answer, Reply, RestCall, Route, Shape
 
 _SHORT = 200
@@ -93,7 +94,7 @@ def routes(live: LiveGateway) -> list[Route]:
         Route("GET", "/v1/tools/{name}", partial(_one, live), "One tool", ToolDetail,
               tag="gateway", path_params=name),
         Route("POST", "/v1/tools/{name}/call", partial(_call, live), "Call a tool", CallAnswer,
-              tag="gateway", path_params=name, body=Arguments, problems=(504,),
+              tag="gateway", path_params=name, body=Arguments, problems=(504,), counts=True,
               description="Counts and is limited like a call over MCP. A result with `isError` is "
               "the tool's own; what kept the tool from answering is a problem."),
     ]  # fmt: skip
@@ -139,7 +140,11 @@ async def _one(live: LiveGateway, call: RestCall) -> Reply:
 
 async def _call(live: LiveGateway, call: RestCall) -> Reply:
     context = await live.context(call.principal)
-    record = tool_of(context, call.path["name"])
+    try:
+        record = tool_of(context, call.path["name"])
+    except Problem:
+        await call.count()  # else names could be guessed without limit
+        raise
     params = {"name": pack(record.name), "arguments": pack(call.body.arguments)}
     started = time.perf_counter()
     try:

@@ -1,0 +1,75 @@
+"""Nobody is taken for a caller without a user by being called like one."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import jwt
+import pytest
+import yaml
+
+from armory.config import load_file
+from armory.runtime import open_runtime
+from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.waiting import until
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+SECRET, CI = "a-secret-of-the-identity-provider", "the-token-of-the-builds"
+
+
+def of_person(name: str) -> str:
+    """A session token whose person chose its name."""
+    claims = {"sub": "1", "name": name, "iss": "https://id.example", "exp": int(time.time()) + 600}
+    return jwt.encode(claims, SECRET, "HS256")
+
+
+async def test_what_a_token_did_is_not_shown_to_a_person_of_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ARMORY_HOME", str(tmp_path / "home"))
+    async with ScriptedUpstream() as upstream:
+        config = {
+            "upstreams": {"web": {"url": upstream.url}},
+            "storage": {"url": f"sqlite:///{tmp_path / 'armory.db'}"},
+            "security": {
+                "tokens": {"ci": {"token": CI}},
+                "jwt": {
+                    "issuer": "https://id.example",
+                    "secret": SECRET,
+                    "algorithms": ["HS256"],
+                    "user_claim": "name",
+                },
+            },
+            "tool_rag": {"enabled": False},
+            "observability": {"log_level": "error", "activity": {"arguments": True}},
+        }
+        file = tmp_path / "armory.yaml"
+        file.write_text(yaml.safe_dump(config))
+        async with (
+            open_runtime(load_file(file), address=("127.0.0.1", 0)) as runtime,
+            aiohttp.ClientSession() as http,
+        ):
+            await until(lambda: "web__who" in runtime.gateway.view.catalog.tools)
+            assert runtime.listening is not None
+            base = runtime.listening.url
+
+            async def ask(method: str, path: str, token: str, **body: Any) -> tuple[int, Any]:
+                headers = {"Authorization": f"Bearer {token}"}
+                given = body or None
+                async with http.request(method, base + path, headers=headers, json=given) as said:
+                    return said.status, await said.json()
+
+            called, _ = await ask(
+                "POST", "/v1/tools/web__who/call", CI, arguments={"plan": "the secret plan"}
+            )
+            assert called == 200
+            assert (await ask("GET", "/v1/activity", CI))[1]["entries"]
+            status, own = await ask("GET", "/v1/activity", of_person("eve"))
+            assert (status, own["entries"]) == (200, [])
+            for path in ("/v1/activity", "/v1/activity/1", "/v1/usage"):
+                status, said = await ask("GET", path, of_person("token:ci"))
+                assert status == 401, path
+                assert "secret plan" not in str(said)

@@ -1,0 +1,64 @@
+"""A token that a command is given goes to the gateway that it is for, wherever that points."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from armory.cli.gateway.running import Gateway
+
+TOKEN = "the-token-of-an-administrator"
+
+
+class Noting(ThreadingHTTPServer):
+    """Redirects `/to` where it is told, and notes with which tokens it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.target = ""
+        self.tokens: list[str | None] = []
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Noting  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def do_GET(self) -> None:
+        self.server.tokens.append(self.headers.get("Authorization"))
+        away = self.path == "/to"
+        self.send_response(302 if away else 200)
+        if away:
+            self.send_header("Location", self.server.target)
+        body = b"{}"
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        del format, args
+
+
+@contextmanager
+def noting() -> Generator[Noting]:
+    with Noting() as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("pid", [0, 1])
+def test_another_origin_is_not_given_the_token(pid: int) -> None:
+    with ExitStack() as stack:
+        gateway, other = (stack.enter_context(noting()) for _ in range(2))
+        asked = Gateway(f"http://127.0.0.1:{gateway.server_port}", TOKEN, pid)
+        gateway.target = f"http://127.0.0.1:{other.server_port}/from"
+        assert asked.get("/to") == {}
+        assert (gateway.tokens, other.tokens) == ([f"Bearer {TOKEN}"], [None])
+        gateway.target = "/here"
+        assert asked.get("/to") == {}
+        assert gateway.tokens == [f"Bearer {TOKEN}"] * 3
