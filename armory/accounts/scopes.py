@@ -9,8 +9,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import count
+from math import inf
 from weakref import WeakValueDictionary
 
+from cachetools import TTLCache
 from sqlalchemy import select
 
 from armory.accounts.packs import PACK
@@ -27,6 +30,8 @@ from armory.storage.tables import installations, pack_entries, packs, users
 
 _log = Logger(__name__)
 NOTHING = PackView("none")
+_READ_WITHIN_S = 60.0
+"""So long it is remembered that a user changed, for who is just reading what it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +39,7 @@ class _Loaded:
     view: PackView
     packs: tuple[NamedPack, ...]
     is_active: bool
+    is_known: bool
 
 
 class PackScopes:
@@ -54,7 +60,8 @@ class PackScopes:
         self._same: WeakValueDictionary[str, PackView] = WeakValueDictionary()
         self._packs: dict[str, NamedPack] = {}
         self._flights: SingleFlight[_Loaded] = SingleFlight()
-        self._generation: dict[str, int] = {}
+        self._changes = count(1)
+        self._changed = TTLCache[str, int](inf, _READ_WITHIN_S)
         self._packs_changed = 0
         feed.subscribe(USER, self._user_changed)
         feed.subscribe(PACK, self._pack_changed)
@@ -95,12 +102,12 @@ class PackScopes:
     async def _load(self, user: str) -> _Loaded:
         """What is there now: read again where a change was told of meanwhile."""
         while True:
-            generation = self._generation.get(user, 0), self._packs_changed
+            before = self._changed.get(user), self._packs_changed
             loaded = await self._read(user)
-            if generation == (self._generation.get(user, 0), self._packs_changed):
+            if before == (self._changed.get(user), self._packs_changed):
                 break
-        before, self._loaded[user] = self._loaded.get(user), loaded
-        if before is not None and (before.view, before.packs) != (loaded.view, loaded.packs):
+        had, self._loaded[user] = self._loaded.get(user), loaded
+        if had is not None and (had.view, had.packs) != (loaded.view, loaded.packs):
             for told in self._observers:
                 told(user)
         return loaded
@@ -121,7 +128,7 @@ class PackScopes:
             servers.union(*(pack.servers for pack in named)),
             tools.union(*(pack.tools for pack in named)),
         )
-        return _Loaded(view, named, is_active is not False)
+        return _Loaded(view, named, is_active is not False, is_active is not None)
 
     async def _named(
         self, connection: AsyncConnection, ids: Sequence[str]
@@ -155,12 +162,13 @@ class PackScopes:
         return self._same.setdefault(key, PackView(key, servers, tools))
 
     async def _user_changed(self, user: str) -> None:
-        self._generation[user] = self._generation.get(user, 0) + 1
+        self._changed[user] = next(self._changes)
         self._flights.forget(user)
         if user not in self._loaded:
             return
         try:
-            await self._refresh(user)
+            if not (await self._refresh(user)).is_known:
+                self._loaded.pop(user, None)  # deleted: like any that was not met
         except BackendError as error:  # asked again before the next request of this user
             self._loaded.pop(user, None)
             _log.warning("packs_not_reloaded", error=error.message)

@@ -20,7 +20,7 @@ from armory.accounts.registry import ToolRegistry
 from armory.accounts.scopes import PackScopes
 from armory.accounts.settings import AccountSettings
 from armory.accounts.usage.statistics import UsageStatistics
-from armory.accounts.users import Users
+from armory.accounts.users import USER, Users
 from armory.domain.principal import Principal
 from armory.domain.results import Exchanged, Listing
 from armory.errors import BackendError
@@ -82,6 +82,7 @@ class Accounts:
             retention_days=self.settings.retention_days,
             redact=self.settings.redact,
         )
+        self.feed.subscribe(USER, self._user_changed)
         self._observed_at = time.monotonic()
         self._flushing: Flight[None] = Flight("store what was counted")
 
@@ -192,6 +193,10 @@ class Accounts:
                 degraded=listing.degraded,
             )
         )
+
+    async def _user_changed(self, user: str) -> None:
+        if await self.users.get(user) is None:
+            self.usage.forget(user)
 
     # -- the rhythm --------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -191,6 +192,16 @@ class Metrics:
     def notification_dropped(self, server: str) -> None:
         """A server said something that is meant for nobody in particular."""
         self._dropped.labels(server).inc()
+
+    def forget(self, servers: Iterable[str]) -> None:
+        """These upstreams are removed: nothing is told of them any more, however many come and go
+        in the life of a process.
+        """
+        for server in servers:
+            self._calls.forget(server)
+            for counter in (self._dropped, self._toon):
+                with suppress(KeyError):
+                    counter.remove(server)
 
     def limited(self, exceeded: Exceeded) -> None:
         """A request was one too many for a limit of its caller."""

@@ -69,6 +69,11 @@ class CallTallies(Collector):
         self._of_tool[tool] = tally
         return tally
 
+    def forget(self, server: str) -> None:
+        """There is no such upstream any more."""
+        if self._servers.pop(server, None) is not None:
+            self._of_tool.clear()
+
     def describe(self) -> Iterable[Metric]:
         """As `Collector.describe`: nothing is known before the first call."""
         return ()

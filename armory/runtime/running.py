@@ -366,6 +366,7 @@ class Runtime:
         await self.supervisor.update(parts.specs)
         self.keeper.reconfigure(parts.rules, pinning)
         self.loaded = loaded
+        self.figures.metrics.forget(report.removed)
         if self.on_reloaded is not None:
             self.on_reloaded(report)
         return report

@@ -89,6 +89,7 @@ class Pinning:
         self._pins: dict[str, dict[str, _Pin]] = {}  # by server and original name
         if mode != "off":
             self._pins = _read(path if path.exists() or before is None else before)
+        self._unsaved = False
         self._told: dict[str, str] = {}
         self.withheld: dict[str, Changed] = {}
 
@@ -96,7 +97,7 @@ class Pinning:
         """The snapshot without the tools that are withheld; new tools are pinned on the way."""
         if self.mode == "off":
             return catalog
-        dirty = False
+        dirty = self._unsaved
         changes: list[Changed] = []
         for name, tool in catalog.tools.items():
             pins = self._pins.setdefault(tool.server, {})
@@ -165,6 +166,7 @@ class Pinning:
 
     def _write(self) -> None:
         """One line for each tool: a difference of two files shows which ones differ."""
+        self._unsaved = True  # until it is: a disk that is full may have room the next time
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(self._path) as file:
             file.write(b'{"version": 2, "project": %b, "tools": {' % _json(self._project))
@@ -177,6 +179,7 @@ class Pinning:
                     file.write(b"%b\n%b: %b" % (between, _json(key), _json(held)))
                     between = b","
             file.write(b"\n}}\n")
+        self._unsaved = False
 
     def _tell(self, changes: Sequence[Changed]) -> None:
         """Log what changed, each state of a definition once, and of many the number."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import stat
 import sys
 from concurrent.futures import Future
@@ -73,7 +74,8 @@ async def serve_stdio(
     writer = spawn(_write_out(out, sink), "standard output")
     try:
         await _read_in(reader, duplex, out, writer, settings.line_bytes)
-        await duplex.drain(settings.drain_timeout_s)
+        if not writer.done() and _read_from(sink):
+            await duplex.drain(settings.drain_timeout_s)
     finally:
         transport.close()
         await interactions.close()
@@ -92,6 +94,13 @@ def _watchable(source: BinaryIO) -> BinaryIO:
     reading, writing = os.pipe()
     unattended(lambda: _pump(source, writing), "standard input")
     return os.fdopen(reading, "rb", 0)
+
+
+def _read_from(sink: BinaryIO) -> bool:
+    """Whether anybody may read what is written: of a client that was killed nobody does."""
+    poll = select.poll()
+    poll.register(sink, 0)
+    return not any(found & (select.POLLERR | select.POLLHUP) for _, found in poll.poll(0))
 
 
 def _pump(source: BinaryIO, descriptor: int) -> None:

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from armory.cli.main import cli
 from armory.config import load_file
+from armory.domain.principal import ANONYMOUS
 from armory.errors import ArmoryError
 from armory.runtime import open_runtime
 from armory.testing.upstreams.http import ScriptedUpstream
@@ -72,7 +73,9 @@ async def test_a_dry_run_says_what_a_reload_does(
                 "removed": ["gone"],
             }
             assert {key: planned[key] for key in expected} == expected
+            runtime.figures.metrics.called(ANONYMOUS, "gone__tool", ok=True, latency_ms=1.0)
             done = await reload()
+            assert b'server="gone"' not in runtime.figures.metrics.text()
             assert {key: done[key] for key in expected} == expected
             assert sorted(runtime.pool.servers()) == ["changed", "new", "same"]
             assert runtime.pool.upstream("same") is before["same"]

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from mcp import Client, StdioServerParameters, stdio_client
 
-from tests.e2e.conftest import ARMORY
+from tests.e2e.conftest import ARMORY, ROOT
 
 pytestmark = pytest.mark.timeout(400)
 META = {
@@ -166,3 +166,35 @@ def test_over_http_it_needs_no_standard_input(environ: dict[str, str], tmp_path:
         process.terminate()
         rest = list(log)
         assert process.wait(60) == 0, rest
+
+
+def test_for_a_client_that_is_gone_no_call_goes_on(environ: dict[str, str], tmp_path: Path) -> None:
+    hangs = {
+        "command": sys.executable,
+        "args": ["-m", "armory.testing.upstreams.stdio"],
+        "env": {"PYTHONPATH": str(ROOT)},
+    }
+    config = {"server": {"drain_timeout_s": 600}, "upstreams": {"up": hangs}}
+    (tmp_path / "armory.yaml").write_text(yaml.safe_dump(config))
+    with subprocess.Popen(
+        [*ARMORY, "serve", "--stdio"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environ,
+        cwd=tmp_path,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        call = {"name": "up__hang", "arguments": {}, **META}
+        for message in ({"method": "tools/call", "params": call}, {"method": "ping"}):
+            line = json.dumps({"jsonrpc": "2.0", "id": message["method"], **message})
+            process.stdin.write(line.encode() + b"\n")
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["id"] == "ping"
+        process.stdout.close()
+        process.stdin.close()
+        try:
+            assert process.wait(60) == 0
+        finally:
+            process.kill()

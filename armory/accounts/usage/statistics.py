@@ -185,6 +185,13 @@ class UsageStatistics:
         """
         await self._rows.prune(first_day(self._now_ms(), 2 * self._window_days))
 
+    def forget(self, user: str) -> None:
+        """A user was deleted with its rows: who is called so next is somebody else."""
+        self._users.pop(user, None)
+        self._waiting = [call for call in self._waiting if call[0] != user]
+        for key in [key for key in self._new_users if key[0] == user]:
+            del self._new_users[key]
+
     # -- what is known -----------------------------------------------------------------------
 
     def tool(self, name: str) -> ToolStatistics | None:

@@ -19,6 +19,8 @@ from armory.retrieval.ports import FloatArray
 _log = Logger(__name__)
 _CHUNK = 500
 _LIMIT_BYTES = 4 * 1024**3
+AGAIN_S = 60.0
+"""So long a file that cannot be used is left alone: a disk may have room again."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS vectors (
     identity TEXT NOT NULL, hash TEXT NOT NULL, vector BLOB NOT NULL, PRIMARY KEY (identity, hash)
@@ -27,13 +29,16 @@ CREATE TABLE IF NOT EXISTS queries (
     generator TEXT NOT NULL, hash TEXT NOT NULL, texts TEXT NOT NULL, PRIMARY KEY (generator, hash)
 );
 """
+_VECTOR = "INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)"
+_TEXTS = "INSERT OR REPLACE INTO queries VALUES (?, ?, ?)"
 
 
 class DocumentCache:
     """Document vectors by (model identity, text hash), in one SQLite file.
 
     Nothing that goes wrong with the file fails a caller: a corrupt file is moved aside and
-    rebuilt, a full or unwritable disk degrades to memory, both logged. Thread-safe, blocking.
+    rebuilt, a full or unwritable disk degrades to memory for as long as it is so, both logged.
+    Thread-safe, blocking.
 
     Args:
         path: the file; None: memory only.
@@ -45,6 +50,7 @@ class DocumentCache:
         self._limit_bytes = limit_bytes
         self._lock = threading.Lock()
         self._db: sqlite3.Connection | None = None
+        self._again_at: float | None = None
         self._vectors: dict[tuple[str, str], FloatArray] = {}
         self._queries: dict[tuple[str, str], list[str]] = {}
 
@@ -68,7 +74,7 @@ class DocumentCache:
         """Store (d,) float32 vectors by text hash."""
         rows = [(identity, h, v.astype("<f4").tobytes()) for h, v in vectors.items()]
         with self._lock:
-            if not self._write("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows):
+            if not self._write(_VECTOR, rows):
                 self._vectors.update({(identity, h): v for h, v in vectors.items()})
 
     def get_queries(self, generator: str, key: str) -> list[str] | None:
@@ -89,7 +95,7 @@ class DocumentCache:
         """Store generated queries."""
         row = (generator, key, json.dumps(list(texts)))
         with self._lock:
-            if not self._write("INSERT OR REPLACE INTO queries VALUES (?, ?, ?)", [row]):
+            if not self._write(_TEXTS, [row]):
                 self._queries[generator, key] = list(texts)
 
     def close(self) -> None:
@@ -100,6 +106,8 @@ class DocumentCache:
                 self._db = None
 
     def _open(self) -> sqlite3.Connection | None:
+        if self._again_at is not None and time.monotonic() < self._again_at:
+            return None
         if self._db is None and self._path is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             db = sqlite3.connect(self._path, timeout=10, check_same_thread=False)
@@ -129,12 +137,24 @@ class DocumentCache:
                     return False
                 with db:
                     db.executemany(sql, rows)
+                if self._again_at is not None:
+                    self._store_held(db)
                 self._trim(db)
             except (sqlite3.Error, OSError) as error:
                 self._failed(error)
             else:
                 return True
         return False
+
+    def _store_held(self, db: sqlite3.Connection) -> None:
+        """The file can be used again: put in what was held in memory meanwhile."""
+        vectors = ((*key, v.astype("<f4").tobytes()) for key, v in self._vectors.items())
+        queries = ((*key, json.dumps(texts)) for key, texts in self._queries.items())
+        with db:
+            db.executemany(_VECTOR, vectors)
+            db.executemany(_TEXTS, queries)
+        _log.info("embedding_cache_stored_again", vectors=len(self._vectors))
+        self._vectors, self._queries, self._again_at = {}, {}, None
 
     def _trim(self, db: sqlite3.Connection) -> None:
         """Give the oldest quarter up when the entries outgrow the limit; freed pages are reused."""
@@ -169,5 +189,6 @@ class DocumentCache:
             else:
                 _log.warning("embedding_cache_corrupt", path=str(path), moved_to=str(aside))
                 return
-        self._path = None
-        _log.warning("embedding_cache_in_memory_only", path=str(path), error=str(error))
+        if self._again_at is None:
+            _log.warning("embedding_cache_in_memory_only", path=str(path), error=str(error))
+        self._again_at = time.monotonic() + AGAIN_S

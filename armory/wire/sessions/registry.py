@@ -42,8 +42,8 @@ _T = TypeVar("_T")
 _log = Logger(__name__)
 _TURN_S = 0.001
 """So long sessions are ended in one go."""
-_AT_ONCE = 16
-"""So many sessions are ended at a time."""
+_SOON_S = 0.01
+"""A session that takes longer to end waits for somebody else."""
 _TOLD = 5
 """Of many that expire together so many are named."""
 
@@ -229,27 +229,31 @@ class Sessions:
             _log.info("sessions_expired", count=len(gone), first=[id[:8] for id in gone[:_TOLD]])
 
     async def _end_those(self, chosen: Callable[[Session], bool]) -> list[str]:
-        """End sessions, some milliseconds of them at a time: what one caller opened in some seconds
-        ends together, half an hour later. Those that wait for an upstream or a store keep few of
-        the others waiting. Gives their ids.
+        """End sessions, a millisecond of them at a time: what one caller opened in some seconds
+        ends together, half an hour later. One that waits for an upstream or a store ends beside the
+        others. Gives their ids.
         """
         gone: list[str] = []
-        every = iter(list(self._sessions.values()))
-
-        async def end_some() -> None:
-            begun = time.perf_counter()
-            for session in every:
+        late: list[asyncio.Task[None]] = []
+        begun = time.perf_counter()
+        try:
+            for session in list(self._sessions.values()):
                 if session.id in self._sessions and chosen(session):
-                    await self._end(session)
+                    ending = start(self._end(session), "end a session")
+                    if (await asyncio.wait((ending,), timeout=_SOON_S))[0]:
+                        ending.result()
+                    else:
+                        late.append(ending)
+                        begun = time.perf_counter()  # the loop was the others'
                     gone.append(session.id)
                 if (took := time.perf_counter() - begun) > _TURN_S:
                     await give_way(took)
                     begun = time.perf_counter()
-
-        ending = [start(end_some(), "end sessions") for _ in range(_AT_ONCE)]
-        await asyncio.wait(ending)
-        for ended in ending:
-            ended.result()
+        finally:
+            if late:
+                await asyncio.wait(late)
+        for ending in late:
+            ending.result()
         return gone
 
     async def _wholly(self, work: Coroutine[Any, Any, _T]) -> _T:

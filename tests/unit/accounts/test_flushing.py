@@ -69,3 +69,28 @@ async def test_what_is_past_its_retention_is_deleted_soon_after_the_start(
         assert [record.query_id for record in left] == ["new"]
     finally:
         await accounts.close()
+
+
+@pytest.mark.anyio
+async def test_what_a_deleted_user_did_is_not_told_of_the_next_one_of_that_name(
+    tmp_path: Path,
+) -> None:
+    url = f"sqlite:///{tmp_path / 'a.db'}"
+    accounts = Accounts(Database(url), MemoryCache(), AccountSettings(enabled=True))
+    await accounts.open()
+    try:
+        for user in ("ann", "bob"):
+            await accounts.users.create(user)
+            accounts.usage.called(user, "mail__send", ok=True, latency_ms=1.0)
+        await accounts.flush()
+        await accounts.usage.refresh()
+        for user in ("ann", "bob"):
+            accounts.usage.called(user, "mail__send", ok=True, latency_ms=1.0)
+        await accounts.users.delete("ann")
+        await accounts.users.create("ann")
+        await accounts.flush()
+        await accounts.usage.refresh()
+        assert accounts.usage.of_user("ann") == {}
+        assert accounts.usage.of_user("bob")["mail__send"].uses == 2
+    finally:
+        await accounts.close()

@@ -115,3 +115,18 @@ async def test_what_users_had_active_before_is_not_held(
         await packs.install("ann", [("server", f"s{number}")])
         assert f"s{number}" in scopes.view_of("ann").servers
     assert len(scopes._same) < 5  # pyright: ignore[reportPrivateUsage]
+
+
+@pytest.mark.anyio
+async def test_users_that_were_deleted_are_not_held(known: tuple[Packs, PackScopes]) -> None:
+    packs, scopes = known
+    users = packs._users  # pyright: ignore[reportPrivateUsage]
+    for number in range(20):
+        user = f"user{number}"
+        await users.create(user)
+        await packs.install(user, [("server", "mail")])
+        await scopes.admit(Principal(user, user))
+        assert scopes.view_of(user).servers == {"mail"}
+        await users.delete(user)
+        assert not scopes.view_of(user).servers
+    assert not scopes._loaded  # pyright: ignore[reportPrivateUsage]

@@ -19,7 +19,7 @@ _HEAD = """\
 `/metrics` in Prometheus' text form (`observability.metrics`; `server.metrics` for a port or a
 token of its own). Counters end with `_total`, histograms have `_bucket`, `_sum` and `_count`. What
 the process itself takes (`process_*`) is there where the system has `/proc`, `armory_audit_*` where
-`observability.audit` is on.
+`observability.audit` is on. Series of an upstream end when a reload removes it.
 
 | Metric | Kind | Labels | |
 |---|---|---|---|

@@ -108,3 +108,17 @@ async def test_what_is_told_in_turns_is_the_same_and_leaves_the_loop_to_others()
         return [line for line in lines if "armory_" in line and "armory_tasks" not in line]
 
     assert own(telling.result()) == own(metrics.text())
+
+
+def test_nothing_is_told_of_an_upstream_that_was_removed() -> None:
+    metrics = Metrics(dict, lambda: None)
+    for server in ("gone", "here"):
+        metrics.called(ANONYMOUS, f"{server}__b", ok=True, latency_ms=20)
+        metrics.notification_dropped(server)
+        metrics.compacted(server, 10, 5)
+    metrics.forget(["gone", "unheard-of"])
+    text = metrics.text().decode()
+    assert 'server="here"' in text
+    assert "gone" not in text
+    metrics.called(ANONYMOUS, "gone__b", ok=True, latency_ms=20)
+    assert 'armory_tool_calls_total{outcome="ok",server="gone"} 1.0' in metrics.text().decode()

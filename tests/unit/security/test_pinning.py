@@ -159,3 +159,6 @@ def test_what_cannot_be_written_leaves_no_file_behind(path: Path) -> None:
         with pytest.raises(OSError, match="directory"):
             pinning.admit(catalog(description))
     assert [*path.parent.iterdir()] == [path]
+    path.rmdir()
+    pinning.admit(catalog("two"))
+    assert list(Pinning(path, "block").admit(catalog("three")).tools) == ["s__b"]

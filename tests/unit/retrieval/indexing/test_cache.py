@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from armory.retrieval.indexing import cache as module
 from armory.retrieval.indexing.cache import DocumentCache
 from armory.retrieval.ports import FloatArray
 
@@ -87,6 +88,25 @@ def test_a_full_disk_degrades_to_memory(tmp_path: Path) -> None:
     again = DocumentCache(path)
     assert again.get("m", ["a"], 4).keys() == {"a"}, "nothing stored was lost"
     assert again.get("m", big, 2_000) == {}, "it was in memory only"
+    again.close()
+
+
+def test_a_place_that_can_be_written_again_gets_what_came_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "AGAIN_S", 0.0)
+    folder = tmp_path / "cache"
+    folder.write_text("in the way")
+    cache = DocumentCache(folder / "v.db")
+    cache.put("m", {"a": vector(1)})
+    cache.put_queries("g", "k", ["one"])
+    folder.unlink()
+    cache.put("m", {"b": vector(2)})
+    assert cache.get("m", ["a", "b"], 4).keys() == {"a", "b"}
+    cache.close()
+    again = DocumentCache(folder / "v.db")
+    assert again.get("m", ["a", "b"], 4).keys() == {"a", "b"}
+    assert again.get_queries("g", "k") == ["one"]
     again.close()
 
 
