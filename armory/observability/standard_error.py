@@ -108,7 +108,8 @@ class WrittenApart(io.TextIOBase):
 
     def flush(self) -> None:
         """Nothing: it is written as soon as can be."""
-        if self._ended and not self._thread.is_alive():
+        gone = self._stream.closed  # as at the end, when what is flushed is let go of, too
+        if self._ended and not gone and not self._thread.is_alive():
             self._stream.flush()
 
     def end(self) -> None:

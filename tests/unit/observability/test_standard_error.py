@@ -147,3 +147,13 @@ def test_a_pipe_that_another_process_made_non_blocking_loses_nothing() -> None:
         assert read.read(len(data)) == data
         thread.join(WAIT_S)
     assert not thread.is_alive()
+
+
+def test_it_may_be_closed_after_its_stream() -> None:
+    """As by whoever lets go of both, which Python 3.13 tells where it fails."""
+    under = io.TextIOWrapper(io.BytesIO(), "utf-8")
+    stream = WrittenApart(under, lambda _: None)
+    stream.end()
+    under.close()
+    stream.close()
+    assert stream.closed

@@ -139,7 +139,7 @@ async def test_a_list_that_is_outdated_is_not_embedded_to_its_end(
     gate, outdated = Gate(), asyncio.Event()
     async with Retriever(gate, ExactIndex(), rankers, LOW) as one, asyncio.TaskGroup() as group:
         indexing = group.create_task(one.index([*tools, *many], outdated.is_set))
-        await asyncio.wait_for(gate.entered.wait(), 30)
+        await asyncio.wait_for(gate.entered.wait(), 110)
         outdated.set()
         gate.opened.set()
         assert (await indexing).given_up
