@@ -14,13 +14,14 @@ from sys import intern
 
 from armory.domain.catalog import Catalog, replaced
 from armory.domain.tool import ToolRecord
-from armory.retrieval.lexical.spelling import may_be_misspelt
 from armory.threads import let_go
 
 NEAREST = 5
 _LONGEST = 100
 _LEAST = 5
 """Letters of a name that stands for a longer one."""
+_ENDINGS = ("sql", "ql", "db", "js", "io", "ai", "hq", "app", "api")
+"""What names of products have at their end or leave off."""
 _SHORTLIST = 64
 _FEW = 500
 """Tools that may differ for the last tables to be gone on from."""
@@ -130,18 +131,17 @@ class ToolNames:
         return found or self._nearly(_without_fillers(read[-1]))
 
     def _nearly(self, word: str) -> dict[str, str]:
-        """Tools of servers whose name begins with a word, or that begins it: PostgreSQL, postgres.
-
-        None for common English, which says something else: mongolia, redistribute.
+        """Tools of servers whose name a word is but for what names of products end in: PostgreSQL,
+        postgres.
         """
-        if len(word) < _LEAST or not may_be_misspelt(word):
-            return {}
-        return {
-            name: "its server's name is nearly what was asked for"
-            for called, names in self._servers.items()
-            if called.startswith(word) or (len(called) >= _LEAST and word.startswith(called))
-            for name in names
-        }
+        names = [word + ending for ending in _ENDINGS] if len(word) >= _LEAST else []
+        names += [
+            word.removesuffix(ending)
+            for ending in _ENDINGS
+            if word.endswith(ending) and len(word) - len(ending) >= _LEAST
+        ]
+        why = "its server's name is nearly what was asked for"
+        return {tool: why for name in names for tool in self._servers.get(name, ())}
 
     def nearest(self, name: str, among: Set[str], also: Iterable[str] = ()) -> list[str]:
         """At most five of `among` that are called most like `name`, best first.

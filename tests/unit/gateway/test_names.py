@@ -48,22 +48,23 @@ def test_a_name_is_found_however_it_is_spelt() -> None:
     assert list(names.called("createIssue")) == ["github__create_issue"]
 
 
-def test_a_word_that_a_servers_name_begins_or_that_begins_it_is_nearly_its_name() -> None:
+def test_what_names_of_products_end_in_may_be_said_or_left_off() -> None:
     tools = {
         f"{server}__{tool}": ToolRecord(f"{server}__{tool}", server, tool, {"name": tool}, "")
         for server, tool in [
             ("postgres", "run"), ("redis", "get"), ("mongo", "find"), ("kubernetes", "pods"),
-            ("react", "lint"), ("notion", "page"), ("time", "now"),
+            ("react", "lint"), ("notion", "page"), ("time", "now"), ("mariadb", "ask"),
         ]
     }  # fmt: skip
     names = ToolNames(Catalog(1, {}, tools, {}, {}, {}))
-    for text in ("PostgreSQL", "postgresql", "the PostgreSQL server", "postg"):
+    for text in ("PostgreSQL", "postgresql", "the PostgreSQL server"):
         assert list(names.called(text)) == ["postgres__run"], text
     assert list(names.called("MongoDB")) == ["mongo__find"]
     assert list(names.called("notionhq")) == ["notion__page"]
+    assert list(names.called("maria")) == ["mariadb__ask"]
     for text in (
         "redistribute", "mongolia", "reactions", "notional",  # English
-        "post", "timescale", "kube",  # too short
+        "post", "postg", "timescale", "timeapp", "kube",  # no ending, or too short
         "postgresql tables", "PostgreSQL 17",
     ):  # fmt: skip
         assert names.called(text) == {}, text
