@@ -121,7 +121,8 @@ def observe(
             plain[ranker.name].append(recall(order, question.relevant))
         vectors = [part.vector for part in features.whole if part.vector is not None]
         need = entry.need.of({**query, **entry.asked(vectors)})
-        refused.append(float(sigmoid(np.array([need], np.float32))[0]) < entry.refuse_below)
+        needed = float(sigmoid(np.array([need], np.float32))[0])
+        refused.append(entry.refuses(needed, features.visible))
     seen = replace(collector.observations(), texts=texts)
     by_plain = {name: np.array(values) for name, values in plain.items()}
     return Judged(len(catalog.records), seen, evidence, by_plain, np.array(refused))

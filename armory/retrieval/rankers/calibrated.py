@@ -58,7 +58,8 @@ def calibrated(
     calibration = calibration_for(result.ranker, features.embedder, settings.calibration)
     best, raw = result.best, result.raw
     asked = calibration.asked([s.vector for s in features.whole if s.vector is not None])
-    wanted, refused, need = judge(calibration, result.signals, {**result.query, **asked}, len(best))
+    wanted, need = judge(calibration, result.signals, {**result.query, **asked}, len(best))
+    refused = calibration.refuses(need, features.visible)
     if result.evidence is not None:
         lean, tools = calibration.lean, features.visible
         wanted = ordered(wanted, result.evidence, lean, result.query, tools)

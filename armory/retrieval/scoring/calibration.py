@@ -11,6 +11,7 @@ third one over signals of the query alone.
 from __future__ import annotations
 
 import json
+import math
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,6 +32,9 @@ GENERIC = "generic"
 #: Whose generic calibration a ranker without any takes: its signals are those of any formula.
 _FORMULA = "semantic"
 _LIMIT = 30.0
+#: Tools up to which a query is hardly ever refused, and from which on it is as the file says.
+_FEW, _MANY = 15, 50
+_LENIENT = 0.25
 
 
 def sigmoid(x: FloatArray) -> FloatArray:
@@ -113,7 +117,8 @@ class Calibration:
         first: a tool's own signals -> log-odds.
         second: `shape` of those, and signals of the query -> log-odds of being wanted.
         need: signals of the query -> log-odds that any tool is needed.
-        refuse_below: probability of need below which the query is refused, in [0, 1].
+        refuse_below: probability of need below which the query is refused, in [0, 1], over
+            `_MANY` tools or more.
         miss_cost: default c of the score.
         acts: (d,) direction in the embedder's space that requests for an act lie in, against
             talk and questions of knowledge; gives the signal `acts` of `need`. None: not known.
@@ -133,6 +138,19 @@ class Calibration:
         if self.acts is None or not vectors:
             return {}
         return {"acts": max(float(self.acts @ vector) for vector in vectors)}
+
+    def refuses(self, need: float, tools: int) -> bool:
+        """Whether a query is refused.
+
+        Of a few tools some that are not wanted cost little, and an empty answer as much as ever:
+        up to `_FEW` tools the bar is a quarter, between there and `_MANY` it goes by the logarithm.
+
+        Args:
+            need: probability that it needs a tool.
+            tools: how many are visible.
+        """
+        size = math.log(max(tools, _FEW) / _FEW) / math.log(_MANY / _FEW)
+        return need < self.refuse_below * _LENIENT ** (1 - min(size, 1.0))
 
     def to_json(self) -> dict[str, Any]:
         """As the file holds it."""
@@ -281,8 +299,8 @@ def judge(
     signals: Mapping[str, FloatArray],
     query: Mapping[str, float],
     size: int,
-) -> tuple[FloatArray, bool, float]:
-    """P(wanted) of the best candidates and whether the query needs no tool.
+) -> tuple[FloatArray, float]:
+    """P(wanted) of the best candidates and whether the query needs a tool.
 
     Args:
         calibration: the constants.
@@ -291,7 +309,7 @@ def judge(
         size: number of candidates, >= 1.
 
     Returns:
-        (size,) log-odds of being wanted; refused; probability of need.
+        (size,) log-odds of being wanted; probability of need.
     """
     own = calibration.first.over(signals, size)
     second = calibration.second
@@ -299,4 +317,4 @@ def judge(
     wanted += second.over(shape(own), size)
     wanted += np.float32(second.of(query) - 2 * second.bias)  # every part has the bias
     need = float(sigmoid(np.array([calibration.need.of(query)], np.float32))[0])
-    return wanted, need < calibration.refuse_below, need
+    return wanted, need

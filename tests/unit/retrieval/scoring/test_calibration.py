@@ -110,12 +110,21 @@ def test_refusal_looks_at_the_query_alone() -> None:
     need = Linear({"top_cosine": 10.0}, -4.0)
     constants = Calibration(one, Linear({"own": 1.0}), need, 0.15, 20.0)
     signals = {"fusion": array(9.0, 1.0)}
-    _, refused, p = judge(constants, signals, {"top_cosine": 0.1}, 2)
-    assert refused
-    assert p < 0.15
-    _, refused, p = judge(constants, signals, {"top_cosine": 0.8}, 2)
-    assert not refused
-    assert p > 0.9
+    _, need = judge(constants, signals, {"top_cosine": 0.1}, 2)
+    assert need < 0.15
+    assert constants.refuses(need, 1_000)
+    _, need = judge(constants, signals, {"top_cosine": 0.8}, 2)
+    assert need > 0.9
+    assert not constants.refuses(need, 1_000)
+
+
+def test_of_a_few_tools_a_query_is_refused_where_it_is_plain() -> None:
+    constants = Calibration(Linear(), Linear(), Linear(), 0.16, 20.0)
+    refused = {tools: constants.refuses(0.08, tools) for tools in (1, 15, 20, 40, 50, 15_000)}
+    assert refused == {1: False, 15: False, 20: False, 40: True, 50: True, 15_000: True}
+    assert constants.refuses(0.039, 1)
+    assert not constants.refuses(0.041, 15)
+    assert not constants.refuses(0.161, 15_000)
 
 
 def test_the_direction_of_requests_survives_the_file_and_counts_once() -> None:
@@ -124,8 +133,8 @@ def test_the_direction_of_requests_survives_the_file_and_counts_once() -> None:
     again = parse_calibration(json.loads(json.dumps(constants.to_json())))
     vectors = [array(0.0, 1.0), array(1.0, 0.0)]  # the caller's texts: one asks for an act
     assert again.asked(vectors) == constants.asked(vectors) == {"acts": 1.0}
-    assert not judge(again, {}, again.asked(vectors), 1)[1]
-    assert judge(again, {}, again.asked(vectors[:1]), 1)[1]
+    assert judge(again, {}, again.asked(vectors), 1)[1] > 0.8
+    assert judge(again, {}, again.asked(vectors[:1]), 1)[1] < 0.15
     assert constants.asked([]) == {}
     assert Calibration(Linear(), Linear(), need, 0.15, 20.0).asked(vectors) == {}
 
