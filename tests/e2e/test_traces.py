@@ -290,7 +290,7 @@ async def test_what_is_done_over_rest_has_a_trace(collector: Collector, tmp_path
     searches = [s for s in spans if s.name == c.RETRIEVAL]
     assert [s.parent for s in searches] == [front[4].id, front[5].id]
     for span in searches:
-        assert span.attributes[c.CANDIDATES] == 24
+        assert span.attributes[c.CANDIDATES] == 25
         assert {c.RETURNED, c.TOP_SCORE, c.CATALOG_VERSION} <= span.attributes.keys()
         assert c.QUERY not in span.attributes
     assert searches[1].attributes[c.RETURNED] > 0

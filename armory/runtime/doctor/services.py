@@ -54,8 +54,8 @@ async def _one(asked: Awaitable[Finding]) -> list[Finding]:
 
 async def database(url: str) -> Finding:
     """Whether it answers, and what its clock says."""
-    if missing := _not_made_yet(url):
-        return well("database", f"{missing} will be made")
+    if _not_made_yet(url):
+        return well("database", "its file will be made")
     opened: Database | None = None
     try:
         opened = Database(url)
@@ -77,10 +77,10 @@ async def database(url: str) -> Finding:
     return well("database", "it answers")
 
 
-def _not_made_yet(url: str) -> str | None:
-    """The file of a SQLite database that is not there; None: it is, or there is none."""
+def _not_made_yet(url: str) -> bool:
+    """Whether the file of a SQLite database is not there."""
     file = make_url(url).database if url.startswith("sqlite") else None
-    return file if file and not Path(file).exists() else None
+    return bool(file) and not Path(file).exists()
 
 
 async def redis(url: str) -> Finding:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Mapping, Sequence
 from types import MappingProxyType
@@ -70,7 +71,12 @@ class BaseLink(ABC):
         self.budget = context.budget or Budget(context.spec.key)
         self.meter = Meter(context.inflow, context.spec.key, self._give_up)
         self._stamp = MetaStamp(MODERN_VERSIONS[-1], context.client_info)
-        self.subscriptions = Subscriptions(context.spec, self.request, self.notified)
+        link = weakref.proxy(self)  # which has them
+        self.subscriptions = Subscriptions(
+            context.spec,
+            lambda call: link.request(call),
+            lambda method, params: link.notified(method, params),
+        )
         self._tasks = Tasks()
 
     @property
