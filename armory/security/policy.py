@@ -156,6 +156,12 @@ class VisibleCatalog:
     skills: frozenset[str] = frozenset()
     version: int = 0
 
+    @property
+    def anything(self) -> bool:
+        """Whether there is any of them."""
+        kinds = (self.tools.names, self.prompts, self.resources, self.templates, self.skills)
+        return any(kinds)
+
     def names(
         self, kind: Literal["tools", "prompts", "resources", "templates", "skills"]
     ) -> frozenset[str]:

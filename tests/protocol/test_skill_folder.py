@@ -112,6 +112,8 @@ async def test_policies_hold_for_a_folder(rig: FolderRig) -> None:
         answer = await rig.ask("resources/read", {"uri": way_round})
         assert answer["error"]["code"] == -32602
     assert await uris(rig, who="bob") == ["skill://git/git-workflow/SKILL.md"]
+    at_its_own = await uris(rig, who="bob", at="/mcp/git")  # where bob sees nothing but skills
+    assert at_its_own == ["skill://git-workflow/SKILL.md"]
     assert "skills" not in await search(rig, "process a refund request", who="bob")
 
 

@@ -72,6 +72,7 @@ class View:
         self._pinned = LRUCache[str, tuple[str, ...]](_VISIBLE_KEPT)
         self.told = LRUCache[str, str](_VISIBLE_KEPT)
         self._usable = LRUCache[str, frozenset[str]](_VISIBLE_KEPT)
+        self._whole = LRUCache[str, bool](_VISIBLE_KEPT)
         self._apps = self.tables.apps
         self._for_models = LRUCache[str, VisibleSet](_VISIBLE_KEPT)
         self._with_skills = LRUCache[str, VisibleSet](_VISIBLE_KEPT)
@@ -92,8 +93,7 @@ class View:
         if endpoint is None or kind == "all" or not self.policy.restricts:
             return endpoint
         visible = self.policy.visible_catalog(self.catalog, principal, endpoint.scope)
-        anything = visible.tools.names or visible.prompts or visible.resources or visible.templates
-        return endpoint if anything else None
+        return endpoint if visible.anything else None
 
     def sets_for(self, principal: Principal) -> list[str]:
         """The sets of which a caller may see anything."""
@@ -153,15 +153,21 @@ class View:
         if not self.policy.restricts:
             return True
         visible, catalog, scope = self.visible(request), self.catalog, request.endpoint.scope
-        shown = visible.tools.names | visible.prompts | visible.resources | visible.templates
-        shown |= visible.skills
-        kinds = (catalog.tools, catalog.prompts, catalog.resources, catalog.templates)
-        return all(
-            name in shown
-            for records in (*kinds, catalog.skills)
-            for name, record in records.items()
-            if scope.has_server(record.server)
-        )
+        whole = self._whole.get(visible.tools.key)
+        if whole is None:
+            whole = self._whole[visible.tools.key] = all(
+                name in names
+                for records, names in (
+                    (catalog.tools, visible.tools.names),
+                    (catalog.prompts, visible.prompts),
+                    (catalog.resources, visible.resources),
+                    (catalog.templates, visible.templates),
+                    (catalog.skills, visible.skills),
+                )
+                for name, record in records.items()
+                if scope.has_server(record.server)
+            )
+        return whole
 
     def info(self, endpoint: Endpoint) -> Raw:
         """`serverInfo` as an endpoint gives it: the upstream's own on the transparent one."""
