@@ -159,3 +159,12 @@ class GatewayProcess(Program):
             if time.monotonic() > until:
                 raise TimeoutError(f"not ready: {status}\n{self.errors()}")
             time.sleep(0.05)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process exists; a zombie does."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -25,6 +25,18 @@ META = {
 }
 
 
+def spawned(environ: dict[str, str], folder: Path) -> subprocess.Popen[bytes]:
+    """A gateway on pipes, as a client starts it."""
+    return subprocess.Popen(
+        [*ARMORY, "serve", "--stdio"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environ,
+        cwd=folder,
+    )
+
+
 @pytest.mark.anyio
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_a_client_that_spawns_the_gateway_lists_and_calls(
@@ -51,14 +63,7 @@ def test_a_client_that_reads_nothing_holds_nothing_up_but_itself(
     environ: dict[str, str], demo_upstreams: dict[str, Any], tmp_path: Path
 ) -> None:
     (tmp_path / "armory.yaml").write_text(yaml.safe_dump({"upstreams": demo_upstreams}))
-    process = subprocess.Popen(
-        [*ARMORY, "serve", "--stdio"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=environ,
-        cwd=tmp_path,
-    )
+    process = spawned(environ, tmp_path)
     assert process.stdin is not None
     assert process.stdout is not None
     with process, process.stdin as stdin, process.stdout as stdout:
@@ -176,14 +181,7 @@ def test_for_a_client_that_is_gone_no_call_goes_on(environ: dict[str, str], tmp_
     }
     config = {"server": {"drain_timeout_s": 600}, "upstreams": {"up": hangs}}
     (tmp_path / "armory.yaml").write_text(yaml.safe_dump(config))
-    with subprocess.Popen(
-        [*ARMORY, "serve", "--stdio"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=environ,
-        cwd=tmp_path,
-    ) as process:
+    with spawned(environ, tmp_path) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         call = {"name": "up__hang", "arguments": {}, **META}

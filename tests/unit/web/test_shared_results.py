@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import aiohttp
@@ -20,19 +21,15 @@ async def test_an_answer_of_one_replica_is_given_by_the_other(
     tmp_path: Path, redis: RedisServer
 ) -> None:
     """Through a real Redis: what one searched, the other does not search again."""
+    replica = partial(
+        running_service,
+        f"sqlite:///{tmp_path / 'armory.db'}",
+        catalog_of(SERVERS),
+        embedder=HashingEmbedder(),
+    )
     async with (
-        running_service(
-            f"sqlite:///{tmp_path / 'armory.db'}",
-            catalog_of(SERVERS),
-            cache=RedisCache(redis.url),
-            embedder=HashingEmbedder(),
-        ) as one,
-        running_service(
-            f"sqlite:///{tmp_path / 'armory.db'}",
-            catalog_of(SERVERS),
-            cache=RedisCache(redis.url),
-            embedder=HashingEmbedder(),
-        ) as other,
+        replica(cache=RedisCache(redis.url)) as one,
+        replica(cache=RedisCache(redis.url)) as other,
         aiohttp.ClientSession(headers={"Authorization": f"Bearer {ADMIN_TOKEN}"}) as session,
     ):
         body = {"query": "deploy to production", "debug": True}

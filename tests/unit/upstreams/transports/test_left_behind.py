@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
 import pytest
 
 from armory.testing.clients.recording import RecordingObserver
+from armory.testing.processes import alive
 from armory.testing.waiting import until
 from armory.upstreams.session.context import LinkContext
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.stdio import StdioLink
 
 pytestmark = pytest.mark.anyio
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 async def test_a_process_that_ends_by_itself_leaves_none_of_its_own(tmp_path: Path) -> None:

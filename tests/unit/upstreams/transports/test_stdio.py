@@ -17,6 +17,7 @@ from armory.errors import UpstreamUnavailable
 from armory.protocol.link import Call
 from armory.protocol.session_events import Lost
 from armory.testing.clients.recording import RecordingClient, RecordingObserver, plain
+from armory.testing.processes import alive
 from armory.upstreams.session.context import Identity, LinkContext
 from armory.upstreams.session.handshake import initialize
 from armory.upstreams.spec import UpstreamSpec
@@ -61,15 +62,6 @@ async def start(observer: RecordingObserver) -> AsyncIterator[Start]:
     for link in links:
         await link.close()
         assert not alive(link.pid)
-
-
-def alive(pid: int) -> bool:
-    """Whether the process exists; a zombie does."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 async def gone(pid: int) -> bool:
