@@ -10,13 +10,12 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
-import msgspec
 from msgspec import Raw
 
 from armory.domain.tool import ToolRecord
 from armory.errors import UpstreamTimeout
 from armory.protocol.link import Params, Reply
-from armory.protocol.rawjson import members_or_none, pack, text_of, value
+from armory.protocol.rawjson import members_or_none, pack, scalar, text_of
 from armory.tasks import start
 
 Send = Callable[[str, Params], Coroutine[Any, Any, Reply]]
@@ -74,9 +73,6 @@ async def drive(server: str, params: Params, send: Send) -> Reply:
 
 
 def _interval_s(task: dict[str, Raw]) -> float:
-    try:
-        wanted = value(task.get("pollInterval", Raw(b"500")))
-    except msgspec.DecodeError:
-        wanted = None
+    wanted = scalar(task.get("pollInterval"))
     milliseconds = wanted if isinstance(wanted, int | float) else 500
     return min(max(milliseconds / 1_000, _SHORTEST_S), _LONGEST_S)

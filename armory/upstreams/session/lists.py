@@ -29,7 +29,7 @@ from armory.protocol.rawjson import (
     encode,
     items_in_pieces,
     members,
-    value,
+    scalar,
 )
 from armory.tasks import give_way
 from armory.threads import in_turn_if
@@ -236,11 +236,7 @@ async def _in_turns(entries: Sequence[_T]) -> AsyncGenerator[_T]:
 def _hint(page: Mapping[str, Raw]) -> tuple[int, str] | None:
     if "ttlMs" not in page and "cacheScope" not in page:
         return None
-    try:
-        ttl = value(page.get("ttlMs", Raw(b"0")))
-        scope = value(page.get("cacheScope", Raw(b'"private"')))
-    except (ValueError, RecursionError):
-        return None
+    ttl, scope = scalar(page.get("ttlMs")), scalar(page.get("cacheScope"))
     number = int(ttl) if isinstance(ttl, int | float) and not isinstance(ttl, bool) else 0
     return max(0, number), "public" if scope == "public" else "private"
 

@@ -36,7 +36,7 @@ from armory.protocol.link import (
 )
 from armory.protocol.meta import PROGRESS_TOKEN
 from armory.protocol.methods import CAPABILITY, PROGRESS
-from armory.protocol.rawjson import EMPTY_OBJECT, NULL, encode, members_or_none, value
+from armory.protocol.rawjson import EMPTY_OBJECT, encode, members_or_none, scalar
 from armory.tasks import spawn
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.pending import Pending, Unfinished
@@ -345,7 +345,4 @@ def _busy(pending: Mapping[int, Pending]) -> int:
 
 def _key_in(request_id: Raw | None) -> bytes:
     """The key of the question that a `notifications/cancelled` names."""
-    try:
-        return encode(value(NULL if request_id is None else request_id))
-    except ValueError:
-        return b""
+    return encode(scalar(request_id))

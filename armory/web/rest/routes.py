@@ -61,7 +61,7 @@ class RestCall:
         request_id: echoed in the answer.
         path: path parameters.
         params: the query parameters as the route's model.
-        body: the body as the route's model.
+        body: the body as the route's model, or its members as JSON (`Route.verbatim`).
         request: the request itself, for what streams.
         cors: headers that let the browser page that asked read the answer, likewise.
     """
@@ -147,6 +147,7 @@ class Route:
         description: more than the summary.
         limit_headers: whether answers carry X-RateLimit-*.
         counts: whether it counts against the caller's rate by itself.
+        verbatim: whether the members of the body come as they were sent, each as JSON.
     """
 
     method: str
@@ -167,6 +168,7 @@ class Route:
     description: str = ""
     limit_headers: bool = False
     counts: bool = False
+    verbatim: bool = False
 
     @property
     def operation(self) -> str:

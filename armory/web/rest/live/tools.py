@@ -20,7 +20,7 @@ from armory.errors import InvalidRequest
 from armory.gateway.context import RequestContext
 from armory.gateway.views.definitions import Form
 from armory.protocol.errors import RpcError
-from armory.protocol.rawjson import pack
+from armory.protocol.rawjson import EMPTY_OBJECT, brief, pack
 from armory.web.rest.live.access import LiveGateway, tool_of
 from armory.web.rest.problems import Problem
 from armory.web.rest.routes import Answer, Reply, RestCall, Route, Shape
@@ -94,7 +94,8 @@ def routes(live: LiveGateway) -> list[Route]:
         Route("GET", "/v1/tools/{name}", partial(_one, live), "One tool", ToolDetail,
               tag="gateway", path_params=name),
         Route("POST", "/v1/tools/{name}/call", partial(_call, live), "Call a tool", CallAnswer,
-              tag="gateway", path_params=name, body=Arguments, problems=(504,), counts=True,
+              tag="gateway", path_params=name, body=Arguments, verbatim=True, problems=(504,),
+              counts=True,
               description="Counts and is limited like a call over MCP. A result with `isError` is "
               "the tool's own; what kept the tool from answering is a problem."),
     ]  # fmt: skip
@@ -145,7 +146,11 @@ async def _call(live: LiveGateway, call: RestCall) -> Reply:
     except Problem:
         await call.count()  # else names could be guessed without limit
         raise
-    params = {"name": pack(record.name), "arguments": pack(call.body.arguments)}
+    arguments: Raw = call.body.get("arguments", EMPTY_OBJECT)
+    if bytes(memoryview(arguments)[:1]) != b"{":
+        said = f"arguments: expected a JSON object; it is {brief(arguments)}"
+        raise InvalidRequest(said, parameter="arguments")
+    params = {"name": pack(record.name), "arguments": arguments}
     started = time.perf_counter()
     try:
         reply = await live.gateway.tool_calls.call(context, params, raising=True)
