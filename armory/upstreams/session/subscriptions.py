@@ -14,7 +14,7 @@ from msgspec import Raw
 
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
 from armory.logger import Logger
-from armory.protocol.link import Call, Params, Refused, Reply
+from armory.protocol.link import SAID_OF_RESOURCE, Call, Params, Refused, Reply
 from armory.protocol.loglevels import LOG_LEVELS, loud_enough
 from armory.protocol.methods import declares_groups
 from armory.protocol.rawjson import encode
@@ -187,7 +187,11 @@ class Subscriptions:
         session.add(uri)
 
     async def _ask(self, method: str, uri: str) -> None:
-        reply = await self._request(Call(method, {"uri": Raw(encode(uri))}))
+        params = {"uri": Raw(encode(uri))}
+        said = SAID_OF_RESOURCE.get()
+        if said is not None and said[0] == uri:
+            params["_meta"] = said[1]
+        reply = await self._request(Call(method, params))
         if reply.error is not None:
             raise Refused(method, reply.error)
 
