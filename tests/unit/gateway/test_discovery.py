@@ -88,3 +88,12 @@ def test_which_servers_rules_can_concern(
 ) -> None:
     policy = Policy([Rule(allow=allow, deny=deny)])
     assert policy.concerns(Principal("a"), "docs") is concerned
+
+
+async def test_who_may_see_a_part_of_a_server_waits_for_it(bench: Bench) -> None:
+    bench.pool.upstreams["later"] = bench.pool.upstreams["up"]  # nothing is known of it yet
+    ann, awaits = Principal("ann"), bench.gateway.awaits
+    for allow, waits in (("later__read_*", True), ("later+file:///a", True), ("up*", False)):
+        bench.gateway.reconfigure(policy=Policy([Rule(allow=(allow,))]))
+        assert awaits("later", ann) is waits
+        assert not awaits("up", ann)
