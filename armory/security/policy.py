@@ -6,13 +6,14 @@ upstreams or a transport.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Literal, Protocol
 
 from armory.domain.catalog import Catalog
-from armory.domain.naming import expose_uri, split_name, split_uri
+from armory.domain.naming import beginnings, expose_uri, split_name, split_uri
 from armory.domain.principal import Principal
 from armory.domain.query import VisibleSet
 from armory.domain.tool import ListedRecord, ToolRecord, names_by_server
@@ -22,6 +23,8 @@ Profile = tuple[tuple[int, ...], str]
 _DECISIONS_KEPT = 100_000
 _PRINCIPALS_KEPT = 10_000
 _VISIBLE_KEPT = 4_096
+_FIXED = re.compile(r"[^*?\[]*")
+"""The part of a glob pattern that stands for itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,10 @@ class PackView:
     key: str
     servers: frozenset[str] = frozenset()
     tools: frozenset[str] = frozenset()
+
+    def has_any_of(self, server: str) -> bool:
+        """Whether anything of a server is in it."""
+        return server in self.servers or any(n.startswith(f"{server}__") for n in self.tools)
 
     def includes(self, name: str) -> bool:
         """Whether an exposed name or URI is in it."""
@@ -261,6 +268,23 @@ class Policy:
             known = self._decide(key[0], name)
             self._decisions[key] = known
         return known
+
+    def concerns(self, principal: Principal, server: str) -> bool:
+        """Whether `principal` may see anything of `server`, whatever that has by now; not where all
+        its tools and prompts are denied.
+        """
+        view = self._view(principal, True)
+        if view is not None and not view.has_any_of(server):
+            return False
+        if not self._rules:
+            return True
+        if self._denies(principal, f"{server}__"):
+            return False
+        rules = (self._rules[position] for position in self._applicable(principal))
+        allowed = (_FIXED.match(pattern) for rule in rules for pattern in rule.allow)
+        begun = [match[0] for match in allowed if match]
+        places = beginnings(server)
+        return any(p.startswith(text) or text.startswith(p) for p in places for text in begun)
 
     def allows_uri(self, principal: Principal, server: str, uri: str) -> bool:
         """Whether `principal` may use the resource with the original URI `uri` of `server`.

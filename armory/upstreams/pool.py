@@ -19,6 +19,7 @@ from armory.protocol.link import (
     Call,
     ClientChannel,
     Owner,
+    Params,
     Reply,
 )
 from armory.protocol.session_events import Replaced, SessionObservers
@@ -195,6 +196,14 @@ class Pool:
         links = upstream.links
         if not links.placing.settled(owner):
             await links.opened(owner, declared_by(owner))
+
+    async def notify(self, server: str, owner: Owner, method: str, params: Params) -> None:
+        """Send a notification over the session that serves `owner`; modern upstreams hear none.
+
+        Raises:
+            UpstreamUnavailable: it cannot be told.
+        """
+        await self._opened(server).notify(owner, method, params)
 
     async def roots_changed(self, owner: Owner, client: ClientChannel) -> None:
         """A client's roots changed: tell the legacy sessions that were told that it has some.

@@ -14,15 +14,18 @@ from msgspec import Raw
 
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
 from armory.logger import Logger
-from armory.protocol.link import Call, Params, Refused, Reply
+from armory.protocol.link import SAID_OF_RESOURCE, Call, Params, Refused, Reply
 from armory.protocol.loglevels import LOG_LEVELS, loud_enough
 from armory.protocol.methods import declares_groups
 from armory.protocol.rawjson import encode
+from armory.tasks import Tasks
 from armory.upstreams.session.context import UNKNOWN, Identity
 from armory.upstreams.session.listening import ListenStream
 from armory.upstreams.spec import UpstreamSpec
 
 log = Logger(__name__)
+_LEVEL_S = 1.0
+"""So long a call waits for the answer of an upstream that is told how much to log."""
 
 
 class Subscriptions:
@@ -52,6 +55,7 @@ class Subscriptions:
         self._reported: set[str] = set()  # legacy: another object for each session
         self._lock = asyncio.Lock()
         self._levelling = asyncio.Lock()
+        self._asking = Tasks()
         self._stream: ListenStream | None = None
 
     async def watch_lists(self) -> bool:
@@ -108,8 +112,8 @@ class Subscriptions:
 
     async def ensure_log_level(self, wanted: str | None) -> None:
         """Legacy: have an upstream that logs do so at the lowest level that any caller has wanted
-        yet. One that does not answer is not asked again: each call would wait for it. Calls that
-        come meanwhile wait, too, since they must not overtake the first one.
+        yet. One that does not answer at once is waited for beside the calls, and not asked again.
+        Calls that come meanwhile wait as long, since they must not overtake the first one.
         """
         if self.identity.era == "modern" or wanted is None or wanted not in LOG_LEVELS:
             return
@@ -137,7 +141,8 @@ class Subscriptions:
                     log.info("upstream_resubscribe_refused", upstream=self._spec.key, error=error)
 
     async def close(self) -> None:
-        """End the stream of a modern upstream, where there is one."""
+        """End the stream of a modern upstream, where there is one, and what waits for answers."""
+        await self._asking.stop()
         if self._stream is not None:
             await self._stream.close()
 
@@ -146,6 +151,18 @@ class Subscriptions:
 
     async def _set_log_level(self, wanted: str) -> None:
         before, self._log_level = self._log_level, wanted
+        asking = self._asking.start(self._ask_log_level(wanted, before), "log level")
+        try:
+            await asyncio.wait((asking,), timeout=_LEVEL_S)
+        except asyncio.CancelledError:
+            asking.cancel()
+            raise
+        if not asking.done():
+            asking.add_done_callback(_seen)
+        elif not asking.cancelled():
+            asking.result()
+
+    async def _ask_log_level(self, wanted: str, before: str | None) -> None:
         level = {"level": Raw(encode(wanted))}
         wait_s = self._spec.connect_timeout_s
         try:
@@ -154,11 +171,15 @@ class Subscriptions:
             log.info("upstream_log_level_unanswered", upstream=self._spec.key, error=str(error))
             return
         except BaseException:
-            self._log_level = before
+            self._not_set(wanted, before)
             raise
         if reply.error is not None:
-            self._log_level = before
+            self._not_set(wanted, before)
             log.info("upstream_log_level_refused", upstream=self._spec.key, level=wanted)
+
+    def _not_set(self, wanted: str, before: str | None) -> None:
+        if self._log_level == wanted:  # else another one was set meanwhile
+            self._log_level = before
 
     async def _subscribe(self, uri: str) -> None:
         session = self._reported
@@ -166,7 +187,11 @@ class Subscriptions:
         session.add(uri)
 
     async def _ask(self, method: str, uri: str) -> None:
-        reply = await self._request(Call(method, {"uri": Raw(encode(uri))}))
+        params = {"uri": Raw(encode(uri))}
+        said = SAID_OF_RESOURCE.get()
+        if said is not None and said[0] == uri:
+            params["_meta"] = said[1]
+        reply = await self._request(Call(method, params))
         if reply.error is not None:
             raise Refused(method, reply.error)
 
@@ -177,6 +202,12 @@ class Subscriptions:
                 self._spec.key, self._request, self._notified, groups=groups
             )
         return self._stream
+
+
+def _seen(task: asyncio.Task[None]) -> None:
+    """Nobody waits for it any more; a session that ends says so elsewhere."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _flag(capabilities: Mapping[str, Any], kind: str, name: str) -> bool:

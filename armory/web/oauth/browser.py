@@ -95,7 +95,8 @@ class Pages:
     async def authorize(self, request: web.Request) -> web.Response:
         """`GET /oauth/authorize`: a client sends a person here."""
         query = each_once(request.query, lambda name: len(request.query.getall(name)))
-        client = await self._server.client(query.get("client_id", ""))
+        asker = self._places.asker(request)
+        client = await self._server.client(query.get("client_id", ""), asker)
         issuer = self._places.issuer(request)
         asked = read(
             query,

@@ -119,7 +119,7 @@ class Interactions:
             raise
         if call.over:
             return await self._finished(context, call)
-        key = context.principal.key
+        key = context.principal.person
         mine = sum(owner == key for owner in self._of.values())
         if len(self._parked) >= self._capacity or mine >= self._per_principal:
             if call.running.done():  # answered already: only a question is left

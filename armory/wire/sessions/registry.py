@@ -18,11 +18,20 @@ from msgspec import Raw
 from armory.domain.principal import Principal
 from armory.gateway.gateway import Gateway
 from armory.gateway.lists.groups import served_to
+from armory.gateway.requests import ClientRequest
 from armory.logger import Logger
 from armory.protocol import codes
 from armory.protocol.errors import Malformed
 from armory.protocol.jsonrpc import Message
-from armory.protocol.methods import CANCELLED, GROUPS_CHANGED, PROGRESS, ROOTS_CHANGED
+from armory.protocol.link import Params
+from armory.protocol.methods import (
+    ABOUT_TASKS,
+    CANCELLED,
+    GROUPS_CHANGED,
+    INITIALIZED,
+    PROGRESS,
+    ROOTS_CHANGED,
+)
 from armory.protocol.rawjson import text_of
 from armory.tasks import Tasks, give_way, start
 from armory.wire.caller import Caller
@@ -44,6 +53,8 @@ _TURN_S = 0.001
 """So long sessions are ended in one go."""
 _SOON_S = 0.01
 """A session that takes longer to end waits for somebody else."""
+_ERRANDS = 64
+"""What one client says at once that Armory does not know; more of it reaches nobody."""
 _TOLD = 5
 """Of many that expire together so many are named."""
 
@@ -142,7 +153,7 @@ class Sessions:
                 raise TooMany(
                     f"{self._capacity} sessions are open (server.limits.sessions); try again later"
                 )
-        key = caller.principal.key
+        key = caller.principal.person
         if self._of[key] >= self._per_principal:
             await self.expire()
             if self._of[key] >= self._per_principal:
@@ -188,11 +199,22 @@ class Sessions:
             session.answered(message)
         elif message.method == ROOTS_CHANGED:
             # No request is open by which an upstream could ask what they are now.
-            session.run(self._gateway.pool.roots_changed(session.owner, session.channel))
+            session.run(self._gateway.client_news.roots_changed(session, session.channel))
         elif message.method == CANCELLED:
             session.cancel(*cancelled(message))
         elif message.method == PROGRESS:
             session.progressed(notified(message))
+        elif session.endpoint.transparent and session.errands < _ERRANDS:
+            method = str(message.method)
+            if method != INITIALIZED and method not in ABOUT_TASKS:  # it has none for upstreams
+                session.run(self._pass_on(session, method, notified(message)))
+
+    async def _pass_on(self, session: Session, method: str, params: Params) -> None:
+        """Tell the one upstream of a session's endpoint what Armory does not know."""
+        client, version, endpoint = session.channel, session.version, session.endpoint
+        request = ClientRequest(session.principal, client, "legacy", version, endpoint, session)
+        gateway = self._gateway
+        await gateway.client_news.pass_on(await gateway.context(request), method, params)
 
     async def end(self, session: Session) -> None:
         """End one session; to its end, also where whoever waits is cancelled."""
@@ -201,7 +223,7 @@ class Sessions:
     async def _end(self, session: Session) -> None:
         if self._sessions.pop(session.id, None) is None:
             return
-        key = session.principal.key
+        key = session.person
         self._of[key] -= 1
         if not self._of[key]:
             del self._of[key]

@@ -34,7 +34,7 @@ from armory.protocol.meta import PROGRESS_TOKEN
 from armory.protocol.methods import CANCELLED, LOGGED, session_answers
 from armory.protocol.rawjson import NULL, encode, members_or_none, pack, text_of
 from armory.tasks import Tasks, stop
-from armory.wire.eras.questions import may_ask, refusal
+from armory.wire.eras.questions import is_unknown, may_ask, refusal
 from armory.wire.sessions.running import Running, ended
 from armory.wire.streams import EventStream, Outlet
 
@@ -53,6 +53,7 @@ class Session:
     Attributes:
         id: the `Mcp-Session-Id`.
         principal, endpoint: whose it is and where; as of the last request.
+        person: as whose it is counted: who opened it.
         version: the negotiated revision.
         capabilities: the client's own.
         log_level: as set with `logging/setLevel`; `info` until then.
@@ -72,6 +73,7 @@ class Session:
     ) -> None:
         self.id = id
         self.principal = principal
+        self.person = principal.person
         self.endpoint = endpoint
         self.version = version
         self.capabilities = capabilities
@@ -243,6 +245,11 @@ class Session:
         """Do something for the client that has no answer; ended with the session."""
         self._errands.spawn(errand, "errand of a session")
 
+    @property
+    def errands(self) -> int:
+        """How many of those are under way."""
+        return len(self._errands)
+
     # -- the end -----------------------------------------------------------------------------
 
     async def close(self) -> None:
@@ -319,8 +326,11 @@ class SessionChannel:
             ClientGone: nobody is there to answer.
         """
         session = self._session
-        if not may_ask(method, params, session.capabilities, "legacy", session.version):
-            return Answer(error=refusal(method, session.capabilities))
+        declared = session.capabilities
+        # at its own endpoint a server may ask what Armory does not know
+        unknown = session.endpoint.transparent and is_unknown(method)
+        if not (unknown or may_ask(method, params, declared, "legacy", session.version)):
+            return Answer(error=refusal(method, declared))
         if "task" in params:  # not declared, so it is answered as if it were not there
             params = {name: value for name, value in params.items() if name != "task"}
         return await session.ask(self._stream, method, params)

@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from armory.domain.catalog import ServerLists
-from armory.domain.principal import ANONYMOUS
+from armory.domain.principal import ANONYMOUS, Principal
 from armory.errors import BackendError
 from armory.gateway.gateway import Gateway
 from armory.protocol.jsonrpc import decode, request
@@ -28,7 +28,7 @@ from armory.testing.waiting import until
 from armory.wire.caller import Caller
 from armory.wire.http.replicas import Replicas
 from armory.wire.http.settings import HttpSettings
-from armory.wire.sessions.registry import Sessions
+from armory.wire.sessions.registry import Sessions, TooMany
 from armory.wire.sessions.session import Session
 
 pytestmark = pytest.mark.anyio
@@ -174,3 +174,21 @@ async def test_a_store_that_is_away_is_not_told_of_each_session_that_ends() -> N
     await sessions.close()
     assert store.asked == 0
     await directory.close()
+
+
+async def test_sessions_are_counted_by_user_whatever_credential_opens_them() -> None:
+    sessions = Sessions(behind(ScriptedPool()), per_principal=2)
+
+    async def open_as(key: str, user: str | None) -> Session:
+        return await sessions.open(Caller(Principal(key, user)), MESSAGE, raws(HELLO))
+
+    one, _ = await open_as("key-1", "ann"), await open_as("key-2", "ann")
+    with pytest.raises(TooMany, match="sessions_per_principal"):
+        await open_as("key-3", "ann")
+    await open_as("key-3", None)
+    one.seen_as(Principal("key-1", "renamed"), one.endpoint)
+    await sessions.end(one)  # it was counted as ann's
+    await open_as("key-4", "ann")
+    with pytest.raises(TooMany):
+        await open_as("key-5", "ann")
+    await sessions.close()

@@ -251,6 +251,7 @@ class Busy(Script):
     def __init__(self) -> None:
         super().__init__()
         self.levels: list[str] = []
+        self.refuses = False
         self.asked, self.free = asyncio.Event(), asyncio.Event()
 
     async def answer(self, message: Json, wire: Wire) -> Json | None:
@@ -258,6 +259,9 @@ class Busy(Script):
             self.levels.append(message["params"]["level"])
             self.asked.set()
             await self.free.wait()
+            if self.refuses:
+                error = {"code": -32603, "message": "busy"}
+                return {"jsonrpc": "2.0", "id": message["id"], "error": error}
         return await super().answer(message, wire)
 
 
@@ -280,12 +284,29 @@ async def test_a_log_level_is_set_again_whose_call_ended_meanwhile(
 async def test_an_upstream_that_does_not_answer_to_log_levels_is_used_all_the_same(
     connect: Open, server: ScriptedUpstream
 ) -> None:
-    link = await connect("legacy", connect_timeout_s=1.0)
+    link = await connect("legacy", connect_timeout_s=600.0)
     server.script = busy = Busy()
-    for _ in range(2):
-        client = RecordingClient(log_level="info")
-        assert (await call(link, "echo", client=client, timeout_s=10))["isError"] is False
-    assert busy.levels == ["info"]
+    for level in ("info", "info", "debug", "error"):
+        client = RecordingClient(log_level=level)
+        assert (await call(link, "echo", client=client, timeout_s=30))["isError"] is False
+    assert busy.levels == ["info", "debug"]
+
+
+async def test_a_log_level_that_is_refused_late_is_asked_for_again(
+    connect: Open, server: ScriptedUpstream
+) -> None:
+    link = await connect("legacy", connect_timeout_s=600.0)
+    server.script = busy = Busy()
+    busy.refuses = True
+    client = RecordingClient(log_level="info")
+    await call(link, "echo", client=client, timeout_s=30)
+    busy.free.set()
+
+    async def asked_again() -> None:
+        while busy.levels != ["info", "info"]:
+            await call(link, "echo", client=client)
+
+    await asyncio.wait_for(asked_again(), 10)
 
 
 async def test_a_connect_that_hangs_is_bounded(server: ScriptedUpstream) -> None:
