@@ -179,3 +179,24 @@ async def test_a_parameter_of_a_url_that_is_no_text_is_named(
     assert (found.status, found.body["parameter"]) == (422, named)
     assert said in found.body["detail"]
     assert (await client("GET", "/retrieve_tools?query=gr%C3%B6sse+%2B")).status == 200
+
+
+async def test_indexed_tools_whose_names_look_alike_stay_apart_whenever_they_come(
+    client: Any,
+) -> None:
+    async def index(name: str, **more: Any) -> Any:
+        body = {"tools": [{"name": name, "description": name}], "server": "space", **more}
+        return (await client("POST", "/v2/index_tools", token=ADMIN_TOKEN, json=body)).body
+
+    def known() -> dict[str, str]:
+        records = client.service.accounts.registry.records
+        return {record.original_name: name for name, record in records.items()}
+
+    assert (await index("a.b"))["indexed"] == ["space__a_b"]
+    (apart,) = (await index("a/b"))["indexed"]
+    assert known().keys() == {"a.b", "a/b"}
+    assert known()["a/b"] == apart
+    assert (await index("a_b"))["indexed"] == ["space__a_b"]
+    assert known().keys() == {"a.b", "a/b", "a_b"}
+    again = await index("a.b", skip_existing=True)
+    assert again == {"indexed": [], "skipped": [known()["a.b"]]}
