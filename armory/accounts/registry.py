@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, select, update
 
 from armory.accounts.names import check_name
 from armory.domain.naming import expose_names, is_server_key
 from armory.domain.tool import ToolRecord, fingerprint
 from armory.errors import InvalidRequest
 from armory.storage.changes import ChangeFeed
+from armory.storage.connection import AsyncConnection
 from armory.storage.database import Database, now_ms
 from armory.storage.tables import indexed_tools
 
@@ -87,18 +88,24 @@ class ToolRegistry:
         Raises:
             InvalidRequest: as `add`.
         """
-        named = {server: _named(server, tools) for server, tools in by_server.items()}
+        given = {server: _by_original(server, tools) for server, tools in by_server.items()}
         all_tags = list(dict.fromkeys(tags))
         written: list[str] = []
         skipped: list[str] = []
         async with self._feed.transaction() as change:
-            statement = select(indexed_tools.c.name)
-            known = set((await change.connection.execute(statement)).scalars())
-            if len(known.union(*named.values())) > MAX_TOOLS:
+            columns = indexed_tools.c
+            statement = select(columns.server, columns.original_name)
+            known = {(row[0], row[1]) for row in await change.connection.execute(statement)}
+            new = {(server, original) for server, tools in given.items() for original in tools}
+            if len(known | new) > MAX_TOOLS:
                 raise InvalidRequest(f"more than {MAX_TOOLS} tools", parameter="tools")
-            for server, tools in named.items():
-                for name, (original, tool) in tools.items():
-                    if skip_existing and name in known:
+            for server, tools in given.items():
+                there = (original for of, original in known if of == server)
+                names = expose_names(server, [*tools, *there])
+                await _rename(change.connection, server, names)
+                for original, tool in tools.items():
+                    name = names[original]
+                    if skip_existing and (server, original) in known:
                         skipped.append(name)
                         continue
                     values: dict[str, Any] = {
@@ -141,10 +148,8 @@ class ToolRegistry:
         await self.load()
 
 
-def _named(
-    server: str, tools: Sequence[Mapping[str, Any]]
-) -> dict[str, tuple[str, Mapping[str, Any]]]:
-    """(original name, tool) of the tools of one server, by exposed name.
+def _by_original(server: str, tools: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """The tools of one server by their own names.
 
     Raises:
         InvalidRequest: a server key or a name that cannot be used.
@@ -154,9 +159,27 @@ def _named(
             f"server is {server[:40]!r}; expected lower-case words joined by hyphens",
             parameter="server",
         )
-    by_name = {check_name(str(tool.get("name", "")), "name"): tool for tool in tools}
-    exposed = expose_names(server, by_name)
-    return {exposed[original]: (original, tool) for original, tool in by_name.items()}
+    return {check_name(str(tool.get("name", "")), "name"): tool for tool in tools}
+
+
+async def _rename(connection: AsyncConnection, server: str, names: Mapping[str, str]) -> None:
+    """Have the tools of a server under the names that all of them together give each: one that
+    comes later may look the same as one that is there.
+
+    Args:
+        connection: of the change.
+        server: whose tools.
+        names: exposed names by original ones.
+    """
+    columns = indexed_tools.c
+    statement = select(columns.name, columns.original_name).where(columns.server == server)
+    there = {name: names[own] for name, own in await connection.execute(statement)}
+    for name, wanted in there.items():
+        row = columns.name == name
+        if wanted != name and wanted in there:
+            await connection.execute(delete(indexed_tools).where(row))
+        elif wanted != name:
+            await connection.execute(update(indexed_tools).where(row).values(name=wanted))
 
 
 def _record(row: Any) -> ToolRecord:

@@ -106,7 +106,7 @@ async def tune(
     if len(wanting) < LEAST_QUERIES:
         raise ConfigError(
             f"{len(wanting)} queries want a tool, at least {LEAST_QUERIES} are needed to tune; "
-            "label more, or use --synthetic"
+            "label more, or let --synthetic make them of more tools"
         )
     await retriever.index(dataset.tools)
     rows: list[_Row] = []

@@ -150,11 +150,11 @@ class Runtime:
         limited = self.figures.metrics.limited
         self.limits = Limits(loaded.config, accounts, limited, joined.counts)
         self.figures.limits_away = lambda: self.limits.away
-        self._indexing: WithRegisteredTools | None = None
+        self.indexing: WithRegisteredTools | None = None
         if self.retriever is not None and accounts is not None:
-            self._indexing = WithRegisteredTools(self.retriever, accounts.registry, accounts.feed)
+            self.indexing = WithRegisteredTools(self.retriever, accounts.registry, accounts.feed)
         self.keeper = CatalogKeeper(
-            self._indexing or self.retriever,
+            self.indexing or self.retriever,
             parts.rules,
             self._pinning(loaded),
             give_back,
@@ -273,8 +273,8 @@ class Runtime:
         await self.supervisor.stop()
         await self.gateway.close()
         await self.keeper.stop()
-        if self._indexing is not None:
-            await self._indexing.close()
+        if self.indexing is not None:
+            await self.indexing.close()
         await self.pool.close()
         if self.retriever is not None:
             await self.retriever.aclose()

@@ -93,11 +93,11 @@ def _meta_tools(asked: _Asked, settings: GatewaySettings, *, cut: bool) -> list[
     """Those of a list, which leaves tools out or not."""
     with_call = settings.call_tool and cut
     found: list[Definition] = []
+    limits = {"chars": settings.query_chars, "top_k": settings.query_top_k}
     if settings.search_tools:
-        limits = {"chars": settings.query_chars, "top_k": settings.query_top_k}
         found.append(search_definition(asked.servers, call_tool=with_call, **limits))
     if settings.find_tools:
-        found.append(find_definition())
+        found.append(find_definition(**limits))
     if with_call:
         found.append(call_definition())
     return found

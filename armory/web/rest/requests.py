@@ -173,8 +173,6 @@ async def _call(
                 parameter=name[:40],
             )
     principal = await _principal(services, route, request, asked)
-    if route.accounts and not services.accounts.enabled:
-        raise Problem(404, "accounts_disabled", "accounts are off; see accounts.enabled")
     path = {name: _path_part(name, value) for name, value in request.match_info.items()}
     params = None if route.params is None else _params(route.params, request)
     body = None if route.body is None else await _body(services, route, route.body, request)
@@ -194,6 +192,8 @@ async def _principal(
     resource = resources.whole(request) if resources is not None else None
     principal = await services.authenticator.authenticate(request.headers, remote, resource)
     asked.principal = principal
+    if route.accounts and not services.accounts.enabled:
+        raise Problem(404, "accounts_disabled", "accounts are off; see accounts.enabled")
     if route.access == "admin" and "admin" not in principal.scopes:
         raise AccessDenied("this needs a credential with the scope `admin`")
     if route.access == "user" and principal.user is None and "admin" not in principal.scopes:

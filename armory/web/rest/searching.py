@@ -275,7 +275,7 @@ def record_json(
         "name": record.name,
         "server": record.server,
         "description": record.description,
-        "inputSchema": record.input_schema,
+        "inputSchema": record.input_schema or {"type": "object"},
         "score": round(score, _DIGITS),
         "relevance": round(relevance, _DIGITS),
         "reason": reason,
