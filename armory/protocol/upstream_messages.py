@@ -102,6 +102,7 @@ def _reading(data: bytes | bytearray) -> Generator[None, None, list[UpstreamMess
     end, with which an event or a line would end.
     """
     found = _read(data)
+    yield  # what is done with a large one takes as long again
     if not isinstance(found, UpstreamMessage):
         return (yield from _rescuing(data, found))
     return [found] if _one_line(data) else [_incoming(_without_line_ends(data))]
