@@ -16,6 +16,7 @@ from armory.accounts.registered_tools import WithRegisteredTools
 from armory.accounts.scopes import PackScopes
 from armory.config import Loaded
 from armory.domain.principal import Principal
+from armory.errors import ConfigError
 from armory.feedback.attribution import QueryAttribution
 from armory.gateway.events import EventFanOut
 from armory.gateway.gateway import Gateway, Services
@@ -34,6 +35,7 @@ from armory.runtime.blocks.replicas import Shared
 from armory.runtime.blocks.secrets import hide_secrets
 from armory.runtime.blocks.watching import watched
 from armory.runtime.catalog import CatalogKeeper
+from armory.runtime.checking import checked
 from armory.runtime.figures import Figures
 from armory.runtime.limits import Limits
 from armory.runtime.memory.allocator import give_back
@@ -43,7 +45,7 @@ from armory.runtime.settings import activity_settings, authenticator, reloadable
 from armory.runtime.version import armory_version
 from armory.security.pinning import Pinning
 from armory.security.policy import Policy
-from armory.tasks import spawn, stop
+from armory.tasks import InTurn, spawn, stop
 from armory.upstreams.oauth.people import Vault
 from armory.upstreams.pool import Pool
 from armory.upstreams.session.inflow import Inflow
@@ -174,6 +176,7 @@ class Runtime:
             follow_approvals(accounts, self.keeper)
         self.first_snapshot = asyncio.Event()
         self._starting: asyncio.Task[None] | None = None
+        self._reloads = InTurn("reload")
 
     def _vault(self, loaded: Loaded, specs: Sequence[UpstreamSpec]) -> Vault | None:
         if self.accounts is None or not logs_people_in(specs):
@@ -270,6 +273,7 @@ class Runtime:
     async def stop_upstreams(self) -> None:
         """End every task, process and connection toward upstreams."""
         await stop(self._starting)
+        await self._reloads.stop()
         await self.supervisor.stop()
         await self.gateway.close()
         await self.keeper.stop()
@@ -335,6 +339,25 @@ class Runtime:
 
         embedder = self.retriever.embedder
         self.agent = await open_agent(self.loaded, self.retriever, embedder, stack)
+
+    async def read_again(self, *, dry_run: bool = False) -> Reloaded:
+        """As `reload`, with what the file says now.
+
+        One after the other: of two at once, the one that read the older text could else end last.
+
+        Raises:
+            ConfigError: there is no file, or it does not hold; nothing has changed then.
+        """
+        path = self.loaded.path
+        if path is None:
+            said = "this gateway was not started from a file; there is nothing to read"
+            raise ConfigError(said)
+
+        async def work() -> Reloaded:
+            loaded = await asyncio.to_thread(checked, path)
+            return await self.reload(self.overridden(loaded), dry_run=dry_run)
+
+        return await self._reloads.do(work)
 
     async def reload(self, loaded: Loaded, *, dry_run: bool = False) -> Reloaded:
         """Put a new configuration in force as far as that goes without a restart.
