@@ -42,7 +42,11 @@ _UNKNOWN_SETTING = "42704"
 """Of one in `storage.url`, likewise."""
 _BAD_PARAMETER = "ClientConfigurationError"
 """The driver's error about one there that it does know, likewise."""
-_OF_SQLALCHEMY = ("host", "port", "ssl", "prepared_statement_cache_size")
+_PREPARED = "prepared_statement_cache_size"
+"""A parameter of a URL; 0: nothing that is prepared outlasts a transaction, as a pooler wants it
+that gives each transaction another connection (pgbouncer).
+"""
+_OF_SQLALCHEMY = ("host", "port", "ssl", _PREPARED)
 """Parameters of a URL that it reads itself, or hands on as they are."""
 _FILES = frozenset(
     (
@@ -317,6 +321,8 @@ def _engine(url: URL, pool_size: int) -> Engine:
     if rest := {name: value for name, value in url.query.items() if name not in own}:
         # `sslmode` and the like, which the driver reads in a URL alone
         arguments["dsn"] = f"postgresql://?{urlencode(rest, doseq=True)}"
+    if own.get(_PREPARED) == "0":
+        arguments |= _within_transactions()
     return create_engine(
         url.set(query=own),
         pool_size=pool_size,
@@ -325,6 +331,24 @@ def _engine(url: URL, pool_size: int) -> Engine:
         pool_pre_ping=True,
         connect_args=arguments,
     )
+
+
+def _within_transactions() -> dict[str, Any]:
+    """Arguments of connections of which nothing outlasts a transaction."""
+    from asyncpg import Connection as Driver  # only where Postgres is spoken
+
+    class Within(Driver):
+        async def set_type_codec(self, *args: Any, **kwargs: Any) -> None:
+            # of a new connection SQLAlchemy asks this outside of any, and it takes several steps
+            async with self.transaction():
+                await super().set_type_codec(*args, **kwargs)
+
+    # statements have no names, as `str` gives none
+    return {
+        "connection_class": Within,
+        "statement_cache_size": 0,
+        "prepared_statement_name_func": str,
+    }
 
 
 def _listen(engine: Engine) -> None:
