@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
+_T = TypeVar("_T")
 HIDDEN = "***"
 _SHORTEST = 6
 """A configured secret of fewer characters is not looked for: it would be found in any text."""
@@ -42,28 +43,44 @@ _SECRET_TEXT = re.compile(
 
 
 _IN_QUERY = re.compile(r"([?&][^?&=#\s\"'<>]{1,100}=)[^&#\s\"'<>]+")
+_KEPT = 20
+"""Configurations whose secrets are hidden: the first, of which much holds until a restart, and the
+latest. Whoever has each hour other tokens must not make each line of the log slower for good."""
+_told: list[frozenset[str]] = []
 _known: list[str] = []
 """The values of configured secrets, longest first: one may be part of another."""
-_parameters: dict[str, str] = {}
+_told_parameters: list[frozenset[tuple[str, str]]] = []
+_parameters: list[tuple[str, str]] = []
 """`?name=value` of configured URLs, and what is shown in its place."""
 
 
 def hide(values: Iterable[str]) -> None:
-    """From now on these values are shown nowhere; shorter ones than six characters are."""
-    found = {*_known}
-    for value in values:
-        if len(value) >= _SHORTEST:
-            found.update(_spellings(value))
-    _known[:] = sorted(found, key=len, reverse=True)
+    """From now on these values are shown nowhere, nor those of the last times; shorter ones than
+    six characters are.
+    """
+    long = (value for value in values if len(value) >= _SHORTEST)
+    _note(_told, frozenset(spelled for value in long for spelled in _spellings(value)))
+    _known[:] = sorted(frozenset[str]().union(*_told), key=len, reverse=True)
 
 
 def hide_parameters(given: Iterable[tuple[str, str]]) -> None:
     """From now on these values (name, value) of parameters of URLs are shown behind their name
     nowhere, however short they are: whoever may see an address need not be who may use it.
     """
-    for name, value in given:
-        for mark in "?&":
-            _parameters[f"{mark}{name}={value}"] = f"{mark}{name}={HIDDEN}"
+    _note(_told_parameters, frozenset(given))
+    _parameters[:] = [
+        (f"{mark}{name}={value}", f"{mark}{name}={HIDDEN}")
+        for name, value in frozenset[tuple[str, str]]().union(*_told_parameters)
+        for mark in "?&"
+    ]
+
+
+def _note(told: list[frozenset[_T]], now: frozenset[_T]) -> None:
+    """Have `now` be the latest."""
+    told[1:] = [each for each in told[1:] if each != now]
+    if now not in told:
+        told.append(now)
+    del told[1 : max(1, len(told) - _KEPT)]
 
 
 def without_parameters(text: str) -> str:
@@ -96,7 +113,7 @@ def redacted(text: str) -> str:
     for value in _known:
         text = text.replace(value, HIDDEN)
     if "?" in text:
-        for given, shown in _parameters.items():
+        for given, shown in _parameters:
             text = text.replace(given, shown)
     return _SECRET_TEXT.sub(_without, text)
 
