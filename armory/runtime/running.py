@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -36,6 +35,7 @@ from armory.runtime.blocks.secrets import hide_secrets
 from armory.runtime.blocks.watching import watched
 from armory.runtime.catalog import CatalogKeeper
 from armory.runtime.checking import checked
+from armory.runtime.entry.home_watch import HomeWatch
 from armory.runtime.figures import Figures
 from armory.runtime.limits import Limits
 from armory.runtime.memory.allocator import give_back
@@ -90,6 +90,7 @@ class Runtime:
         overridden: puts what the command line said into a configuration that is read again.
         on_reloaded: told of every reload that is no dry run; None: nobody is.
         first_snapshot: set when the first snapshot is served.
+        home: whether the folder of Armory's data can be used.
         opening: whether the accounts are open; None before and for the operator's own commands.
     """
 
@@ -127,6 +128,7 @@ class Runtime:
             vault=self._vault(loaded, parts.specs),
         )
         accounts = self.accounts
+        self.home = HomeWatch(loaded.home, accounts.database.file if accounts else None)
         self._chat, generator = chat_of(loaded)
         self.learning = learning_of(loaded, accounts, lambda: self.retriever)
         self.retriever: Retriever | None = open_retriever(
@@ -309,6 +311,7 @@ class Runtime:
             "retrieval": retrieval,
             "shared store": self.joined.away,
             "database": database,
+            "data folder": self.home.problem,
         }
         return [f"{part}: {why}" for part, why in found.items() if why]
 
@@ -326,19 +329,6 @@ class Runtime:
         if self.listening is not None:
             self.listening.leave()
         await asyncio.sleep(delay_s)
-
-    async def open_agent(self, stack: AsyncExitStack) -> None:
-        """Open the retrieval agent where it is enabled; closed when `stack` unwinds.
-
-        Raises:
-            ConfigError: its folder of documents, or a parser for it, is missing.
-        """
-        if self.retriever is None or not self.loaded.config.agent.enabled:
-            return
-        from armory.runtime.blocks.agents import open_agent
-
-        embedder = self.retriever.embedder
-        self.agent = await open_agent(self.loaded, self.retriever, embedder, stack)
 
     async def read_again(self, *, dry_run: bool = False) -> Reloaded:
         """As `reload`, with what the file says now.
