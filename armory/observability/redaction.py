@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -24,6 +24,8 @@ _SECRET_KEY = re.compile(
     r"(?:^|[_-]|(?<=[a-z0-9])(?=[A-Z]))(?i:token|secret|password|passwd|passphrase|pwd"
     r"|authorization|api[_-]?key|access[_-]?key|private[_-]?key|credential|cookie)s?$"
 )
+_OPTION = re.compile(r"--[A-Za-z]|-[A-Za-z]?$")
+"""Another option, where a value may stand; one of a password may begin with a hyphen, too."""
 CREDENTIAL_SCHEME = re.compile(r"(?:bearer|basic|token|apikey|api-key)\s+", re.IGNORECASE)
 """What stands before the secret in a header."""
 _DRAWN = re.compile(
@@ -99,6 +101,35 @@ def _spellings(value: str) -> Iterator[str]:
 def names_secret(name: str) -> bool:
     """Whether a variable, header or parameter of this name holds a secret."""
     return _SECRET_NAME.search(name) is not None
+
+
+def is_count(value: str) -> bool:
+    """Whether a value is a number that may say how many there are."""
+    return value.isdigit() and len(value) < 7
+
+
+def secret_arguments(arguments: Sequence[str]) -> Iterator[tuple[int, int, str]]:
+    """(place, where in it the secret begins, name) of each argument of a command that is one or
+    has one: `--token VALUE`, `--token=VALUE`, `TOKEN=VALUE`.
+    """
+    option = ""
+    for place, text in enumerate(arguments):
+        name, _, value = text.partition("=")
+        if value and names_secret(name):
+            if not _says_how_many(name, value):
+                yield place, len(name) + 1, name
+        elif (
+            text
+            and names_secret(option)
+            and not (_OPTION.match(text) or _says_how_many(option, text))
+        ):
+            yield place, 0, option
+        option = text if text.startswith("-") and "=" not in text else ""
+
+
+def _says_how_many(name: str, value: str) -> bool:
+    """Whether it is a number of tokens or keys, as `--max-tokens 4096`; a password may be digits."""
+    return name.lower().endswith(("tokens", "keys")) and is_count(value)
 
 
 def seems_drawn(value: str) -> bool:

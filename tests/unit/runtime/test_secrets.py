@@ -9,10 +9,12 @@ from urllib.parse import quote
 import pytest
 import yaml
 
+from armory.cli.config.clear_secrets import clear_secrets
 from armory.config import Config, load_text
 from armory.observability import redaction
-from armory.observability.redaction import hide, redacted, redacted_value
+from armory.observability.redaction import hide, redacted, redacted_value, secret_arguments
 from armory.runtime.blocks.secrets import hide_secrets, secret_values
+from armory.runtime.editing.secret_places import secret_places
 from armory.upstreams.transports.http_failures import http_failure
 
 SECRETS = {
@@ -157,3 +159,33 @@ def test_secrets_that_change_again_and_again_are_not_all_remembered(
         assert redacted(f"https://x/?tenant={place}-of-many") == "https://x/?tenant=***"
     assert redacted("changing-0020") == "changing-0020"
     assert redacted("https://x/?tenant=20-of-many") == "https://x/?tenant=20-of-many"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "secret"),
+    [
+        (["--token", "abc-def"], [(1, 0, "--token")]),
+        (["--token=abc-def", "rest"], [(0, 8, "--token")]),
+        (["run", "API_KEY=a=b"], [(1, 8, "API_KEY")]),
+        (["--password", "-s3cret!"], [(1, 0, "--password")]),
+        (["--token", "--verbose", "-v", "abc"], []),
+        (["--token", "-v"], []),
+        (["--max-tokens", "128000", "--max-tokens=4096"], []),
+        (["--password", "123456", "--pass=1234"], [(1, 0, "--password"), (2, 7, "--pass")]),
+        (["--token", "${TOKEN}"], [(1, 0, "--token")]),
+        (["--token=", "abc", ""], []),
+    ],
+)
+def test_what_of_a_commands_arguments_is_secret_is_said_once(
+    arguments: list[str], secret: list[tuple[int, int, str]]
+) -> None:
+    assert list(secret_arguments(arguments)) == secret
+
+
+def test_how_many_tokens_there_may_be_is_no_secret() -> None:
+    arguments = ["--max-tokens", "128000", "--api-key", "of-an-argument"]
+    text = yaml.safe_dump({"upstreams": {"up": {"command": "serve", "args": arguments}}})
+    assert secret_values(load_text(text).config) == {"of-an-argument"}
+    assert [text[start:end] for start, end in secret_places(text)] == ["of-an-argument"]
+    found = clear_secrets({"up": {"command": "serve", "args": arguments}})
+    assert [arguments[int(each.at)][each.start : each.end] for each in found] == ["of-an-argument"]
