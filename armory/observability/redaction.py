@@ -128,7 +128,7 @@ def secret_arguments(arguments: Sequence[str]) -> Iterator[tuple[int, int, str]]
 
 
 def _says_how_many(name: str, value: str) -> bool:
-    """Whether it is a number of tokens or keys, as `--max-tokens 4096`; a password may be digits."""
+    """Whether it counts tokens or keys, as `--max-tokens 4096`; a password may be digits."""
     return name.lower().endswith(("tokens", "keys")) and is_count(value)
 
 
