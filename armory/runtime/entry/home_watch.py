@@ -32,6 +32,7 @@ class HomeWatch:
         self.problem = ""
         self._home = home
         self._database = database
+        self._usable = False
         self._opened: tuple[int, int] | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -57,11 +58,18 @@ class HomeWatch:
             _log.info("data_folder_back")
 
     def _found(self) -> str:
+        folder = self._wrong_with_home()
+        self._usable = self._usable or not folder
+        if folder and self._usable:  # one that never could be used is as somebody wants it
+            return folder
+        return "" if self._database is None else self._wrong_with(self._database)
+
+    def _wrong_with_home(self) -> str:
         if not self._home.is_dir():
             return f"{self._home} is gone; what Armory keeps there is lost, start it again"
         if not os.access(self._home, os.W_OK | os.X_OK):
             return f"{self._home} cannot be written; nothing new is kept there"
-        return "" if self._database is None else self._wrong_with(self._database)
+        return ""
 
     def _wrong_with(self, file: Path) -> str:
         try:
