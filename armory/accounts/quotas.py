@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from cachetools import LRUCache
 from sqlalchemy import select
 
 from armory.accounts.users import USER
@@ -29,6 +30,8 @@ from armory.storage.tables import query_months, users
 
 _log = Logger(__name__)
 TTL_S = 10.0
+USERS_KEPT = 20_000
+"""So many users are not asked of again within that time: those that asked last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +100,7 @@ class Quotas:
         self._database = database
         self._plans = dict(plans)
         self._default_plan = default_plan
-        self._known: dict[str, _Known] = {}
+        self._known: LRUCache[str, _Known] = LRUCache(USERS_KEPT)
         self._missed: set[str] = set()
         self._pending: Counter[tuple[str, int]] = Counter()
         self._flying: Counter[tuple[str, int]] = Counter()

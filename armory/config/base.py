@@ -155,6 +155,7 @@ def _plain(value: Any) -> Any:
 HTTP_URL = r"^https?://[^\s]+$"
 VARIABLE_PATTERN = r"^[^\s=]+$"
 BASE_PATH = r"^(/[A-Za-z0-9._~-]+)*/?$"
+REDIS_PREFIX_PATTERN = r"^[!-~]{1,100}$"
 
 
 def _number_as_text(value: Any) -> Any:

@@ -13,6 +13,7 @@ from pydantic import Field
 from armory.accounts.settings import AccountSettings
 from armory.agent.settings import MAX_ITERATIONS, AgentLimits
 from armory.config.base import (
+    REDIS_PREFIX_PATTERN,
     Block,
     Count,
     OptionalSecret,
@@ -27,6 +28,7 @@ from armory.config.blocks.security import SecurityConfig
 from armory.config.blocks.server import ServerConfig
 from armory.config.blocks.upstream import UpstreamConfig
 from armory.gateway.settings import WithoutQuery
+from armory.storage import REDIS_PREFIX
 
 _ACCOUNTS = defaults_of(AccountSettings)
 _AGENT = defaults_of(AgentLimits)
@@ -77,6 +79,9 @@ class StorageConfig(Block):
     """Folder of embeddings and other things that can be made again."""
     redis: OptionalText = None
     """URL of a Redis that several replicas share."""
+    redis_prefix: Annotated[str, Field(pattern=REDIS_PREFIX_PATTERN)] = REDIS_PREFIX
+    """Before every key and channel there; the same for all replicas, another one for each other
+    Armory on that Redis."""
 
 
 class AgentConfig(Block):

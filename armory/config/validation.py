@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from armory.config.base import BASE_PATH, HTTP_URL, VARIABLE_PATTERN
+from armory.config.base import BASE_PATH, HTTP_URL, REDIS_PREFIX_PATTERN, VARIABLE_PATTERN
 from armory.config.model import Config
 from armory.config.problems import Path, nearest
 from armory.domain.expectations import expectation
@@ -42,6 +42,7 @@ _PATTERNS = {
     HTTP_URL: "an http:// or https:// URL",
     VARIABLE_PATTERN: "the name of a variable, in which * stands for anything, without = or spaces",
     BASE_PATH: "a path as /armory, of letters, digits and . _ ~ -",
+    REDIS_PREFIX_PATTERN: "a text such as team-a:, of 1 to 100 characters without spaces",
 }
 _TOP_LEVEL_MAPS = ("mcpServers", "servers")
 _NOWHERE = object()

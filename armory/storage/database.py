@@ -42,7 +42,11 @@ _UNKNOWN_SETTING = "42704"
 """Of one in `storage.url`, likewise."""
 _BAD_PARAMETER = "ClientConfigurationError"
 """The driver's error about one there that it does know, likewise."""
-_OF_SQLALCHEMY = ("host", "port", "ssl", "prepared_statement_cache_size")
+_PREPARED = "prepared_statement_cache_size"
+"""A parameter of a URL; 0: nothing that is prepared outlasts a transaction, as a pooler wants it
+that gives each transaction another connection (pgbouncer).
+"""
+_OF_SQLALCHEMY = ("host", "port", "ssl", _PREPARED)
 """Parameters of a URL that it reads itself, or hands on as they are."""
 _FILES = frozenset(
     (
@@ -102,12 +106,13 @@ class Database:
     Attributes:
         dialect: `sqlite` or `postgresql`.
         where: which one it is, without credentials.
+        file: where it is; None: in no file.
     """
 
     def __init__(self, url: str, *, pool_size: int = 5) -> None:
         target = driver_url(url)
         self.dialect = target.get_backend_name()
-        self._file = _file(target)
+        self.file = _file(target)
         self._commits: sqlite3.Connection | None = None
         self.where = _where(target)
         self._engine = _engine(target, pool_size)
@@ -125,8 +130,8 @@ class Database:
             ConfigError: it was written by a newer Armory.
         """
         with self._translated():
-            if self._file is not None:
-                file = self._file
+            if self.file is not None:
+                file = self.file
                 file.parent.mkdir(parents=True, exist_ok=True)
                 private_file(file)
                 mend_database(file)
@@ -138,8 +143,8 @@ class Database:
             before, after = await connection.run_sync(bring_up_to_date)
         if before != after:
             _log.info("database_upgraded", before=before, after=after)
-        if self._file is not None and self._commits is None:
-            self._commits = sqlite3.connect(self._file, timeout=0)
+        if self.file is not None and self._commits is None:
+            self._commits = sqlite3.connect(self.file, timeout=0)
 
     async def close(self) -> None:
         """Close every connection, those in use as soon as they are given back.
@@ -226,7 +231,7 @@ class Database:
     @property
     def writes_here(self) -> bool:
         """Whether `write_here` can be used: a file can, what is reached over a network cannot."""
-        return self._file is not None
+        return self.file is not None
 
     @contextmanager
     def write_here(self) -> Generator[sqlite3.Connection]:
@@ -241,8 +246,8 @@ class Database:
         """
         with self._translated():
             if self._here is None:
-                assert self._file is not None
-                self._here = sqlite3.connect(self._file)
+                assert self.file is not None
+                self._here = sqlite3.connect(self.file)
                 _prepare_sqlite(self._here, None)
             self._here.execute("BEGIN IMMEDIATE")
             with self._here:  # commits or rolls back
@@ -317,6 +322,8 @@ def _engine(url: URL, pool_size: int) -> Engine:
     if rest := {name: value for name, value in url.query.items() if name not in own}:
         # `sslmode` and the like, which the driver reads in a URL alone
         arguments["dsn"] = f"postgresql://?{urlencode(rest, doseq=True)}"
+    if own.get(_PREPARED) == "0":
+        arguments |= _within_transactions()
     return create_engine(
         url.set(query=own),
         pool_size=pool_size,
@@ -325,6 +332,24 @@ def _engine(url: URL, pool_size: int) -> Engine:
         pool_pre_ping=True,
         connect_args=arguments,
     )
+
+
+def _within_transactions() -> dict[str, Any]:
+    """Arguments of connections of which nothing outlasts a transaction."""
+    from asyncpg import Connection as Driver  # only where Postgres is spoken
+
+    class Within(Driver):
+        async def set_type_codec(self, *args: Any, **kwargs: Any) -> None:
+            # of a new connection SQLAlchemy asks this outside of any, and it takes several steps
+            async with self.transaction():
+                await super().set_type_codec(*args, **kwargs)
+
+    # statements have no names, as `str` gives none
+    return {
+        "connection_class": Within,
+        "statement_cache_size": 0,
+        "prepared_statement_name_func": str,
+    }
 
 
 def _listen(engine: Engine) -> None:

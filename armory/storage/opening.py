@@ -5,15 +5,17 @@ Owns: the choice, for caches and for counts; adapters are imported when they are
 
 from __future__ import annotations
 
+from armory.storage import REDIS_PREFIX
 from armory.storage.cache import Cache, MemoryCache
 from armory.storage.shared_counts import SharedCounts
 
 
-def make_cache(redis: str | None, *, timeout_s: float = 0.5) -> Cache:
+def make_cache(redis: str | None, prefix: str = REDIS_PREFIX, *, timeout_s: float = 0.5) -> Cache:
     """A cache in Redis when there is a URL, else inside the process.
 
     Args:
         redis: URL.
+        prefix: before every key and channel there.
         timeout_s: deadline of every command to Redis, in seconds.
 
     Raises:
@@ -23,18 +25,19 @@ def make_cache(redis: str | None, *, timeout_s: float = 0.5) -> Cache:
         return MemoryCache()
     from armory.storage.redis_cache import RedisCache
 
-    return RedisCache(redis, timeout_s=timeout_s)
+    return RedisCache(redis, prefix=prefix, timeout_s=timeout_s)
 
 
-def make_counts(redis: str) -> SharedCounts:
+def make_counts(redis: str, prefix: str = REDIS_PREFIX) -> SharedCounts:
     """Limits that replicas count together.
 
     Args:
         redis: URL.
+        prefix: as of `make_cache`.
 
     Raises:
         ConfigError: as `make_cache`.
     """
     from armory.storage.redis_cache import RedisCache
 
-    return SharedCounts(RedisCache(redis))
+    return SharedCounts(RedisCache(redis, prefix=prefix))

@@ -39,7 +39,7 @@ def usage(
     async def work(accounts: Accounts) -> list[dict[str, Any]]:
         if queries is not None:
             return await _queries(accounts, user, queries)
-        return _of_user(accounts, user) if user is not None else _of_tools(accounts)
+        return await _of_user(accounts, user) if user is not None else _of_tools(accounts)
 
     async def standing(accounts: Accounts) -> dict[str, Any]:
         assert user is not None
@@ -118,8 +118,8 @@ async def _queries(accounts: Accounts, user: str | None, limit: int) -> list[dic
     ]
 
 
-def _of_user(accounts: Accounts, user: str) -> list[dict[str, Any]]:
-    found = accounts.usage.of_user(user)
+async def _of_user(accounts: Accounts, user: str) -> list[dict[str, Any]]:
+    found = await accounts.usage.of_user(user)
     return [
         {
             "tool": name,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable
@@ -22,6 +21,7 @@ import click
 
 from armory.cli.gateway.announcing import Announcer
 from armory.cli.gateway.event_loop import loop_factory
+from armory.cli.gateway.signals import Asked
 from armory.cli.gateway.watching import ConfigWatch
 from armory.cli.options import config_option, notices_of
 from armory.cli.output import print_json
@@ -67,13 +67,14 @@ def serve(
     """
     if stdio:
         _check_streams()
+    asked = Asked()  # before the file is read: what comes later is not in what was read
     path = find_config(config)
     watched = ConfigWatch(path)
     loaded = _with_address(checked(path), host, port)
     if not stdio:
         authenticator(loaded.config)  # the file holds at the address that it names itself
     with standard_error.apart():
-        _run(loaded, watched, (host, port), stdio=stdio, as_json=as_json)
+        _run(loaded, watched, asked, (host, port), stdio=stdio, as_json=as_json)
 
 
 def _check_streams() -> None:
@@ -94,6 +95,7 @@ def _check_streams() -> None:
 def _run(
     loaded: Loaded,
     watched: ConfigWatch,
+    asked: Asked,
     given: tuple[str | None, int | None],
     *,
     stdio: bool,
@@ -104,9 +106,9 @@ def _run(
     for line in notices_of(loaded):
         announcer.note("configuration", line)
     if stdio:
-        served = _serve_stdio(loaded, watched, announcer)
+        served = _serve_stdio(loaded, watched, asked, announcer)
     else:
-        served = _serve(loaded, watched, given, announcer, as_json=as_json)
+        served = _serve(loaded, watched, asked, given, announcer, as_json=as_json)
     with asyncio.Runner(loop_factory=loop_factory(loaded.config.server.event_loop)) as runner:
         runner.run(served)
 
@@ -157,38 +159,39 @@ class Indexing:
 async def _serve(
     loaded: Loaded,
     watched: ConfigWatch,
+    asked: Asked,
     given: tuple[str | None, int | None],
     announcer: Announcer,
     *,
     as_json: bool,
 ) -> None:
     server = loaded.config.server
-    stop = asyncio.Event()
-    reload = asyncio.Event()
-    _on_signals(stop, reload)
+    asked.take()
     address = server.host, server.port
     large_apart()
     _go_first()
     collector = Collector()
     async with AsyncExitStack() as stack:
         stack.enter_context(collector.in_charge())
-        runtime = await stack.enter_async_context(
-            open_runtime(
-                loaded,
-                address=address,
-                on_progress=Indexing(announcer).shown,
-                on_listening=lambda bound: _say_listening(bound, announcer, as_json),
-            )
+        opening = open_runtime(
+            loaded,
+            address=address,
+            on_progress=Indexing(announcer).shown,
+            on_listening=lambda bound: _say_listening(bound, announcer, as_json),
         )
+        runtime = await asked.unless_stopped(stack.enter_async_context(opening))
+        if runtime is None:
+            announcer.say("shutting_down", "shutting down before it was ready")
+            return
         tasks = [
             spawn(_say_ready(runtime, announcer, collector), "say when it is ready"),
             spawn(collector.run(), "collect garbage"),
             spawn(keep_small(), "give memory back"),
-            spawn(_watch(watched, reload), "watch the configuration"),
-            spawn(_reload_on(reload, runtime, given, announcer), "reload"),
+            spawn(_watch(watched, asked.reload), "watch the configuration"),
+            spawn(_reload_on(asked.reload, runtime, given, announcer), "reload"),
         ]
         try:
-            await stop.wait()
+            await asked.stop.wait()
             if server.drain_delay_s:
                 wait_s = server.drain_delay_s
                 announcer.say("leaving", f"ends in {wait_s:g} s, requests may still come")
@@ -214,7 +217,9 @@ def _say_listening(bound: Listening, announcer: Announcer, as_json: bool) -> Non
         announcer.say("listening", f"listening on {url}{also}", url=url, pid=os.getpid())
 
 
-async def _serve_stdio(loaded: Loaded, watched: ConfigWatch, announcer: Announcer) -> None:
+async def _serve_stdio(
+    loaded: Loaded, watched: ConfigWatch, asked: Asked, announcer: Announcer
+) -> None:
     principal = ANONYMOUS
     for variable in _USER_VARIABLES:
         if user := os.environ.get(variable):
@@ -228,19 +233,18 @@ async def _serve_stdio(loaded: Loaded, watched: ConfigWatch, announcer: Announce
             "standard output belongs to the client here; expected `database` or a file",
             path="observability.audit.to",
         )
-    stop = asyncio.Event()
-    reload = asyncio.Event()
-    _on_signals(stop, reload)
+    asked.take()
     large_apart()
     _go_first()
     async with AsyncExitStack() as stack:
         collector = Collector()
         stack.enter_context(collector.in_charge())
-        runtime = await stack.enter_async_context(open_runtime(loaded))
+        opening = _opened_for(principal, loaded, stack)
+        runtime = await asked.unless_stopped(opening)
+        if runtime is None:
+            return
         from armory.wire.stdio import serve_stdio  # the gateway has been loaded by then
 
-        await runtime.admit(principal)
-        await runtime.ready()
         collector.begun()
         served = serve_stdio(
             runtime.gateway,
@@ -249,9 +253,9 @@ async def _serve_stdio(loaded: Loaded, watched: ConfigWatch, announcer: Announce
             observers=runtime.observers,
         )
         serving = start(served, "serve standard input")
-        stopping = start(stop.wait(), "wait for a signal")
-        reloading = spawn(_reload_on(reload, runtime, (None, None), announcer), "reload")
-        watching = spawn(_watch(watched, reload), "watch the configuration")
+        stopping = start(asked.stop.wait(), "wait for a signal")
+        reloading = spawn(_reload_on(asked.reload, runtime, (None, None), announcer), "reload")
+        watching = spawn(_watch(watched, asked.reload), "watch the configuration")
         collecting = spawn(collector.run(), "collect garbage")
         trimming = spawn(keep_small(), "give memory back")
         moving = spawn(asyncio.to_thread(use_huge_pages), "use huge pages")
@@ -261,21 +265,12 @@ async def _serve_stdio(loaded: Loaded, watched: ConfigWatch, announcer: Announce
             serving.result()
 
 
-def _on_signals(stop: asyncio.Event, reload: asyncio.Event) -> None:
-    loop = asyncio.get_running_loop()
-
-    def end() -> None:
-        if stop.is_set():  # asked twice: do not wait for anything
-            from armory.upstreams.transports.process import kill_every  # loaded with the gateway
-
-            kill_every()
-            os._exit(130)
-        stop.set()
-
-    loop.add_signal_handler(signal.SIGTERM, stop.set)
-    loop.add_signal_handler(signal.SIGINT, end)
-    if hasattr(signal, "SIGHUP"):
-        loop.add_signal_handler(signal.SIGHUP, reload.set)
+async def _opened_for(principal: Principal, loaded: Loaded, stack: AsyncExitStack) -> Runtime:
+    """A gateway without a port, ready for one client."""
+    runtime = await stack.enter_async_context(open_runtime(loaded))
+    await runtime.admit(principal)
+    await runtime.ready()
+    return runtime
 
 
 async def _say_ready(runtime: Runtime, announcer: Announcer, collector: Collector) -> None:
@@ -320,8 +315,7 @@ async def _reload_on(
         if path is None:
             continue
         try:
-            loaded = await asyncio.to_thread(checked, path)
-            await runtime.reload(runtime.overridden(loaded))
+            await runtime.read_again()
         except ConfigError as error:
             announcer.error("reload_refused", f"{error}\nThe configuration in force stays.")
         except Exception as error:  # noqa: BLE001 - the next change gets its turn

@@ -44,7 +44,7 @@ def make_accounts(
     log = config.observability.query_log
     return Accounts(
         Database(config.storage.url),
-        make_cache(config.storage.redis),
+        make_cache(config.storage.redis, config.storage.redis_prefix),
         AccountSettings(
             enabled=config.accounts.enabled,
             default_plan=config.accounts.default_plan,

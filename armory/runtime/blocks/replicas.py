@@ -63,11 +63,12 @@ async def shared(
         port: the bound port, never 0.
         base_path: prefix of every route, which what is passed on has already.
     """
-    if config.storage.redis is None:
+    redis, prefix = config.storage.redis, config.storage.redis_prefix
+    if redis is None:
         return Shared()
-    store = make_cache(config.storage.redis)
+    store = make_cache(redis, prefix)
     stack.push_async_callback(store.aclose)
-    directory = make_cache(config.storage.redis, timeout_s=_DIRECTORY_TIMEOUT_S)
+    directory = make_cache(redis, prefix, timeout_s=_DIRECTORY_TIMEOUT_S)
     stack.push_async_callback(directory.aclose)
     url = os.environ.get(REPLICA_URL) or f"http://{_reachable(host)}:{port}"
     url = url.rstrip("/").removesuffix(base_path)
@@ -75,7 +76,7 @@ async def shared(
     watch = CacheWatch(store)
     watch.start()
     stack.push_async_callback(watch.stop)
-    counts = make_counts(config.storage.redis)
+    counts = make_counts(redis, prefix)
     stack.push_async_callback(counts.aclose)
     return Shared(Replicas(directory, url), store, watch, counts)
 

@@ -14,10 +14,10 @@ from collections.abc import Awaitable, Callable
 import msgspec
 from aiohttp import web
 
-from armory.authserver.clients import decoded, encoded
 from armory.authserver.errors import OAuthError
 from armory.authserver.grants import Grant
 from armory.authserver.requests import Request, Returned, each_once, read
+from armory.domain.base64url import decoded, encoded
 from armory.errors import ArmoryError
 from armory.logger import Logger
 from armory.upstreams.oauth.code_flow import BegunLogin
