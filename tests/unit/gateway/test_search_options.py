@@ -64,6 +64,15 @@ async def test_longer_or_larger_than_configured_is_refused(bench: Bench) -> None
         assert '"maximum": 3' in shown
 
 
+async def test_what_a_model_leaves_empty_narrows_nothing(bench: Bench) -> None:
+    """The schema allows an empty list, and some models fill in every member."""
+    plain = await bench.call("search_tools", {"query": "number 1"})
+    filled = {"query": "number 1", "servers": [], "top_k": None}
+    assert await bench.call("search_tools", filled) == plain
+    with pytest.raises(RpcError, match=r"arguments\.servers is \[\"\"\]"):
+        await bench.call("search_tools", {"query": "number 1", "servers": [""]})
+
+
 async def test_an_explanation_has_every_candidate_and_why_it_is_out(bench: Bench) -> None:
     plain = await bench.call("search_tools", {"query": "number 1", "top_k": 1})
     assert "candidates" not in plain["structuredContent"]
