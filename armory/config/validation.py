@@ -16,7 +16,7 @@ from pydantic_core import ErrorDetails
 from armory.config.base import BASE_PATH, HTTP_URL, VARIABLE_PATTERN
 from armory.config.model import Config
 from armory.config.problems import Path, nearest
-from armory.domain.expectations import expectation
+from armory.domain.expectations import MAPPING, expectation
 
 SECRET_PARTS = frozenset(
     {
@@ -44,6 +44,9 @@ _PATTERNS = {
     BASE_PATH: "a path as /armory, of letters, digits and . _ ~ -",
 }
 _TOP_LEVEL_MAPS = ("mcpServers", "servers")
+_BLOCKS = ("dict_type", "list_type", "model_type", "model_attributes_type")
+_FEW = 8
+"""Of a block with fewer keys these are told where something else stands."""
 _NOWHERE = object()
 
 
@@ -107,6 +110,8 @@ def _message(detail: ErrorDetails, path: Path, written: Any) -> str:
     value = _value(path, written)
     tail = f"; it is {value}" if value else ""
     wanted = expectation(kind, context, detail["input"], _PATTERNS)
+    if wanted == MAPPING and len(keys := [*_known_keys(path)]) in range(1, _FEW):
+        wanted = f"{MAPPING}: {', '.join(keys)}"
     if wanted is None:  # a check of Armory's own, which says what it found
         return f"{detail['msg'].removeprefix('Value error, ')}{tail}"
     return f"expected {wanted}{tail}{_fix(kind, detail['input'], wanted, value)}"
@@ -118,6 +123,8 @@ def _fix(kind: str, given: Any, wanted: str, shown: str) -> str:
         choices = [part.strip("'") for part in wanted.replace(" or ", ", ").split(", ")]
         guess = nearest(given, choices)
         return f"; did you mean {guess!r}?" if guess else ""
+    if given is None and kind in _BLOCKS:
+        return "; leave the key out"
     if kind == "string_type" and isinstance(given, (bool, int, float)):
         return f"; put it in quotes: '{shown}'" if shown else "; put it in quotes"
     return ""

@@ -92,6 +92,11 @@ def test_no_message_has_words_of_the_library_and_each_says_what_is_there(block: 
         (("upstreams", "some", "proxy"), "http://[::1", "expected a URL with a host"),
         (("security", "oauth", "proxy", "issuer"), "https:///x", "expected a URL with a host"),
         (("tool_rag", "miss_cost"), -1, "expected 'auto' or more than 0; it is -1"),
+        (("upstreams", "some", "tools", "rename", "some"), "", "expected at least 1 character"),
+        (("upstreams",), None, "expected a mapping of keys; it is empty; leave the key out"),
+        (("server", "allowed_hosts"), None, "expected a list; it is empty; leave the key out"),
+        (("security", "rate_limit"), 20, "expected a mapping of keys: per_s, burst; it is 20"),
+        (("security", "tokens", "some"), "a", "expected a mapping of keys: token, scopes, user"),
     ],
 )
 def test_what_is_expected_is_said_in_plain_words(path: Path, value: object, message: str) -> None:
