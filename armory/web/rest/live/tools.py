@@ -103,7 +103,10 @@ def routes(live: LiveGateway) -> list[Route]:
 async def _list(live: LiveGateway, call: RestCall) -> Reply:
     asked: ToolPage = call.params
     path = "" if asked.set is None else f"set/{asked.set}"
-    endpoint = live.endpoint(path, None if call.admin else call.principal)
+    try:
+        endpoint = live.endpoint(path, None if call.admin else call.principal)
+    except Problem:
+        raise InvalidRequest(f"there is no set {asked.set!r}", parameter="set") from None
     context = await live.context(call.principal, endpoint, current=asked.after == 0)
     view = context.view
     seen = view.visible(context).tools.names
