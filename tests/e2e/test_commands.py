@@ -144,6 +144,11 @@ def test_upstreams_that_cannot_be_reached_are_named_and_end_with_3(
         assert json.loads(whole.stdout)["tools"]
         assert "upstream 'dead'" in whole.stderr
     assert armory("search", "write a note", "--server", "notes").returncode == 0
+    for arguments in (("report",), ("tune", "--dry-run"), ("queries", "--estimate")):
+        done = armory(*arguments, "--json")
+        assert done.returncode == 3, done
+        assert json.loads(done.stdout)
+        assert "upstream 'dead'" in done.stderr
     approved = armory("approve")
     assert approved.returncode == 3
     assert "upstream 'dead'" in approved.stderr
