@@ -47,9 +47,10 @@ class RemoteGateway:
         name = params.get("name") or params.get("uri")
         call = Call(method, sent, client=CommandLine(), name_header=cast("str | None", name))
         try:
-            return result_of(await self._pool.request(_GATEWAY, Owner(OPERATOR), call))
+            reply = await self._pool.request(_GATEWAY, Owner(OPERATOR), call)
         except UpstreamUnavailable as error:
             raise _not_reached(self._url, error) from None
+        return result_of(reply)
 
     def unreached(self) -> Mapping[str, str]:
         """As `Asker.unreached`: lists do not tell."""
@@ -110,6 +111,8 @@ def _not_reached(url: str, error: UpstreamUnavailable) -> ArmoryError:
         )
     if isinstance(error, HttpFailure) and error.status == 403 and is_message(error.body):
         return AccessDenied(f"the gateway at {url} refuses: {said_in(error.body)}")
+    if isinstance(error, HttpFailure) and error.status == 503 and is_message(error.body):
+        return UpstreamUnavailable(f"the gateway at {url} cannot answer: {said_in(error.body)}")
     if answer:
         return UpstreamUnavailable(
             f"{url} is no MCP endpoint of a gateway: {answer}\nThe path is /mcp, /mcp/set/NAME or "
