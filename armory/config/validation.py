@@ -84,6 +84,8 @@ def _real_path(detail: ErrorDetails, data: Any) -> Path:
     location = detail["loc"]
     for position, part in enumerate(location):
         inner = _step(place, part)
+        if isinstance(place, dict):
+            part = str(part)
         if inner is not _NOWHERE:
             place = inner
         elif position < len(location) - 1 or detail["type"] != "missing":
@@ -107,11 +109,15 @@ def _message(detail: ErrorDetails, path: Path, written: Any) -> str:
         return _unknown_key(path)
     if kind == "missing":
         return "this key is needed here and missing"
+    if kind == "invalid_key" or detail["loc"][-1:] == ("[key]",):
+        return f"a key is text here; put it in quotes: '{path[-1]}'"
     value = _value(path, written)
-    tail = f"; it is {value}" if value else ""
     wanted = expectation(kind, context, detail["input"], _PATTERNS)
-    if wanted == MAPPING and len(keys := [*_known_keys(path)]) in range(1, _FEW):
-        wanted = f"{MAPPING}: {', '.join(keys)}"
+    if wanted == MAPPING and (keys := [*_known_keys(path)]):
+        wanted = f"{MAPPING}: {', '.join(keys)}" if len(keys) < _FEW else wanted
+        if isinstance(detail["input"], str) and not SECRET_PARTS.isdisjoint(keys):
+            value = "text"  # the secret itself, it may be, in place of its block
+    tail = f"; it is {value}" if value else ""
     if wanted is None:  # a check of Armory's own, which says what it found
         return f"{detail['msg'].removeprefix('Value error, ')}{tail}"
     return f"expected {wanted}{tail}{_fix(kind, detail['input'], wanted, value)}"
@@ -125,6 +131,8 @@ def _fix(kind: str, given: Any, wanted: str, shown: str) -> str:
         return f"; did you mean {guess!r}?" if guess else ""
     if given is None and kind in _BLOCKS:
         return "; leave the key out"
+    if kind == "list_type" and isinstance(given, str):
+        return f"; write it as [{shown}]" if shown else "; write it as [a, b]"
     if kind == "string_type" and isinstance(given, (bool, int, float)):
         return f"; put it in quotes: '{shown}'" if shown else "; put it in quotes"
     return ""
