@@ -16,8 +16,9 @@ from pydantic import Field
 
 from armory.domain.results import BYTES_PER_TOKEN
 from armory.domain.tool import ToolRecord
-from armory.errors import InvalidRequest
+from armory.errors import InvalidRequest, UpstreamUnavailable
 from armory.gateway.context import RequestContext
+from armory.gateway.results.answers import missing
 from armory.gateway.views.definitions import Form
 from armory.protocol.errors import RpcError
 from armory.protocol.rawjson import pack
@@ -147,6 +148,9 @@ async def _call(live: LiveGateway, call: RestCall) -> Reply:
         record = tool_of(context, call.path["name"])
     except Problem:
         await call.count()  # else names could be guessed without limit
+        error = missing(live.gateway.pool, context, "tool", call.path["name"])
+        if isinstance(error, UpstreamUnavailable):  # nobody can tell whether it has that tool
+            raise error from None
         raise
     params = {"name": pack(record.name), "arguments": pack(call.body.arguments)}
     started = time.perf_counter()
