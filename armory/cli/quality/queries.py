@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from armory.agent.synthetic import ChatQueryGenerator, CostEstimate, estimate, generate_all
-from armory.cli.local import opened, unreached
+from armory.cli.local import opened, tools_of
 from armory.cli.options import config_option, json_option, loaded_config
 from armory.cli.output import err, print_json, say_error, say_unreached, waiting
 from armory.config import Loaded
@@ -83,7 +83,7 @@ async def _queries(
     if not folder:
         raise ConfigError("is not set, so nothing could be kept", path="storage.cache_dir")
     async with opened(_without_generation(loaded)) as runtime:
-        tools, lacking = list(runtime.gateway.view.catalog.tools.values()), unreached(runtime)
+        tools, lacking = tools_of(runtime)
     with closing(DocumentCache(Path(folder) / VECTORS_FILE)) as store:
         async with chat_client(loaded) as chat:
             generator = ChatQueryGenerator(chat, chat.model)

@@ -18,7 +18,7 @@ from typing import Any
 import click
 from rich.table import Table
 
-from armory.cli.local import opened, unreached
+from armory.cli.local import opened, tools_of
 from armory.cli.options import config_option, json_option, loaded_config
 from armory.cli.output import EMBEDDING, out, print_json, say_notice, say_unreached, waiting
 from armory.config import Loaded, load_text
@@ -236,13 +236,9 @@ async def _asked(loaded: Loaded, data: str | None) -> AsyncGenerator[_Asked]:
         async with opened(loaded, searched=True) as runtime:
             if runtime.retriever is None:
                 raise ConfigError("is off; a report needs it", path="tool_rag.enabled")
-            catalog = runtime.gateway.view.catalog
-            yield _Asked(
-                list(catalog.tools.values()),
-                dict(catalog.servers),
-                runtime.retriever,
-                unreached=unreached(runtime),
-            )
+            tools, lacking = tools_of(runtime)
+            servers = dict(runtime.gateway.view.catalog.servers)
+            yield _Asked(tools, servers, runtime.retriever, unreached=lacking)
         return
     dataset = load_dataset(data)
     by_server: dict[str, list[Any]] = {}

@@ -75,32 +75,31 @@ async def _dataset(
     """The set, and the upstreams that it lacks."""
     if folder is not None and not synthetic and (Path(folder) / "queries.jsonl").is_file():
         return load_dataset(folder), {}
-    tools: tuple[ToolRecord, ...]
     unreached: dict[str, str] = {}
     if folder is not None:
-        tools = tuple(load_tools(Path(folder) / "tools.jsonl"))
+        tools = load_tools(Path(folder) / "tools.jsonl")
     else:
         tools, unreached = await _tools_of(config)
     say_notice(
         "the queries are made from the tools' own texts, which is easier than real ones: "
         "take the suggested threshold for the most that can be asked for"
     )
-    return Dataset(folder or "upstreams", tools, synthetic_queries(tools)), unreached
+    return Dataset(folder or "upstreams", tuple(tools), synthetic_queries(tools)), unreached
 
 
-async def _tools_of(config: str | None) -> tuple[tuple[ToolRecord, ...], dict[str, str]]:
+async def _tools_of(config: str | None) -> tuple[list[ToolRecord], dict[str, str]]:
     """All tools of the configured upstreams, whether they are indexed yet or not; and the upstreams
     that could not be reached.
 
     Raises:
         ConfigError: Tool RAG is off.
     """
-    from armory.cli.local import opened, unreached  # the whole gateway: only when it is asked for
+    from armory.cli.local import opened, tools_of  # the whole gateway: only when it is asked for
 
     async with opened(loaded_config(config)) as runtime:
         if runtime.retriever is None:
             raise ConfigError("Tool RAG is off; there is nothing to tune", path="tool_rag")
-        return tuple(runtime.gateway.view.catalog.tools.values()), unreached(runtime)
+        return tools_of(runtime)
 
 
 async def _tune(dataset: Dataset, options: RetrievalOptions, name: str) -> Tuned:
