@@ -157,6 +157,10 @@ def test_upstreams_that_cannot_be_reached_are_named_and_end_with_3(
     nothing = armory("tools", "--json")
     assert (nothing.returncode, json.loads(nothing.stdout)) == (3, {"tools": []})
     assert "upstream 'dead'" in nothing.stderr
+    for arguments in (("report",), ("tune", "--dry-run"), ("queries", "--estimate")):
+        done = armory(*arguments, "--json")
+        assert done.returncode == 3, done
+        assert "upstream 'dead'" in json.loads(done.stdout)["error"]["message"]
 
 
 def test_a_running_gateway_answers_the_same(
