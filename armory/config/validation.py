@@ -141,8 +141,8 @@ def _fix(kind: str, given: Any, wanted: str, shown: str) -> str:
 def _unknown_key(path: Path) -> str:
     known = list(_known_keys(path[:-1]))
     guess = nearest(str(path[-1]), known)
-    hint = f"did you mean {guess!r}? " if guess else ""
-    return f"unknown key; {hint}Known here: {', '.join(known)}"
+    hint = f"did you mean {guess!r}? Known" if guess else "known"
+    return f"unknown key; {hint} here: {', '.join(known)}"
 
 
 def _known_keys(path: Path) -> Iterator[str]:
