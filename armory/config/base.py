@@ -196,8 +196,12 @@ def _secrets_as_list(value: Any) -> Any:
 
 # an editor's schema takes what the validators take
 Text = Annotated[str, BeforeValidator(_number_as_text, json_schema_input_type=str | float)]
+Name = Annotated[str, Field(min_length=1)]
 OptionalSecret = Annotated[SecretStr | None, BeforeValidator(_blank_as_none)]
 OptionalText = Annotated[str | None, BeforeValidator(_blank_as_none)]
+OptionalTexts = Annotated[
+    str | Annotated[list[str], Field(max_length=16)] | None, BeforeValidator(_blank_as_none)
+]
 Url = Annotated[str, Field(pattern=HTTP_URL), AfterValidator(_with_host)]
 OptionalUrl = Annotated[Url | None, BeforeValidator(_blank_as_none)]
 Texts = Annotated[list[str], BeforeValidator(_one_as_list, json_schema_input_type=list[str] | str)]

@@ -57,6 +57,7 @@ def upstreams(config: Config) -> Found:
                 (*at, "transport"),
                 f"transport {block.transport!r} needs a 'url', not {kind!r}; leave it out",
             )
+        yield from _process(at, block)
         for name, value in block.headers.items():
             if not HEADER_NAME.fullmatch(name):
                 yield (
@@ -69,6 +70,22 @@ def upstreams(config: Config) -> Found:
                     (*at, "headers", name),
                     "a header's value cannot hold a line break; write it in one line",
                 )
+
+
+def _process(at: Path, block: UpstreamConfig) -> Found:
+    """What no process can be given."""
+    for name in block.env:
+        if not name or "=" in name or "\0" in name:
+            yield (
+                (*at, "env", name),
+                f"{name!r} is no name of a variable; expected one without '=', as in API_KEY",
+            )
+    texts: dict[Path, str] = {("command",): block.command or ""}
+    texts |= {("args", place): text for place, text in enumerate(block.args)}
+    texts |= {("env", name): text for name, text in block.env.items()}
+    for place, text in texts.items():
+        if "\0" in text:
+            yield (*at, *place), "it holds a NUL character, which no process can be given"
 
 
 def hosts(config: Config) -> Found:
@@ -104,6 +121,8 @@ def addresses(config: Config) -> Found:
         if url is not None and not _HTTP_URL.match(url):
             shown = "" if re.search("[@?]", url) else f"; it is {url!r}"  # either may hold a secret
             yield path, f"expected an http:// or https:// URL{shown}"
+    if agent.enabled and not agent.model.strip():
+        yield ("agent", "model"), "expected the name of a chat model; it is blank"
     if rag.qdrant.url is not None and not _is_address(rag.qdrant.url):
         yield (
             ("tool_rag", "qdrant", "url"),

@@ -18,6 +18,7 @@ from armory.config.base import (
     Count,
     OptionalSecret,
     OptionalText,
+    OptionalTexts,
     Patterns,
     Texts,
     defaults_of,
@@ -41,7 +42,7 @@ class SetConfig(Block):
     """Upstreams whose everything is in the set."""
     tools: Texts = Field(default_factory=list[str])
     """Glob patterns over exposed names, in the set besides."""
-    query: str | Annotated[list[str], Field(max_length=16)] | None = None
+    query: OptionalTexts = None
     """A query that counts where the request brings none."""
     without_query: WithoutQuery | None = None
     """As in `tool_rag`; null: the same."""

@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from armory.accounts.service import Accounts
 from armory.cli.accounts.opening import with_accounts
-from armory.cli.options import config_option, json_option
+from armory.cli.options import config_option, for_subcommand, json_option
 from armory.cli.output import columns, out, print_json
 from armory.cli.times import shown_time
 from armory.errors import InvalidRequest
@@ -33,7 +33,7 @@ def usage(
     as_json: bool,
 ) -> None:
     """Show statistics of tools, of one user, or the latest queries."""
-    if context.invoked_subcommand is not None:
+    if for_subcommand(context):
         return
 
     async def work(accounts: Accounts) -> list[dict[str, Any]]:

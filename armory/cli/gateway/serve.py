@@ -31,12 +31,12 @@ from armory.errors import ConfigError
 from armory.logger import Logger
 from armory.observability import standard_error
 from armory.observability.deferred import log_later
-from armory.runtime.checking import checked
+from armory.runtime.checking import check_address, checked
 from armory.runtime.memory.allocator import keep_small, large_apart
 from armory.runtime.memory.collecting import Collector
 from armory.runtime.memory.huge_pages import use_huge_pages
 from armory.runtime.opening import open_runtime
-from armory.runtime.settings import authenticator, log_settings, stdio_settings
+from armory.runtime.settings import log_settings, stdio_settings
 from armory.tasks import spawn, start
 from armory.tasks import stop as end
 from armory.threads import step_back, step_forward
@@ -72,7 +72,7 @@ def serve(
     watched = ConfigWatch(path)
     loaded = _with_address(checked(path), host, port)
     if not stdio:
-        authenticator(loaded.config)  # the file holds at the address that it names itself
+        check_address(loaded)  # the file holds at the one that it names itself
     with standard_error.apart():
         _run(loaded, watched, asked, (host, port), stdio=stdio, as_json=as_json)
 

@@ -35,7 +35,7 @@ class TokenConfig(Block):
     """The secret; take it from a variable: `${ARMORY_TOKEN}`."""
     scopes: Texts = Field(default_factory=list[str])
     """What it grants; policies speak about scopes."""
-    user: str | None = None
+    user: OptionalText = None
     """The account that it acts for."""
 
 

@@ -35,6 +35,9 @@ def problems(text: str) -> dict[str, str]:
         ("command: '${principal}'", "command", "${principal}, the caller"),
         ("url: 'http://x', headers: {'a b': c}", "headers.a b", "'a b' is no name of a header"),
         ('url: "http://x", headers: {A: "b\\nc"}', "headers.A", "in one line"),
+        ("command: x, env: {'A=B': c}", "env.A=B", "'A=B' is no name of a variable"),
+        ('command: x, env: {A: "b\\0"}', "env.A", "a NUL character"),
+        ('command: x, args: [a, "b\\0"]', "args[1]", "a NUL character"),
         ("openapi: a.yaml, headers: {'A:': b}", "headers.A:", "no name of a header"),
     ],
 )
@@ -93,6 +96,7 @@ def test_a_token_of_each_caller_s_own_is_none_of_the_gateway_s(tmp_path: Path, k
         ("server: {allowed_origins: 'https://a/b'}", "server.allowed_origins[0]", "'https://a/b'"),
         ("server: {allowed_origins: a word}", "server.allowed_origins[0]", "is no origin"),
         ("agent: {base_url: nope}", "agent.base_url", "it is 'nope'"),
+        ("agent: {enabled: true, model: ' '}", "agent.model", "the name of a chat model"),
         ("agent: {enabled: true, base_url: ''}", "agent.base_url", "it is ''"),
         ("tool_rag: {openai: {base_url: nope}}", "tool_rag.openai.base_url", "it is 'nope'"),
         ("tool_rag: {qdrant: {url: 'ftp://x'}}", "tool_rag.qdrant.url", "HOST:PORT"),

@@ -220,3 +220,29 @@ async def test_who_asks_for_packs_where_accounts_are_off_is_told_so(tmp_path: Pa
                 found = await client("GET", path, token=token)
                 assert (found.status, found.body["code"]) == (404, "accounts_disabled")
                 assert "accounts.enabled" in found.body["detail"]
+
+
+async def test_truth_is_no_number(client: Any) -> None:
+    for body, parameter in (
+        ({"query": "x", "top_k": True}, "top_k"),
+        ({"query": "x", "context": {"hour": True}}, "context.hour"),
+        ({"query": "x", "filter": {"min_score": False}}, "filter.min_score"),
+    ):
+        found = await client("POST", "/v1/retrieve_tools", json=body)
+        assert (found.status, found.body["parameter"]) == (422, parameter)
+        assert "number; it is " in found.body["detail"]
+    truth = {"query": "x", "debug": True}
+    assert (await client("POST", "/v1/retrieve_tools", json=truth)).status == 200
+
+
+async def test_what_a_pattern_wants_is_said_in_words(client: Any) -> None:
+    admin: dict[str, Any] = {"token": ADMIN_TOKEN}
+    tools = [{"name": "a"}]
+    for path, body, words in (
+        ("/v2/index_tools", {"tools": tools, "server": "Bad"}, "words joined by hyphens"),
+        ("/v1/keys", {"name": "x", "scopes": ["a b"]}, "letters, digits"),
+        ("/v1/packs", {"title": "x", "id": "A b"}, "small letters"),
+    ):
+        found = await client("POST", path, json=body, **admin)
+        assert found.status == 422
+        assert words in found.body["detail"]

@@ -16,8 +16,9 @@ from pydantic import Field
 
 from armory.domain.results import BYTES_PER_TOKEN
 from armory.domain.tool import ToolRecord
-from armory.errors import InvalidRequest
+from armory.errors import InvalidRequest, UpstreamUnavailable
 from armory.gateway.context import RequestContext
+from armory.gateway.results.answers import missing
 from armory.gateway.views.definitions import Form
 from armory.protocol.errors import RpcError
 from armory.protocol.rawjson import EMPTY_OBJECT, brief, pack
@@ -104,7 +105,10 @@ def routes(live: LiveGateway) -> list[Route]:
 async def _list(live: LiveGateway, call: RestCall) -> Reply:
     asked: ToolPage = call.params
     path = "" if asked.set is None else f"set/{asked.set}"
-    endpoint = live.endpoint(path, None if call.admin else call.principal)
+    try:
+        endpoint = live.endpoint(path, None if call.admin else call.principal)
+    except Problem:
+        raise InvalidRequest(f"there is no set {asked.set!r}", parameter="set") from None
     context = await live.context(call.principal, endpoint, current=asked.after == 0)
     view = context.view
     seen = view.visible(context).tools.names
@@ -145,6 +149,9 @@ async def _call(live: LiveGateway, call: RestCall) -> Reply:
         record = tool_of(context, call.path["name"])
     except Problem:
         await call.count()  # else names could be guessed without limit
+        error = missing(live.gateway.pool, context, "tool", call.path["name"])
+        if isinstance(error, UpstreamUnavailable):  # nobody can tell whether it has that tool
+            raise error from None
         raise
     arguments: Raw = call.body.get("arguments", EMPTY_OBJECT)
     if bytes(memoryview(arguments)[:1]) != b"{":
