@@ -218,7 +218,7 @@ def decode_batch(body: bytes, most: int = BATCH_ITEMS) -> list[Raw]:
 
 
 def params_of(message: Message) -> dict[str, Raw]:
-    """The members of `params`; none where there are no params.
+    """The members of `params`; none where there are none, or null stands for that.
 
     Raises:
         Malformed: `params` is no object.
@@ -228,6 +228,8 @@ def params_of(message: Message) -> dict[str, Raw]:
     try:
         return members(message.params)
     except (msgspec.DecodeError, RecursionError):
+        if message.params == NULL_VALUE:
+            return {}
         raise Malformed(
             INVALID_PARAMS,
             f"params is {brief(message.params)}; expected an object",
