@@ -153,7 +153,7 @@ while True:
 CHANGED = """
 import sys
 said = '{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\\n'
-sys.stdout.write(said * 1_000)
+sys.stdout.write(said * int(sys.argv[1]))
 sys.stdout.flush()
 sys.stdin.read()
 """
@@ -168,8 +168,8 @@ async def links() -> AsyncIterator[list[StdioLink]]:
         await link.close()
 
 
-async def opened(links: list[StdioLink], program: str) -> StdioLink:
-    spec = UpstreamSpec("noisy", command=sys.executable, args=("-c", program))
+async def opened(links: list[StdioLink], program: str, *args: str) -> StdioLink:
+    spec = UpstreamSpec("noisy", command=sys.executable, args=("-c", program, *args))
     links.append(StdioLink(LinkContext(spec, {}, RecordingObserver())))
     await links[-1].open()
     return links[-1]
@@ -195,13 +195,23 @@ async def test_a_process_that_does_not_stop_is_cut_off(
     assert most < 40
 
 
-async def test_a_thousand_changes_of_lists_are_more_than_an_upstream_may_announce(
+async def test_of_changes_of_lists_ten_thousand_at_once_are_too_many(
     links: list[StdioLink],
 ) -> None:
     with structlog.testing.capture_logs() as logs:
-        link = await opened(links, CHANGED)
+        link = await opened(links, CHANGED, "10000")
         await until(lambda: any(line["event"] == "upstream_slowed" for line in logs))
     assert not link.closed
+
+
+async def test_a_server_may_announce_each_of_a_thousand_tools_that_it_adds(
+    links: list[StdioLink],
+) -> None:
+    with structlog.testing.capture_logs() as logs:
+        link = await opened(links, CHANGED, "1000")
+        heard: Any = link._context.observer  # pyright: ignore[reportPrivateUsage]
+        await until(lambda: len(heard.methods) == 1_000)
+    assert not [line for line in logs if line["event"] == "upstream_slowed"]
 
 
 async def test_standard_error_is_read_no_faster_than_it_is_worth(links: list[StdioLink]) -> None:
