@@ -14,11 +14,13 @@ from typing import Any
 import pytest
 import structlog
 from aiohttp import web
+from msgspec import Raw
 from yarl import URL
 
 from armory.http1.eventstream import Event, EventParser
 from armory.http1.pool import Connections
 from armory.http1.reading import EventReader
+from armory.protocol.link import Call
 from armory.testing.clients.recording import RecordingObserver
 from armory.testing.waiting import until
 from armory.upstreams.session import budget as budgets
@@ -158,6 +160,13 @@ sys.stdout.flush()
 sys.stdin.read()
 """
 ERRORS = "import sys\nwhile True: sys.stderr.write('trouble\\n' * 10_000)"
+LOGS = """
+import json, sys
+for line in sys.stdin:
+    id = json.loads(line)["id"]
+    print(json.dumps({"id": id, "level": 30, "msg": "incoming request"}))
+    print(json.dumps({"jsonrpc": "2.0", "id": id, "result": {}}), flush=True)
+"""
 
 
 @pytest.fixture
@@ -212,6 +221,12 @@ async def test_a_server_may_announce_each_of_a_thousand_tools_that_it_adds(
         heard: Any = link._context.observer  # pyright: ignore[reportPrivateUsage]
         await until(lambda: len(heard.methods) == 1_000)
     assert not [line for line in logs if line["event"] == "upstream_slowed"]
+
+
+async def test_a_line_of_log_that_has_an_id_is_no_answer(links: list[StdioLink]) -> None:
+    link = await opened(links, LOGS)
+    reply = await link.request(Call("ping", {}, timeout_s=15.0))
+    assert reply.result == Raw(b"{}")
 
 
 async def test_standard_error_is_read_no_faster_than_it_is_worth(links: list[StdioLink]) -> None:

@@ -140,7 +140,7 @@ class RequestMultiplexer:
     def _response(
         self, message: UpstreamMessage, via: Pending | None
     ) -> tuple[Pending, Item] | None:
-        known = own_id(message.id)
+        known = own_id(message.id) if message.answers else None
         pending = None if known is None else self.pending.get(known)
         if pending is None:
             if via is not None and message.id is None and message.failed:
