@@ -228,7 +228,7 @@ def decode_batch(body: bytes, most: int = BATCH_ITEMS) -> list[Raw]:
 
 
 def params_of(message: Message) -> dict[str, Raw]:
-    """The members of `params`; none where there are no params.
+    """The members of `params`; none where there are none, or null stands for that.
 
     Raises:
         Malformed: `params` is no object.
@@ -244,6 +244,8 @@ def params_of(message: Message) -> dict[str, Raw]:
             message.key or NULL,
         ) from None
     except (msgspec.DecodeError, RecursionError):
+        if message.params == NULL_VALUE:
+            return {}
         raise Malformed(
             INVALID_PARAMS,
             f"params is {brief(message.params)}; expected an object",

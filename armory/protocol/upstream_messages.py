@@ -41,6 +41,15 @@ class UpstreamMessage(msgspec.Struct, gc=False):
     params: Raw = ABSENT
     result: Raw = ABSENT
     error: Raw = ABSENT
+    jsonrpc: Raw = ABSENT
+
+    @property
+    def answers(self) -> bool:
+        """Whether it may be an answer, though perhaps an empty one. A line of log may be JSON with
+        an `id` of its own.
+        """
+        said = (self.result, self.error, self.jsonrpc)
+        return any(member is not ABSENT for member in said)
 
     @property
     def failed(self) -> bool:

@@ -267,7 +267,11 @@ class Duplex:
     # -- the end -----------------------------------------------------------------------------
 
     async def drain(self, timeout_s: float) -> None:
-        """End the listening requests properly, and let the others finish."""
+        """No more comes: end the listening requests properly, and let the others finish, without
+        answers to what they ask.
+        """
+        if self._session is not None:
+            self._session.hang_up()
         for listening in list(self._listening):
             listening.stream.close()
         running = [*self._requests, *self._batches]

@@ -13,9 +13,9 @@ import pytest
 from mcp import ClientSession
 from mcp.client.sse import sse_client
 
-from armory.protocol.link import HEARS_PROGRESS, Call, Owner, Reply
+from armory.protocol.link import HEARS_PROGRESS, Call, ClientGone, Owner, Reply
 from armory.testing.clients.raw import modern_body
-from armory.testing.front import FORM, asking, plain, raws
+from armory.testing.front import FORM, asking, plain, raws, result
 from armory.testing.waiting import until
 from armory.wire.settings import StdioSettings
 from armory.wire.stdio import serve_stdio
@@ -300,3 +300,25 @@ async def test_progress_on_questions_is_told_apart(front: Front) -> None:
         pipe.send({"jsonrpc": "2.0", "id": 5, "method": "ping"})
         await pipe.next()
     assert heard == {"old": [1], "new": [0.5, 2]}
+
+
+async def test_who_has_closed_its_input_is_not_waited_for_to_answer(front: Front) -> None:
+    gone: list[str] = []
+
+    async def asking(call: Call, owner: Owner) -> Reply:
+        del owner
+        assert call.client is not None
+        try:
+            await call.client.ask("elicitation/create", raws(FORM))
+        except ClientGone as why:
+            gone.append(str(why))
+        return result({"content": []})
+
+    front.pool.upstreams["old"].answer = asking
+    call = {"name": "old__now", "arguments": {}}
+    async with stdio(front) as pipe:
+        pipe.send(HELLO)
+        await pipe.next()
+        pipe.send({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call})
+        assert (await pipe.next())["method"] == "elicitation/create"
+    assert gone == ["the client answers nothing any more"]

@@ -40,6 +40,9 @@ log = Logger(__name__)
 
 MAX_PAGES = 2_000
 MAX_ENTRIES = 250_000
+LONGEST_S = 30.0
+"""After so long no further page is asked for, of lists other than the tools', which wait for it:
+there are servers that list every file of a cloud drive as a resource, ten a page."""
 _TURN_S = 0.001
 """What opening entries may take of the event loop at a time."""
 
@@ -146,7 +149,14 @@ async def _fetch(
     hints: list[tuple[int, str]] = []
     cursor: Raw | None = None
     seen: set[bytes] = set()
-    for _ in range(MAX_PAGES):
+    until = monotonic() + LONGEST_S
+    for number in range(MAX_PAGES):
+        if number and method != TOOLS and monotonic() > until:
+            raise BadList(
+                f"upstream {server!r}: {method} has no end within {number:,} pages and "
+                f"{LONGEST_S:g} s",
+                upstream=server,
+            )
         reply = await link.request(
             Call(method, {} if cursor is None else {"cursor": cursor}, safe_to_retry=True)
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Awaitable, Callable
+from time import monotonic
 from typing import cast
 
 import msgspec
@@ -40,7 +41,7 @@ from armory.protocol.upstream_messages import (
     params_of,
 )
 from armory.upstreams.session.base import BaseLink
-from armory.upstreams.session.budget import TOLD_TO_ALL
+from armory.upstreams.session.budget import TOLD_EACH_S, TOLD_TO_ALL
 from armory.upstreams.session.pending import Item, Note, Pending
 from armory.upstreams.session.questions import Question, Questions
 
@@ -74,6 +75,7 @@ class RequestMultiplexer:
     ) -> None:
         self._link = cast("BaseLink", weakref.proxy(link))  # which has this one
         self._last_id = 0
+        self._told_until: dict[str, float] = {}
         self.pending: dict[int, Pending] = {}
         self.questions = Questions(link, send, self.pending, exact=exact)
 
@@ -126,7 +128,7 @@ class RequestMultiplexer:
             self._link.budget.nuisance(len(memoryview(message.params)))
             self.questions.serve(Question(encode(message.id), message.method, params), via)
             return None
-        cost = TOLD_TO_ALL if message.method in LISTS_CHANGED else 1.0
+        cost = self._cost_of_changes(message.method) if message.method in LISTS_CHANGED else 1.0
         self._link.budget.notification(len(memoryview(message.params)), cost)
         if message.method == CANCELLED:
             self.questions.withdraw(params)
@@ -139,10 +141,20 @@ class RequestMultiplexer:
             self._link.notified(message.method, params)
         return None
 
+    def _cost_of_changes(self, method: str) -> float:
+        """What it costs that lists changed: servers say so with each of a thousand tools that they
+        add, and however often they do, others are told every `TOLD_EACH_S` at most.
+        """
+        now = monotonic()
+        if now < self._told_until.get(method, 0.0):
+            return 1.0
+        self._told_until[method] = now + TOLD_EACH_S
+        return TOLD_TO_ALL
+
     def _response(
         self, message: UpstreamMessage, via: Pending | None
     ) -> tuple[Pending, Item] | None:
-        known = own_id(message.id)
+        known = own_id(message.id) if message.answers else None
         pending = None if known is None else self.pending.get(known)
         if pending is None:
             if via is not None and message.id is None and message.failed:

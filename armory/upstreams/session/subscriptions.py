@@ -14,9 +14,10 @@ from msgspec import Raw
 
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
 from armory.logger import Logger
+from armory.protocol import codes, jsonrpc
 from armory.protocol.link import SAID_OF_RESOURCE, Call, Params, Refused, Reply
 from armory.protocol.loglevels import LOG_LEVELS, loud_enough
-from armory.protocol.methods import declares_groups
+from armory.protocol.methods import LISTEN, declares_groups
 from armory.protocol.rawjson import encode
 from armory.tasks import Tasks
 from armory.upstreams.session.context import UNKNOWN, Identity
@@ -82,12 +83,7 @@ class Subscriptions:
         async with self._lock:
             if self.identity.era == "modern":
                 if uris != self._wanted:
-                    if not await self._listen_stream().want(uris=uris) and uris:
-                        key = self._spec.key
-                        raise UpstreamUnavailable(
-                            f"upstream {key!r}: it does not serve subscriptions/listen",
-                            upstream=key,
-                        )
+                    await self._listen_for(uris)
                     self._wanted = uris
                 return
             for uri in sorted(self._wanted - uris):
@@ -180,6 +176,17 @@ class Subscriptions:
     def _not_set(self, wanted: str, before: str | None) -> None:
         if self._log_level == wanted:  # else another one was set meanwhile
             self._log_level = before
+
+    async def _listen_for(self, uris: frozenset[str]) -> None:
+        key, stream = self._spec.key, self._listen_stream()
+        if not await stream.want(uris=uris) and uris:
+            raise UpstreamUnavailable(
+                f"upstream {key!r}: it does not serve subscriptions/listen", upstream=key
+            )
+        if unheard := stream.unheard(uris):
+            await stream.want(uris=self._wanted)
+            why = f"upstream {key!r} reports no updates of {min(unheard)[:200]}"
+            raise Refused(LISTEN, jsonrpc.error(codes.INVALID_PARAMS, why))
 
     async def _subscribe(self, uri: str) -> None:
         session = self._reported

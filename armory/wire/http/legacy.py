@@ -241,7 +241,7 @@ def _resumed(session: Session, last_event_id: str | None) -> tuple[EventStream, 
     """(stream, position after which to go on) of a GET; the general stream where none is known."""
     place = parse_event_id(last_event_id) if last_event_id is not None else None
     stream = session.stream(place[0]) if place is not None else None
-    if place is None or stream is None:
+    if place is None or stream is None or place[1] > stream.last:  # of a session before this one
         return session.general, None
     return stream, place[1]
 

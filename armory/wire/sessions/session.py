@@ -44,6 +44,7 @@ KEPT_STREAMS = 32
 KEPT_BYTES = 4 << 20
 ASK_TIMEOUT_S = 600.0
 _END_S = 5.0
+_SILENT = "the client answers nothing any more"
 GENERAL = "0"
 
 
@@ -83,6 +84,7 @@ class Session:
         self.inflight: dict[bytes, asyncio.Task[None] | Running] = {}
         self.opened = self.used = time.monotonic()
         self.closed = False
+        self._hung_up = False
         self.subscription = Subscription(
             principal=principal,
             endpoint=endpoint,
@@ -190,8 +192,8 @@ class Session:
         Raises:
             ClientGone: the session ended, or nothing came in ten minutes.
         """
-        if self.closed:
-            raise ClientGone("the session has ended")
+        if self._hung_up:
+            raise ClientGone(_SILENT)
         self._count += 1
         id = f"armory-{self._count}"
         key = encode(id)
@@ -252,13 +254,18 @@ class Session:
 
     # -- the end -----------------------------------------------------------------------------
 
+    def hang_up(self) -> None:
+        """The client answers nothing any more: calls that wait for that go on without."""
+        self._hung_up = True
+        for future in list(self._questions.values()):
+            if not future.done():
+                future.set_exception(ClientGone(_SILENT))
+                future.exception()
+
     async def close(self) -> None:
         """End everything: calls are cancelled, streams closed, questions withdrawn."""
         self.closed = True
-        for future in list(self._questions.values()):
-            if not future.done():
-                future.set_exception(ClientGone("the session has ended"))
-                future.exception()
+        self.hang_up()
         every = list(self.inflight.values())
         in_place = [running for running in every if isinstance(running, Running)]
         for running in in_place:

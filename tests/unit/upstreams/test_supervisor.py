@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from aiohttp import web
 from msgspec import Raw
 
 from armory.domain.catalog import ServerLists
@@ -153,6 +154,21 @@ async def test_a_change_of_the_lists_is_heard_and_fetched(houses: Build, eras: s
         lists = [m for _, m in server.requests if m["method"] == "tools/list"]
         await until(lambda: len(lists) < len(server.requests))
         assert len(house.told) == 2, "lists that did not change are not told"
+
+
+class Growing(ScriptedUpstream):
+    """Has one more tool when it is listened to, of which it says nothing: nobody listened yet."""
+
+    async def _listen(self, http: web.Request, message: Json) -> web.StreamResponse:
+        self.script.tools.append(definition("new"))
+        return await super()._listen(http, message)
+
+
+async def test_what_changes_before_changes_are_announced_is_not_missed(houses: Build) -> None:
+    async with Growing(eras="modern") as server:
+        house = houses(UpstreamSpec("up", url=server.url))
+        await house.supervisor.start()
+        await until(lambda: house.state("up") == "ready" and "new" in house.names("up"))
 
 
 async def test_killed_it_comes_back_and_its_tools_never_left(houses: Build) -> None:

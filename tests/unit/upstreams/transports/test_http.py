@@ -11,7 +11,7 @@ from msgspec import Raw
 
 from armory.domain.principal import ANONYMOUS
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
-from armory.protocol.link import Call, Owner
+from armory.protocol.link import Call, Owner, Refused
 from armory.protocol.session_events import Renewed
 from armory.testing.clients.recording import RecordingClient, RecordingObserver, plain
 from armory.testing.upstreams.exchange import Json, Wire, definition
@@ -154,6 +154,19 @@ async def test_an_upstream_that_does_not_serve_listening(
     assert await link.subscriptions.watch_lists() is False
     with pytest.raises(UpstreamUnavailable, match="subscriptions/listen"):
         await link.subscriptions.set_resources(frozenset({"mem://one"}))
+
+
+@pytest.mark.parametrize("lists", [False, True])
+async def test_what_is_not_acknowledged_is_not_watched(
+    connect: Open, server: ScriptedUpstream, lists: bool
+) -> None:
+    link = await connect("modern")
+    server.honours = frozenset({"toolsListChanged"} if lists else ())
+    if lists:
+        assert await link.subscriptions.watch_lists()
+    with pytest.raises(Refused, match="no updates of mem://one"):
+        await link.subscriptions.set_resources(frozenset({"mem://one"}))
+    await until(lambda: len(server.listens) == lists)
 
 
 # --- legacy
