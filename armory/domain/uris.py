@@ -13,13 +13,18 @@ _DECODED = 5
 """So often one may be decoded on its way."""
 _AUTHORITY = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/?#]*))?(.*)", re.DOTALL)
 _SLASHES = re.compile("//+")
+_STEP = re.compile(
+    r"(?:[/\\]|\A(?:[A-Za-z][A-Za-z0-9+.-]*:)?)"  # behind a slash, or where its path begins
+    r"\.\.?"
+    r"(?:[/\\?#;]|\Z)"  # up to the next, or where its path ends
+)
 
 
 def has_steps(uri: str) -> bool:
     """Whether it may lead elsewhere than it says: a part of it is `.` or `..`, or becomes that when
     it is decoded, or backslashes count as slashes.
     """
-    return any(part in (".", "..") for part in _decoded(uri).replace("\\", "/").split("/"))
+    return _STEP.search(_decoded(uri)) is not None
 
 
 def plain(uri: str) -> str:

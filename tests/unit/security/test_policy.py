@@ -98,6 +98,10 @@ def test_prompts_and_resources_follow_the_same_patterns() -> None:
         ("file:///public/%252e%252e%252fetc", False),
         ("file:///public/..\\etc", False),
         ("file:///public/?x=/../../etc", False),
+        ("file:///public/..?x", False),
+        ("file:///public/..#x", False),
+        ("file:///public/..;x/etc", False),
+        ("file:///public/a?b=..", True),
         ("file:///etc/passwd", False),
     ],
 )
@@ -105,6 +109,35 @@ def test_a_uri_is_allowed_as_whoever_opens_it_takes_it(uri: str, allowed: bool) 
     rule = Rule(allow=("git+[Ff][Ii]*://*/public/*",), deny=("git+file:///public/secret*",))
     assert Policy([rule]).allows_uri(ANONYMOUS, "git", uri) is allowed
     assert Policy().allows_uri(ANONYMOUS, "git", uri)
+
+
+def test_a_path_may_begin_with_a_step() -> None:
+    allowing = Policy([Rule(allow=("*",))])
+    for uri, allowed in {
+        "file:../x": False,
+        "file:..": False,
+        "..": False,
+        "urn:..x": True,
+    }.items():
+        assert allowing.allows_uri(ANONYMOUS, "git", uri) is allowed
+
+
+def test_what_is_not_readable_is_not_listed() -> None:
+    uris = ("file:///public/a", "FILE:///secret/a", "file:///public/%2e%2e/b", "file:///b%20c")
+    lists = ServerLists(
+        resources=[{"uri": uri} for uri in uris], templates=[{"uriTemplate": "FILE:///secret/{x}"}]
+    )
+    listed = build_catalog({"git": lists})[0]
+    policy = Policy([Rule(allow=("*",), deny=("git+file:///secret/*",))])
+    visible = policy.visible_catalog(listed, ANONYMOUS)
+    readable = {
+        record.name
+        for record in listed.resources.values()
+        if policy.allows_uri(ANONYMOUS, "git", record.original_name)
+    }
+    assert visible.resources == readable == {"git+file:///public/a", "git+file:///b%20c"}
+    assert visible.templates == frozenset()
+    assert len(Policy().visible_catalog(listed, ANONYMOUS).resources) == len(uris)
 
 
 def test_plain_forms_of_uris() -> None:
