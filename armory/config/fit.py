@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterator
 from urllib.parse import urlsplit
 
-from armory.config.base import HTTP_URL
+from armory.config.base import HTTP_URL, NO_HOST, has_host
 from armory.config.blocks.upstream import UpstreamConfig
 from armory.config.model import Config
 from armory.config.problems import Path
@@ -94,7 +94,7 @@ def origins(config: Config) -> Found:
 
 
 def addresses(config: Config) -> Found:
-    """Where models and vectors are."""
+    """Where models, vectors and descriptions are."""
     agent, rag = config.agent, config.tool_rag
     urls: dict[Path, str | None] = {
         ("agent", "base_url"): agent.base_url if agent.enabled else agent.base_url or None,
@@ -104,6 +104,12 @@ def addresses(config: Config) -> Found:
         if url is not None and not _HTTP_URL.match(url):
             shown = "" if re.search("[@?]", url) else f"; it is {url!r}"  # either may hold a secret
             yield path, f"expected an http:// or https:// URL{shown}"
+        elif url is not None and not has_host(url):
+            yield path, NO_HOST
+    for key, block in config.upstreams.items():
+        url = block.openapi or ""
+        if _HTTP_URL.match(url) and not has_host(url):
+            yield ("upstreams", key, "openapi"), NO_HOST
     if rag.qdrant.url is not None and not _is_address(rag.qdrant.url):
         yield (
             ("tool_rag", "qdrant", "url"),
