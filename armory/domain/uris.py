@@ -18,6 +18,12 @@ _STEP = re.compile(
     r"\.\.?"
     r"(?:[/\\?#;]|\Z)"  # up to the next, or where its path ends
 )
+_USUAL = re.compile(r"(?!file://localhost)[a-z][a-z0-9+.-]*://[a-z0-9.:-]*(?:/(?![./])[^/%\\]*)*")
+
+
+def is_usual(uri: str) -> bool:
+    """Whether it can be seen at once that it has no steps and is plain, as most are."""
+    return _USUAL.fullmatch(uri) is not None
 
 
 def has_steps(uri: str) -> bool:

@@ -6,11 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from armory.domain.catalog import Catalog, ServerLists, ToolRecord
 from armory.domain.catalog_builder import build_catalog
 from armory.domain.principal import ANONYMOUS, Principal
-from armory.domain.uris import plain
+from armory.domain.uris import has_steps, is_usual, plain
 from armory.security.policy import EVERYTHING, Policy, Rule, Scope
 
 ALICE = Principal("alice", user="ann", scopes=frozenset(("read", "docs:write")))
@@ -138,6 +140,13 @@ def test_what_is_not_readable_is_not_listed() -> None:
     assert visible.resources == readable == {"git+file:///public/a", "git+file:///b%20c"}
     assert visible.templates == frozenset()
     assert len(Policy().visible_catalog(listed, ANONYMOUS).resources) == len(uris)
+
+
+@given(st.text(alphabet="Fafile:/.%2e?#;\\@localhost*-\n", max_size=40))
+def test_what_is_usual_is_plain(text: str) -> None:
+    for uri in (text, f"file://{text}", f"file:///a/{text}"):
+        assert not is_usual(uri) or (plain(uri) == uri and not has_steps(uri))
+    assert is_usual("file:///public/a-file.txt")
 
 
 def test_plain_forms_of_uris() -> None:
