@@ -166,7 +166,11 @@ class Sessions:
         self._of[key] += 1
         self._gateway.changes.add(session.subscription)
         if self.directory is not None:
-            await self.directory.claim(session.id)
+            try:
+                await self.directory.claim(session.id)
+            except asyncio.CancelledError:  # its client left, and never learns of it
+                self._ending.spawn(self._end(session), "end a session")
+                raise
         return session
 
     def find(self, id: str, caller: Caller) -> Session | None:

@@ -13,6 +13,7 @@ from armory.gateway.gateway import Gateway
 from armory.protocol.jsonrpc import request
 from armory.storage.cache import MemoryCache
 from armory.testing.front import ScriptedPool, WordRetriever, raws, serving
+from armory.testing.waiting import until
 from armory.wire.caller import Caller
 from armory.wire.dispatch import Dispatcher
 from armory.wire.duplex import Duplex
@@ -81,6 +82,16 @@ async def test_a_session_whose_connection_ends_before_it_has_begun_ends_with_it(
         bench.directory.may.set()
         await first
     assert len(bench.sessions) == 0
+
+
+async def test_a_session_whose_client_leaves_before_it_has_begun_is_not_kept() -> None:
+    bench = Bench()
+    first = asyncio.create_task(bench.duplex.take(initialize(1)))
+    async with asyncio.timeout(10):
+        await bench.directory.asked.wait()
+        first.cancel()
+        await asyncio.wait((first,))
+    await until(lambda: len(bench.sessions) == 0)
 
 
 async def test_a_message_whose_stream_ends_while_it_comes_is_for_no_session() -> None:
