@@ -24,7 +24,7 @@ TOOLS = "tools"
 MAX_TOOLS = 20_000
 _AT_ONCE = 100
 """So many are read, or written, before others have their turn."""
-_GIVEN = ("server", "original_name", "definition", "category", "tags", "updated_at_ms")
+_VALUES = ("server", "original_name", "definition", "category", "tags", "updated_at_ms")
 
 
 class ToolRegistry:
@@ -103,9 +103,9 @@ class ToolRegistry:
         all_tags = list(dict.fromkeys(tags))
         rows: list[dict[str, Any]] = []
         skipped: list[str] = []
-        new = self._database.upsert(indexed_tools)
-        write = new.on_conflict_do_update(
-            index_elements=["name"], set_={column: new.excluded[column] for column in _GIVEN}
+        insert = self._database.upsert(indexed_tools)
+        write = insert.on_conflict_do_update(
+            index_elements=["name"], set_={column: insert.excluded[column] for column in _VALUES}
         )
         async with self._feed.transaction() as change:
             statement = select(indexed_tools.c.name)
@@ -117,8 +117,8 @@ class ToolRegistry:
                     if skip_existing and name in known:
                         skipped.append(name)
                         continue
-                    given = (server, original, dict(tool), category, all_tags, now_ms())
-                    rows.append({"name": name, **dict(zip(_GIVEN, given, strict=True))})
+                    values = (server, original, dict(tool), category, all_tags, now_ms())
+                    rows.append({"name": name, **dict(zip(_VALUES, values, strict=True))})
             for start in range(0, len(rows), _AT_ONCE):
                 await change.connection.execute(write, rows[start : start + _AT_ONCE])
             if rows:
