@@ -147,8 +147,7 @@ class Subscriptions:
     async def _set_log_level(self, wanted: str) -> None:
         before, self._log_level = self._log_level, wanted
         level = {"level": Raw(encode(wanted))}
-        # A call waits for it, whose own time must not end first: nobody would know to ask no more.
-        wait_s = min(self._spec.connect_timeout_s, self._spec.call_timeout_s / 2)
+        wait_s = self._spec.connect_timeout_s
         try:
             reply = await self._request(Call("logging/setLevel", level, timeout_s=wait_s))
         except UpstreamTimeout as error:
