@@ -45,7 +45,7 @@ _TURN_S = 0.001
 _AT_ONCE = 16
 """So many sessions end side by side: each may wait for an upstream, or for a store."""
 _SOON_S = 0.01
-"""Those that take longer to end wait for somebody else, and the next ones do not wait for them."""
+"""A session that takes longer to end waits for somebody else."""
 _TOLD = 5
 """Of many that expire together so many are named."""
 

@@ -143,39 +143,6 @@ async def test_a_session_that_does_not_end_keeps_no_other_from_its_end() -> None
         await closing
 
 
-class Away(MemoryCache):
-    """A store that takes long to say that it is away, for each thing that it is asked."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.away = False
-        self.asked = 0
-
-    async def get(self, key: str) -> bytes | None:
-        if self.away:
-            raise BackendError("away")
-        return await super().get(key)
-
-    async def delete(self, *keys: str) -> None:
-        self.asked += 1
-        await super().delete(*keys)
-
-
-async def test_a_store_that_is_away_is_not_told_of_each_session_that_ends() -> None:
-    store = Away()
-    directory = Replicas(store, "http://here", alive_s=0.05)
-    sessions = Sessions(behind(ScriptedPool()), directory=directory)
-    for _ in range(5):
-        await opened(sessions)
-    await directory.start()
-    store.away = True
-    with capture_logs() as logs:
-        await until(lambda: any(e["event"] == "replica_sign_of_life_failed" for e in logs))
-    await sessions.close()
-    assert store.asked == 0
-    await directory.close()
-
-
 async def test_sessions_that_fail_to_end_keep_no_other_from_its_end() -> None:
     pool = Stubborn()
     pool.failing = 2
@@ -225,3 +192,36 @@ async def test_no_request_finds_a_session_that_is_about_to_end(turns: int) -> No
     async with asyncio.timeout(10):
         await expiring
     assert found is None or not found.closed
+
+
+class Away(MemoryCache):
+    """A store that takes long to say that it is away, for each thing that it is asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.away = False
+        self.asked = 0
+
+    async def get(self, key: str) -> bytes | None:
+        if self.away:
+            raise BackendError("away")
+        return await super().get(key)
+
+    async def delete(self, *keys: str) -> None:
+        self.asked += 1
+        await super().delete(*keys)
+
+
+async def test_a_store_that_is_away_is_not_told_of_each_session_that_ends() -> None:
+    store = Away()
+    directory = Replicas(store, "http://here", alive_s=0.05)
+    sessions = Sessions(behind(ScriptedPool()), directory=directory)
+    for _ in range(5):
+        await opened(sessions)
+    await directory.start()
+    store.away = True
+    with capture_logs() as logs:
+        await until(lambda: any(e["event"] == "replica_sign_of_life_failed" for e in logs))
+    await sessions.close()
+    assert store.asked == 0
+    await directory.close()
