@@ -19,24 +19,22 @@ _STEP = re.compile(
     r"(?:[/\\?#;]|\Z)"  # up to the next, or where its path ends
 )
 _USUAL = re.compile(r"(?!file://localhost)[a-z][a-z0-9+.-]*://[a-z0-9.:-]*(?:/(?![./])[^/%\\]*)*")
-
-
-def is_usual(uri: str) -> bool:
-    """Whether it can be seen at once that it has no steps and is plain, as most are."""
-    return _USUAL.fullmatch(uri) is not None
+"""At once seen to have no steps, and to be plain, as most are."""
 
 
 def has_steps(uri: str) -> bool:
     """Whether it may lead elsewhere than it says: a part of it is `.` or `..`, or becomes that when
     it is decoded, or backslashes count as slashes.
     """
-    return _STEP.search(_decoded(uri)) is not None
+    return _USUAL.fullmatch(uri) is None and _STEP.search(_decoded(uri)) is not None
 
 
 def plain(uri: str) -> str:
     """It without what servers see no difference in: encoded characters, upper case in scheme and
     host, `localhost` as the host of a file, more slashes than one.
     """
+    if _USUAL.fullmatch(uri) is not None:
+        return uri
     found = _AUTHORITY.fullmatch(_decoded(uri))
     if found is None:
         return uri

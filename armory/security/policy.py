@@ -16,7 +16,7 @@ from armory.domain.naming import expose_uri, split_name, split_uri
 from armory.domain.principal import Principal
 from armory.domain.query import VisibleSet
 from armory.domain.tool import ListedRecord, ToolRecord, names_by_server
-from armory.domain.uris import has_steps, is_usual, plain
+from armory.domain.uris import has_steps, plain
 
 Profile = tuple[tuple[int, ...], str]
 _DECISIONS_KEPT = 100_000
@@ -272,7 +272,7 @@ class Policy:
         return self.allows(principal, exposed) and self._however_spelt(principal, server, uri)
 
     def _however_spelt(self, principal: Principal, server: str, uri: str) -> bool:
-        if not self._rules or is_usual(uri):
+        if not self._rules:
             return True
         if has_steps(uri):
             return False

@@ -13,7 +13,7 @@ import pytest
 from mcp import ClientSession
 from mcp.client.sse import sse_client
 
-from armory.protocol.link import HEARS_PROGRESS, Call, CancelReason, Owner, Reply
+from armory.protocol.link import HEARS_PROGRESS, Call, Owner, Reply
 from armory.testing.clients.raw import modern_body
 from armory.testing.front import FORM, asking, plain, raws
 from armory.testing.waiting import until
@@ -208,7 +208,7 @@ async def test_stdio_cancellation(
         why = {"requestId": "x", "reason": "enough"}
         pipe.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": why})
         await asyncio.wait_for(hanging.ended.wait(), 10)
-        assert hanging.why == (CancelReason("enough"),)
+        assert [str(why) for why in hanging.why] == ["enough"]
         pipe.send({"jsonrpc": "2.0", "id": 2, "method": "ping"})
         assert (await pipe.next())["id"] == 2
 

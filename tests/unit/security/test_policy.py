@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from armory.domain.catalog import Catalog, ServerLists, ToolRecord
 from armory.domain.catalog_builder import build_catalog
 from armory.domain.principal import ANONYMOUS, Principal
-from armory.domain.uris import has_steps, is_usual, plain
+from armory.domain.uris import has_steps, plain
 from armory.security.policy import EVERYTHING, Policy, Rule, Scope
 
 ALICE = Principal("alice", user="ann", scopes=frozenset(("read", "docs:write")))
@@ -142,11 +142,12 @@ def test_what_is_not_readable_is_not_listed() -> None:
     assert len(Policy().visible_catalog(listed, ANONYMOUS).resources) == len(uris)
 
 
-@given(st.text(alphabet="Fafile:/.%2e?#;\\@localhost*-\n", max_size=40))
-def test_what_is_usual_is_plain(text: str) -> None:
-    for uri in (text, f"file://{text}", f"file:///a/{text}"):
-        assert not is_usual(uri) or (plain(uri) == uri and not has_steps(uri))
-    assert is_usual("file:///public/a-file.txt")
+@given(st.text(alphabet="Fafile:/.2e?#;\\@localhost*-\n", max_size=40))
+def test_how_a_uri_is_read_depends_on_no_encoding(text: str) -> None:
+    encoded = "".join(f"%{ord(letter):02x}" for letter in text)
+    for start in ("file://", "file:///a/", "http://"):
+        assert plain(start + text) == plain(start + encoded)
+        assert has_steps(start + text) is has_steps(start + encoded)
 
 
 def test_plain_forms_of_uris() -> None:
