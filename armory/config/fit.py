@@ -93,8 +93,22 @@ def origins(config: Config) -> Found:
             )
 
 
+def with_hosts(config: Config) -> Found:
+    """URLs that name nobody, of those that may be something else than a URL."""
+    rag = config.tool_rag
+    urls: dict[Path, str | None] = {
+        ("agent", "base_url"): config.agent.base_url,
+        ("tool_rag", "openai", "base_url"): rag.openai.base_url,
+    }
+    for key, block in config.upstreams.items():
+        urls["upstreams", key, "openapi"] = block.openapi
+    for path, url in urls.items():
+        if url is not None and _HTTP_URL.match(url) and not has_host(url):
+            yield path, NO_HOST
+
+
 def addresses(config: Config) -> Found:
-    """Where models, vectors and descriptions are."""
+    """Where models and vectors are."""
     agent, rag = config.agent, config.tool_rag
     urls: dict[Path, str | None] = {
         ("agent", "base_url"): agent.base_url if agent.enabled else agent.base_url or None,
@@ -104,12 +118,6 @@ def addresses(config: Config) -> Found:
         if url is not None and not _HTTP_URL.match(url):
             shown = "" if re.search("[@?]", url) else f"; it is {url!r}"  # either may hold a secret
             yield path, f"expected an http:// or https:// URL{shown}"
-        elif url is not None and not has_host(url):
-            yield path, NO_HOST
-    for key, block in config.upstreams.items():
-        url = block.openapi or ""
-        if _HTTP_URL.match(url) and not has_host(url):
-            yield ("upstreams", key, "openapi"), NO_HOST
     if rag.qdrant.url is not None and not _is_address(rag.qdrant.url):
         yield (
             ("tool_rag", "qdrant", "url"),
