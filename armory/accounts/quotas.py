@@ -176,6 +176,11 @@ class Quotas:
         finally:
             self._flying = Counter()
 
+    def forget(self, user: str) -> None:
+        """A user was deleted with what was counted: who is called so next is somebody else."""
+        for key in [key for key in self._pending if key[0] == user]:
+            del self._pending[key]
+
     def _limit(self, plan: str) -> int | None:
         if plan in self._plans:
             return self._plans[plan]

@@ -6,6 +6,7 @@ tool that an upstream offers under the same exposed name takes their place.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,9 @@ from armory.storage.tables import indexed_tools
 
 TOOLS = "tools"
 MAX_TOOLS = 20_000
+_AT_ONCE = 100
+"""So many are read, or written, before others have their turn."""
+_VALUES = ("server", "original_name", "definition", "category", "tags", "updated_at_ms")
 
 
 class ToolRegistry:
@@ -46,10 +50,18 @@ class ToolRegistry:
 
     async def load(self) -> None:
         """Read the registered tools from the database."""
+        records: dict[str, ToolRecord] = {}
+        column, last = indexed_tools.c.name, ""
         async with self._database.read() as connection:
-            statement = select(indexed_tools).order_by(indexed_tools.c.name).limit(MAX_TOOLS)
-            rows = (await connection.execute(statement)).all()
-        self._records = {row.name: _record(row) for row in rows}
+            while len(records) < MAX_TOOLS:
+                more = select(indexed_tools).where(column > last).order_by(column).limit(_AT_ONCE)
+                rows = (await connection.execute(more)).all()
+                records.update((row.name, _record(row)) for row in rows)
+                if len(rows) < _AT_ONCE:
+                    break
+                last = rows[-1].name
+                await asyncio.sleep(0)
+        self._records = records
 
     async def add(
         self,
@@ -90,8 +102,12 @@ class ToolRegistry:
         """
         given = {server: _by_original(server, tools) for server, tools in by_server.items()}
         all_tags = list(dict.fromkeys(tags))
-        written: list[str] = []
+        rows: list[dict[str, Any]] = []
         skipped: list[str] = []
+        insert = self._database.upsert(indexed_tools)
+        write = insert.on_conflict_do_update(
+            index_elements=["name"], set_={column: insert.excluded[column] for column in _VALUES}
+        )
         async with self._feed.transaction() as change:
             columns = indexed_tools.c
             statement = select(columns.server, columns.original_name)
@@ -108,22 +124,13 @@ class ToolRegistry:
                     if skip_existing and (server, original) in known:
                         skipped.append(name)
                         continue
-                    values: dict[str, Any] = {
-                        "server": server,
-                        "original_name": original,
-                        "definition": dict(tool),
-                        "category": category,
-                        "tags": all_tags,
-                        "updated_at_ms": now_ms(),
-                    }
-                    row = self._database.upsert(indexed_tools).values(name=name, **values)
-                    await change.connection.execute(
-                        row.on_conflict_do_update(index_elements=["name"], set_=values)
-                    )
-                    written.append(name)
-            if written:
+                    values = (server, original, dict(tool), category, all_tags, now_ms())
+                    rows.append({"name": name, **dict(zip(_VALUES, values, strict=True))})
+            for start in range(0, len(rows), _AT_ONCE):
+                await change.connection.execute(write, rows[start : start + _AT_ONCE])
+            if rows:
                 change.changed(TOOLS, "all")
-        return written, skipped
+        return [row["name"] for row in rows], skipped
 
     async def remove(self, names: Iterable[str]) -> list[str]:
         """Take tools out again by exposed name; the names of those that were there."""

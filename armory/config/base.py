@@ -153,6 +153,7 @@ def _plain(value: Any) -> Any:
 
 
 HTTP_URL = r"^https?://[^\s]+$"
+NO_HOST = "expected a URL with a host, and with a port from 1 to 65535 if it has one"
 VARIABLE_PATTERN = r"^[^\s=]+$"
 BASE_PATH = r"^(/[A-Za-z0-9._~-]+)*/?$"
 REDIS_PREFIX_PATTERN = r"^[!-~]{1,100}$"
@@ -170,17 +171,18 @@ def _blank_as_none(value: Any) -> Any:
     return None if value == "" else value
 
 
-def _with_host(url: str) -> str:
-    """A URL that can be asked: `urlsplit` says of others what is wrong, but quotes it."""
+def has_host(url: str) -> bool:
+    """Whether a URL can be asked: `urlsplit` says of others what is wrong, but quotes it."""
     try:
         parts = urlsplit(url)
-        usable = bool(parts.hostname) and parts.port != 0
+        return bool(parts.hostname) and parts.port != 0
     except ValueError:
-        usable = False
-    if not usable:
-        raise PydanticCustomError(
-            "url", "expected a URL with a host, and with a port from 1 to 65535 if it has one"
-        )
+        return False
+
+
+def _with_host(url: str) -> str:
+    if not has_host(url):
+        raise PydanticCustomError("url", NO_HOST)
     return url
 
 

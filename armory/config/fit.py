@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterator
 from urllib.parse import urlsplit
 
-from armory.config.base import HTTP_URL
+from armory.config.base import HTTP_URL, NO_HOST, has_host
 from armory.config.blocks.upstream import UpstreamConfig
 from armory.config.model import Config
 from armory.config.problems import Path
@@ -108,6 +108,20 @@ def origins(config: Config) -> Found:
                 f"{origin!r} is no origin; expected scheme, host and port alone, as "
                 "https://app.example.com, or '*' for any",
             )
+
+
+def with_hosts(config: Config) -> Found:
+    """URLs that name nobody, of those that may be something else than a URL."""
+    rag = config.tool_rag
+    urls: dict[Path, str | None] = {
+        ("agent", "base_url"): config.agent.base_url,
+        ("tool_rag", "openai", "base_url"): rag.openai.base_url,
+    }
+    for key, block in config.upstreams.items():
+        urls["upstreams", key, "openapi"] = block.openapi
+    for path, url in urls.items():
+        if url is not None and _HTTP_URL.match(url) and not has_host(url):
+            yield path, NO_HOST
 
 
 def addresses(config: Config) -> Found:

@@ -137,7 +137,7 @@ class Gateway:
         self._view = View(EMPTY, policy or Policy(), settings or GatewaySettings())
         self._prepared: ViewDifference | None = None
         self.changes = Changes(
-            pool, services.tasks, self._may_use, self._allows, services.on_dropped
+            pool, services.tasks, self._may_use, self._may_read, services.on_dropped
         )
         self._announcements = Announcements(self._list_changed)
         self.principal_lists = PrincipalLists(pool, self.changes.tell_owner)
@@ -252,8 +252,8 @@ class Gateway:
             view = self._principal_views.view(owner, endpoint, view, subscription.answers)
         return view.may_use(owner.principal, endpoint, server)
 
-    def _allows(self, principal: Principal, name: str) -> bool:
-        return self._view.policy.allows(principal, name)
+    def _may_read(self, principal: Principal, server: str, uri: str) -> bool:
+        return self._view.policy.allows_uri(principal, server, uri)
 
     async def _renewed(self, context: RequestContext, server: str) -> RequestContext:
         """Have one upstream's lists fetched anew, within ten seconds; the request, to be tried

@@ -292,8 +292,10 @@ class Policy:
         A server may open something else than what is written: what a rule denies is denied in every
         spelling, and what may lead elsewhere by `..` no rule allows.
         """
-        if not self.allows(principal, expose_uri(server, uri)):
-            return False
+        exposed = expose_uri(server, uri)
+        return self.allows(principal, exposed) and self._however_spelt(principal, server, uri)
+
+    def _however_spelt(self, principal: Principal, server: str, uri: str) -> bool:
         if not self._rules:
             return True
         if has_steps(uri):
@@ -332,11 +334,11 @@ class Policy:
         cache = self._cache
         if cache.catalog is not catalog:
             if catalog.version < cache.version:  # a request that began before the last swap
-                return self._make(_Cache(catalog.version, catalog), profile, scope, view)
+                return self._make(_Cache(catalog.version, catalog), principal, scope, view)
             cache = self._cache = _Cache(catalog.version, catalog)
         visible = cache.visible.pop((profile, scope.key), None)
         if visible is None:
-            visible = self._make(cache, profile, scope, view)
+            visible = self._make(cache, principal, scope, view)
             if len(cache.visible) >= _VISIBLE_KEPT:  # the least recently used one goes
                 del cache.visible[next(iter(cache.visible))]
         cache.visible[profile, scope.key] = visible
@@ -357,18 +359,23 @@ class Policy:
         return frozenset(name for name in names if self._decide(applicable, name))
 
     def _make(
-        self, cache: _Cache, profile: Profile, scope: Scope, view: PackView | None
+        self, cache: _Cache, principal: Principal, scope: Scope, view: PackView | None
     ) -> VisibleCatalog:
         catalog = cache.catalog
         assert catalog is not None
-        applicable, packs = profile
+        applicable, packs = self._applicable(principal), "" if view is None else view.key
 
-        def of_servers(records: Mapping[str, ListedRecord | ToolRecord]) -> Iterable[str]:
+        def of_servers(
+            records: Mapping[str, ListedRecord | ToolRecord], *, uris: bool = False
+        ) -> Iterable[str]:
             return (
                 name
                 for name, record in records.items()
                 if scope.has_server(record.server)
                 and (view is None or record.server in view.servers)
+                and (
+                    not uris or self._however_spelt(principal, record.server, record.original_name)
+                )
             )
 
         tools = catalog.tools
@@ -384,8 +391,8 @@ class Policy:
                 f"{catalog.version}/{scope.key}/{','.join(map(str, applicable))}/{packs}",
             ),
             prompts=self._permitted(applicable, of_servers(catalog.prompts)),
-            resources=self._permitted(applicable, of_servers(catalog.resources)),
-            templates=self._permitted(applicable, of_servers(catalog.templates)),
-            skills=self._permitted(applicable, of_servers(catalog.skills)),
+            resources=self._permitted(applicable, of_servers(catalog.resources, uris=True)),
+            templates=self._permitted(applicable, of_servers(catalog.templates, uris=True)),
+            skills=self._permitted(applicable, of_servers(catalog.skills, uris=True)),
             version=catalog.version,
         )

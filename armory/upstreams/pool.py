@@ -349,5 +349,5 @@ class Pool:
 async def _logging_from(level: str, link: BaseLink) -> None:
     try:
         await link.subscriptions.ensure_log_level(level)
-    except UpstreamUnavailable as error:
+    except ArmoryError as error:
         log.debug("upstream_log_level_unsent", error=str(error))

@@ -197,13 +197,18 @@ async def test_stdio_reads_on_while_a_batch_is_served(front: Front) -> None:
         assert (answer["id"], answer["result"]["roots"]) == (1, [])
 
 
-async def test_stdio_cancellation(front: Front, hanging: Hanging) -> None:
+@pytest.mark.parametrize("capabilities", [{}, {"elicitation": {}}])
+async def test_stdio_cancellation(
+    front: Front, hanging: Hanging, capabilities: dict[str, Any]
+) -> None:
     async with stdio(front) as pipe:
-        pipe.send(modern_body("x", "tools/call", {"name": "old__now", "arguments": {}}))
+        params = {"name": "old__now", "arguments": {}}
+        pipe.send(modern_body("x", "tools/call", params, capabilities=capabilities))
         await asyncio.wait_for(hanging.begun.wait(), 10)
-        cancel = {"method": "notifications/cancelled", "params": {"requestId": "x"}}
-        pipe.send({"jsonrpc": "2.0", **cancel})
+        why = {"requestId": "x", "reason": "enough"}
+        pipe.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": why})
         await asyncio.wait_for(hanging.ended.wait(), 10)
+        assert [str(why) for why in hanging.why] == ["enough"]
         pipe.send({"jsonrpc": "2.0", "id": 2, "method": "ping"})
         assert (await pipe.next())["id"] == 2
 

@@ -46,7 +46,7 @@ class JwtConfig(Block):
     """Required `iss`."""
     audience: OptionalText = None
     """Required `aud`."""
-    jwks_url: OptionalText = None
+    jwks_url: OptionalUrl = None
     """Where the provider's public keys are; or give `secret`."""
     secret: OptionalSecret = None
     """Shared secret of HS256."""

@@ -150,6 +150,7 @@ _CHECKS: tuple[tuple[Callable[[Config], Found], tuple[Path, ...]], ...] = (
     (fit.hosts, (("server", "allowed_hosts"),)),
     (fit.origins, (("server", "allowed_origins"),)),
     (fit.addresses, ()),
+    (fit.with_hosts, ()),
     (_proxies, (("server", "trusted_proxies"),)),
     (_accounts, (("accounts", "plans"), ("accounts", "default_plan"), ("accounts", "enabled"))),
     (authorization.jwt, (("security", "jwt", "jwks_url"), ("security", "jwt", "secret"))),

@@ -22,7 +22,7 @@ from typing import cast
 
 from msgspec import Raw
 
-from armory.errors import UpstreamUnavailable
+from armory.errors import ArmoryError
 from armory.logger import Logger
 from armory.protocol import jsonrpc
 from armory.protocol.codes import INTERNAL_ERROR, METHOD_NOT_FOUND
@@ -334,7 +334,7 @@ class Questions:
             return
         try:
             await send(data)
-        except UpstreamUnavailable as error:
+        except ArmoryError as error:
             self._budget.say(log.info, "upstream_answer_unsent", error=str(error))
 
 

@@ -101,6 +101,8 @@ class SseFront:
             if duplex is None:
                 admitted.body = body
                 return await self._elsewhere(admitted, id)
+            if duplex.closed:  # meanwhile
+                return _no_session(admitted)
             await duplex.take(body)
         except Malformed as bad:
             if duplex is None:

@@ -117,9 +117,9 @@ class Interactions:
             if not call.over and not self._states.loaded:
                 await self._states.load()
                 await call.pause()  # as it is by now
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as cancelled:
             self._running.discard(call)
-            await call.end()
+            await call.end(*cancelled.args)
             raise
         if call.over:
             return await self._finished(context, call)

@@ -51,6 +51,8 @@ _T = TypeVar("_T")
 _log = Logger(__name__)
 _TURN_S = 0.001
 """So long sessions are ended in one go."""
+_AT_ONCE = 16
+"""So many sessions end side by side: each may wait for an upstream, or for a store."""
 _SOON_S = 0.01
 """A session that takes longer to end waits for somebody else."""
 _ERRANDS = 64
@@ -175,7 +177,11 @@ class Sessions:
         self._of[key] += 1
         self._gateway.changes.add(session.subscription)
         if self.directory is not None:
-            await self.directory.claim(session.id)
+            try:
+                await self.directory.claim(session.id)
+            except asyncio.CancelledError:  # its client left, and never learns of it
+                self._ending.spawn(self._end(session), "end a session")
+                raise
         return session
 
     def find(self, id: str, caller: Caller) -> Session | None:
@@ -253,29 +259,30 @@ class Sessions:
     async def _end_those(self, chosen: Callable[[Session], bool]) -> list[str]:
         """End sessions, a millisecond of them at a time: what one caller opened in some seconds
         ends together, half an hour later. One that waits for an upstream or a store ends beside the
-        others. Gives their ids.
+        others, and one that fails keeps none of them. Gives their ids.
         """
         gone: list[str] = []
-        late: list[asyncio.Task[None]] = []
+        endings: list[asyncio.Task[None]] = []
         begun = time.perf_counter()
         try:
             for session in list(self._sessions.values()):
                 if session.id in self._sessions and chosen(session):
-                    ending = start(self._end(session), "end a session")
-                    if (await asyncio.wait((ending,), timeout=_SOON_S))[0]:
-                        ending.result()
-                    else:
-                        late.append(ending)
-                        begun = time.perf_counter()  # the loop was the others'
+                    session.closed = True  # a request that comes before its end began finds none
+                    endings.append(start(self._end(session), "end a session"))
                     gone.append(session.id)
+                    await asyncio.sleep(0)
+                    if len(endings) % _AT_ONCE == 0:
+                        await asyncio.wait(endings[-_AT_ONCE:], timeout=_SOON_S)
+                        begun = time.perf_counter()  # the loop was the others'
                 if (took := time.perf_counter() - begun) > _TURN_S:
                     await give_way(took)
                     begun = time.perf_counter()
         finally:
-            if late:
-                await asyncio.wait(late)
-        for ending in late:
-            ending.result()
+            if endings:
+                await asyncio.wait(endings)
+        errors = [error for ending in endings if (error := ending.exception()) is not None]
+        if errors:
+            raise errors[0]
         return gone
 
     async def _wholly(self, work: Coroutine[Any, Any, _T]) -> _T:

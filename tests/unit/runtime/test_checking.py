@@ -102,7 +102,7 @@ def test_weights_that_do_not_add_up_show_without_serving(tmp_path: Path) -> None
          "security.jwt.algorithms", "expected some of"),
         (f"security: {{jwt: {{secret: {SECRET}, algorithms: [RS256]}}}}",
          "security.jwt.algorithms", "HS256"),
-        ("security: {jwt: {jwks_url: nope}}", "security.jwt.jwks_url", "http or https URL"),
+        ("security: {jwt: {jwks_url: nope}}", "security.jwt.jwks_url", "http:// or https:// URL"),
         ("security: {encryption_key: short}", "security.encryption_key", "at least 16"),
         ("agent: {enabled: true, documents: nowhere}", "agent.documents", "is not a folder"),
         ("tool_rag: {embedding_model: no-such-model}", "tool_rag.embedding_model",
