@@ -18,7 +18,9 @@ _STEP = re.compile(
     r"\.\.?"
     r"(?:[/\\?#;]|\Z)"  # up to the next, or where its path ends
 )
-_USUAL = re.compile(r"(?!file://localhost)[a-z][a-z0-9+.-]*://[a-z0-9.:-]*(?:/(?![./])[^/%\\]*)*")
+_USUAL = re.compile(
+    r"(?!file://localhost)[a-z][a-z0-9+.-]*://(?:[a-z0-9][a-z0-9.:-]*)?(?:/(?![./])[^/%\\]*)*"
+)
 """At once seen to have no steps, and to be plain, as most are."""
 
 

@@ -104,6 +104,7 @@ def test_prompts_and_resources_follow_the_same_patterns() -> None:
         ("file:///public/..#x", False),
         ("file:///public/..;x/etc", False),
         ("file:///public/a?b=..", True),
+        ("file://../public/x", False),
         ("file:///etc/passwd", False),
     ],
 )
