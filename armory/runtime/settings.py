@@ -306,16 +306,17 @@ def authenticator(
     anonymous = loopback if security.allow_anonymous == "auto" else security.allow_anonymous
     if not anonymous and not has_credentials(config):
         why, else_ = (
-            f"the gateway would listen on {config.server.host}, which others can reach",
+            f"the gateway would listen on {config.server.host}, which others can reach, and there "
+            "is no token",
             "bind 127.0.0.1, or say `allow_anonymous: true` if everybody may use it",
         )
         if is_loopback(config.server.host):
             why, else_ = (
-                "nobody could connect: who has no token is refused",
+                "nobody could connect: who has no token is refused, and there is no token",
                 "or leave this key out",
             )
         raise ConfigError(
-            f"{why}, and there is no token; give one under security.tokens, {else_}",
+            f"{why}; give one under security.tokens, {else_}",
             path="security.allow_anonymous",
         )
     return Authenticator(
