@@ -14,7 +14,7 @@ import pytest
 import yaml
 from mcp import Client
 
-from armory.cli.quality.tune import tools_of
+from armory.cli.local import tools_of
 
 pytestmark = pytest.mark.timeout(300)
 QUERY = "convert a time to another time zone"

@@ -32,7 +32,10 @@ class Asked:
     def __init__(self) -> None:
         self.stop, self.reload = asyncio.Event(), asyncio.Event()
         if hasattr(signal, "SIGHUP"):
-            signal.signal(signal.SIGHUP, lambda *_: self.reload.set())
+            signal.signal(signal.SIGHUP, self._reload)
+
+    def _reload(self, _number: int, _frame: object) -> None:
+        self.reload.set()
 
     def take(self) -> None:
         """Take signals in the event loop that runs."""
