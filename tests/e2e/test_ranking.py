@@ -14,7 +14,8 @@ import pytest
 import yaml
 from mcp import Client
 
-from armory.cli.local import tools_of
+from armory.cli.local import opened, tools_of
+from armory.cli.options import loaded_config
 
 pytestmark = pytest.mark.timeout(300)
 QUERY = "convert a time to another time zone"
@@ -72,7 +73,12 @@ def test_it_is_tuned_to_tools_that_are_not_indexed_yet(
         monkeypatch.setattr(f"armory.runtime.catalog.{wait}", 0.0)
     path = tmp_path / "armory.yaml"
     path.write_text(yaml.safe_dump({"upstreams": demo_upstreams}))
-    assert len(asyncio.run(tools_of(str(path)))) == 14
+
+    async def found() -> int:
+        async with opened(loaded_config(str(path))) as runtime:
+            return len(tools_of(runtime)[0])
+
+    assert asyncio.run(found()) == 14
 
 
 def test_a_command_searches_what_takes_long_to_index(
