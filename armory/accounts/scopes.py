@@ -7,6 +7,7 @@ Owns: loading it before a request is served, and loading it anew when packs chan
 from __future__ import annotations
 
 import hashlib
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -30,6 +31,8 @@ from armory.storage.tables import installations, pack_entries, packs, users
 
 _log = Logger(__name__)
 NOTHING = PackView("none")
+USERS_KEPT = 50_000
+"""What so many users have active is in memory, of those that were admitted last."""
 _READ_WITHIN_S = 60.0
 """So long it is remembered that a user changed, for who is just reading what it has."""
 
@@ -56,7 +59,7 @@ class PackScopes:
         self._database = database
         self._feed = feed
         self._observers: list[Callable[[str], None]] = []
-        self._loaded: dict[str, _Loaded] = {}
+        self._loaded: OrderedDict[str, _Loaded] = OrderedDict()
         self._same: WeakValueDictionary[str, PackView] = WeakValueDictionary()
         self._packs: dict[str, NamedPack] = {}
         self._flights: SingleFlight[_Loaded] = SingleFlight()
@@ -93,6 +96,8 @@ class PackScopes:
         loaded = self._loaded.get(user)
         if loaded is None or not self._feed.trusted:
             loaded = await self._refresh(user)
+        else:
+            self._loaded.move_to_end(user)
         if not loaded.is_active:
             raise AuthenticationFailed("this user's account is switched off")
 
@@ -107,6 +112,9 @@ class PackScopes:
             if before == (self._changed.get(user), self._packs_changed):
                 break
         had, self._loaded[user] = self._loaded.get(user), loaded
+        self._loaded.move_to_end(user)
+        while len(self._loaded) > USERS_KEPT:
+            self._loaded.popitem(last=False)
         if had is not None and (had.view, had.packs) != (loaded.view, loaded.packs):
             for told in self._observers:
                 told(user)

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from armory.accounts import quotas
+from armory.accounts import quotas, scopes
 from armory.accounts.service import Accounts
 from armory.accounts.settings import AccountSettings
+from armory.domain.principal import Principal
 from armory.storage.cache import MemoryCache
 from armory.storage.database import Database
 
@@ -34,5 +35,26 @@ async def test_counts_hold_for_more_users_than_are_in_memory(
         for user in users:
             with pytest.raises(quotas.QuotaSpent):
                 await accounts.quotas.spend(user)
+    finally:
+        await accounts.close()
+
+
+async def test_every_user_sees_what_it_has_when_it_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scopes, "USERS_KEPT", 2)
+    url = f"sqlite:///{tmp_path / 'armory.db'}"
+    accounts = Accounts(Database(url), MemoryCache(), AccountSettings(enabled=True))
+    await accounts.open()
+    users = [f"u{place}" for place in range(5)]
+    try:
+        for user in users:
+            await accounts.users.create(user)
+            await accounts.packs.install(user, [("server", f"server-of-{user}")])
+        for user in [*users, *reversed(users)]:
+            await accounts.scopes.admit(Principal(user, user=user))
+            assert accounts.scopes.view_of(user).servers == {f"server-of-{user}"}
+        seen = [user for user in users if accounts.scopes.view_of(user).servers]
+        assert seen == ["u0", "u1"]
     finally:
         await accounts.close()
