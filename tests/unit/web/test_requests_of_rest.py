@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+import sys
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+from pydantic import BaseModel
 
 from armory.domain.principal import ANONYMOUS
 from armory.errors import LoginNeeded, RateLimited
 from armory.security.ratelimit import RateLimiter
 from armory.testing.embedder import HashingEmbedder
 from armory.testing.service import ADMIN_TOKEN, catalog_of, running_service
+from armory.web import rest
 from armory.web.rest.problems import problem_of
+from armory.web.rest.routes import Answer, Shape
 from armory.web.rest.searching import Searching
 from armory.web.rest.services import RestLimits
 from tests.unit.web.conftest import Client, tool
@@ -179,3 +187,20 @@ async def test_a_parameter_of_a_url_that_is_no_text_is_named(
     assert (found.status, found.body["parameter"]) == (422, named)
     assert said in found.body["detail"]
     assert (await client("GET", "/retrieve_tools?query=gr%C3%B6sse+%2B")).status == 200
+
+
+def test_the_description_has_one_schema_of_each_name() -> None:
+    """A schema is called as its model, in whatever file that is: of two alike only one is there."""
+    for module in pkgutil.walk_packages(rest.__path__, f"{rest.__name__}."):
+        importlib.import_module(module.name)
+    models = (model for base in (Shape, Answer) for model in below(base))
+    # those that are made for each service have its limits
+    names = Counter(m.__name__ for m in models if hasattr(sys.modules[m.__module__], m.__name__))
+    assert len(names) > 50
+    assert [name for name, times in names.items() if times > 1] == []
+
+
+def below(base: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    for model in base.__subclasses__():
+        yield model
+        yield from below(model)
