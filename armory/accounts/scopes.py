@@ -1,7 +1,7 @@
 """What each user has active, in memory: the part of the catalog that policy narrows to.
 
 Owns: loading it before a request is served, and loading it anew when packs change. Satisfies
-`security.policy.Packs` and `security.authentication.Admission`.
+`security.packs.Packs` and `security.authentication.Admission`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from armory.accounts.users import USER
 from armory.domain.principal import Principal
 from armory.errors import AuthenticationFailed, BackendError
 from armory.logger import Logger
-from armory.security.policy import NamedPack, PackView
+from armory.security.packs import NamedPack, PackView
 from armory.storage.cache import SingleFlight
 from armory.storage.changes import ChangeFeed
 from armory.storage.connection import AsyncConnection
