@@ -21,11 +21,12 @@ from armory.audit.sinks import DatabaseSink
 from armory.audit.writer import opened_audit
 from armory.errors import BackendError
 from armory.security.sealing import Seal
-from armory.storage.cache import Cache, SingleFlight
+from armory.storage.cache import Cache
 from armory.storage.database import Database, now_ms
 from armory.storage.logins import StoredLogin
 from armory.storage.readthrough import ReadThrough
 from armory.storage.tables import users
+from armory.tasks import Flights
 from armory.testing.waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -250,8 +251,8 @@ async def test_a_lookup_that_began_before_the_change_is_not_kept(processes: Any)
     assert await elsewhere.get("a", quick) == "new"
 
 
-async def test_single_flight_does_the_work_once_and_survives_the_one_who_began() -> None:
-    flights: SingleFlight[int] = SingleFlight()
+async def test_a_flight_does_the_work_once_and_survives_the_one_who_began() -> None:
+    flights: Flights[int] = Flights()
     began, release = asyncio.Event(), asyncio.Event()
     runs = 0
 
@@ -262,17 +263,17 @@ async def test_single_flight_does_the_work_once_and_survives_the_one_who_began()
         await release.wait()
         return 7
 
-    leader = asyncio.create_task(flights.do("k", work))
+    leader = asyncio.create_task(flights.join("k", work))
     await asyncio.wait_for(began.wait(), 5)
-    others = [asyncio.create_task(flights.do("k", work)) for _ in range(5)]
+    others = [asyncio.create_task(flights.join("k", work)) for _ in range(5)]
     leader.cancel()
     release.set()
     assert await asyncio.wait_for(asyncio.gather(*others), 5) == [7] * 5
     assert runs == 1
 
 
-async def test_single_flight_shares_a_failure_and_forgets_it() -> None:
-    flights: SingleFlight[int] = SingleFlight()
+async def test_a_flight_shares_a_failure_and_forgets_it() -> None:
+    flights: Flights[int] = Flights()
 
     async def fail() -> int:
         raise BackendError("down")
@@ -281,8 +282,8 @@ async def test_single_flight_shares_a_failure_and_forgets_it() -> None:
         return 1
 
     with pytest.raises(BackendError):
-        await flights.do("k", fail)
-    assert await flights.do("k", work) == 1
+        await flights.join("k", fail)
+    assert await flights.join("k", work) == 1
 
 
 async def test_no_text_of_a_caller_holds_up_the_audit(stores: Any) -> None:
