@@ -15,8 +15,8 @@ from armory.config import Config, Loaded
 from armory.config.base import values_for
 from armory.security.authentication import Scheme
 from armory.security.settings import IntrospectionSettings, JwtSettings, OAuthSettings
+from armory.storage.cache import Cache, MemoryCache
 from armory.storage.database import Database
-from armory.storage.opening import make_cache
 
 if TYPE_CHECKING:
     from armory.config.blocks.security import OAuthConfig
@@ -44,7 +44,7 @@ def make_accounts(
     log = config.observability.query_log
     return Accounts(
         Database(config.storage.url),
-        make_cache(config.storage.redis),
+        _cache(config.storage.redis),
         AccountSettings(
             enabled=config.accounts.enabled,
             default_plan=config.accounts.default_plan,
@@ -56,6 +56,14 @@ def make_accounts(
         tools=tools,
         upstreams=upstreams,
     )
+
+
+def _cache(redis: str | None) -> Cache:
+    if not redis:
+        return MemoryCache()
+    from armory.storage.redis_cache import RedisCache  # an extra
+
+    return RedisCache(redis)
 
 
 def accounts_needed(config: Config) -> bool:

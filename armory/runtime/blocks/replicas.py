@@ -13,7 +13,6 @@ from typing import NamedTuple
 from armory.config.model import Config
 from armory.logger import Logger
 from armory.storage.cache import Cache
-from armory.storage.opening import make_cache, make_counts
 from armory.storage.shared_counts import SharedCounts
 from armory.storage.watch import CacheWatch
 from armory.wire.http.replicas import Replicas
@@ -65,9 +64,11 @@ async def shared(
     """
     if config.storage.redis is None:
         return Shared()
-    store = make_cache(config.storage.redis)
+    from armory.storage.redis_cache import RedisCache  # an extra
+
+    store = RedisCache(config.storage.redis)
     stack.push_async_callback(store.aclose)
-    directory = make_cache(config.storage.redis, timeout_s=_DIRECTORY_TIMEOUT_S)
+    directory = RedisCache(config.storage.redis, timeout_s=_DIRECTORY_TIMEOUT_S)
     stack.push_async_callback(directory.aclose)
     url = os.environ.get(REPLICA_URL) or f"http://{_reachable(host)}:{port}"
     url = url.rstrip("/").removesuffix(base_path)
@@ -75,7 +76,7 @@ async def shared(
     watch = CacheWatch(store)
     watch.start()
     stack.push_async_callback(watch.stop)
-    counts = make_counts(config.storage.redis)
+    counts = SharedCounts(RedisCache(config.storage.redis))
     stack.push_async_callback(counts.aclose)
     return Shared(Replicas(directory, url), store, watch, counts)
 
