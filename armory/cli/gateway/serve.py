@@ -279,6 +279,8 @@ def _on_signals(stop: asyncio.Event, reload: asyncio.Event) -> None:
 
 
 async def _say_ready(runtime: Runtime, announcer: Announcer, collector: Collector) -> None:
+    from armory.runtime.readiness import readiness  # the gateway has been loaded by then
+
     await runtime.ready()
     collector.begun()
     status = runtime.supervisor.status()
@@ -288,9 +290,9 @@ async def _say_ready(runtime: Runtime, announcer: Announcer, collector: Collecto
     tools = len(runtime.gateway.view.catalog.tools)
     text = f"ready, {up} of {len(status)} upstreams, {tools} tools"
     announcer.say("ready", text, upstreams=len(status), up=up, tools=tools)
-    readiness = runtime.readiness()
-    if not readiness.ready:
-        announcer.note("not_ready", f"/readyz says no for now: {readiness.missing[0]}")
+    found = readiness(runtime)
+    if not found.ready:
+        announcer.note("not_ready", f"/readyz says no for now: {found.missing[0]}")
     for what, keys in (("down", down), ("still starting", awaited)):
         if keys:
             text = f"{what}: {', '.join(keys)}; `armory status` says why"
