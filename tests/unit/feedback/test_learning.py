@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from armory.domain.principal import Principal
+from armory.domain.results import CallOutcome
 from armory.errors import BackendError
 from armory.feedback.learning import Learning
 from armory.feedback.store import StoredUses
@@ -72,7 +73,7 @@ def learner(database: Database, model: Model, redacted: Callable[[str], str] = s
 def called(
     learning: Learning, who: Principal, tool: str, query: str | None, *, ok: bool = True
 ) -> None:
-    learning.called(who, tool, ok=ok, latency_ms=1, query=query)
+    learning.called(who, CallOutcome(tool, ok=ok, latency_ms=1, query=query))
 
 
 async def kept(learning: Learning, number: int) -> None:
