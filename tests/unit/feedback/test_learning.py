@@ -18,6 +18,7 @@ from armory.retrieval.ports import FloatArray
 from armory.storage.cache import MemoryCache
 from armory.storage.changes import ChangeFeed
 from armory.storage.database import Database
+from armory.testing.waiting import eventually, until
 
 ANN = Principal("ann", user="ann")
 BOB = Principal("bob", user="bob")
@@ -77,15 +78,14 @@ def called(
 
 
 async def kept(learning: Learning, number: int) -> None:
-    async with asyncio.timeout(10):
-        while len(learning.uses.entries()) != number:  # noqa: ASYNC110 # no event says so
-            await asyncio.sleep(0.005)
+    await until(lambda: len(learning.uses.entries()) == number)
 
 
 async def stored(uses: StoredUses, number: int) -> None:
-    async with asyncio.timeout(10):
-        while await uses.count() != number:  # noqa: ASYNC110 # no event says so
-            await asyncio.sleep(0.005)
+    async def is_so() -> bool:
+        return await uses.count() == number
+
+    await eventually(is_so)
 
 
 @pytest.mark.anyio

@@ -88,12 +88,12 @@ async def test_writers_wait_for_a_slow_reader() -> None:
     await asyncio.sleep(0)
     assert not writing.done()
     await stream.next(reader, 1)
-    await asyncio.wait_for(writing, 1)
+    await asyncio.wait_for(writing, 10)
     last = asyncio.ensure_future(stream.write(b"4"))
     await asyncio.sleep(0)
     assert not last.done()
     stream.detach(reader)
-    await asyncio.wait_for(last, 1)
+    await asyncio.wait_for(last, 10)
 
 
 async def test_each_message_that_is_read_wakes_one_writer_the_first() -> None:
@@ -120,7 +120,7 @@ async def test_a_writer_that_goes_in_its_turn_leaves_it_to_the_next() -> None:
     await asyncio.sleep(0)
     await stream.next(reader, 1)  # the first one's turn
     first.cancel()
-    await asyncio.wait_for(second, 1)
+    await asyncio.wait_for(second, 10)
     assert stream.size_bytes == 1
     assert stream.held_bytes == 2  # with the one that was taken
 
@@ -136,7 +136,7 @@ async def test_who_waits_and_writes_nothing_takes_no_writers_turn() -> None:
     assert not waiting.done()
     assert not writing.done()
     await stream.next(reader, 1)  # the last that there is to read
-    await asyncio.wait_for(asyncio.gather(waiting, writing), 1)
+    await asyncio.wait_for(asyncio.gather(waiting, writing), 10)
 
 
 async def test_what_is_held_is_told_with_what_writers_hold() -> None:
@@ -167,7 +167,7 @@ async def test_large_messages_make_writers_wait_by_their_size() -> None:
     await asyncio.sleep(0)
     assert not writing.done()
     await stream.next(reader, 1)
-    await asyncio.wait_for(writing, 1)
+    await asyncio.wait_for(writing, 10)
 
 
 async def test_what_was_read_is_forgotten_where_nothing_is_kept() -> None:
