@@ -262,15 +262,18 @@ class PostgresServer:
 
     def stop(self) -> None:
         """End it at once: every connection breaks."""
-        if self._process is not None:
-            self._process.send_signal(signal.SIGINT)  # fast shutdown
-            self._process.wait()
-            self._process = None
+        self._end(signal.SIGINT)  # fast shutdown
 
     def remove(self) -> None:
-        """Stop it and delete its folder."""
-        self.stop()
+        """End it and delete its folder, without writing first what is deleted."""
+        self._end(signal.SIGQUIT)  # immediate shutdown
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(how)
+            self._process.wait()
+            self._process = None
 
     def _answers(self) -> bool:
         ready = str(self._programs / "pg_isready")
