@@ -12,11 +12,11 @@ from sqlalchemy import insert, select
 from armory.accounts.query_log import QueryRecord
 from armory.accounts.service import Accounts
 from armory.accounts.settings import AccountSettings
-from armory.audit.reading import Wanted, checked, records
+from armory.audit.reading import RecordFilter, checked, records
 from armory.audit.record import Entry
 from armory.audit.settings import AuditSettings
 from armory.audit.sinks import DatabaseSink
-from armory.audit.apart import Apart
+from armory.audit.threaded import ThreadedSink
 from armory.audit.writer import opened_audit
 from armory.errors import BackendError
 from armory.security.sealing import Seal
@@ -282,11 +282,11 @@ async def test_a_flight_shares_a_failure_and_forgets_it() -> None:
 async def test_no_text_of_a_caller_holds_up_the_audit(stores: Any) -> None:
     names = ("a\x00b", "half \ud800 a character", "é" * 300, "fine")
     sink = DatabaseSink(Database(stores.url), 365)
-    async with opened_audit(Apart(sink), AuditSettings()) as audit:
+    async with opened_audit(ThreadedSink(sink), AuditSettings()) as audit:
         for name in names:
             audit.note(Entry(time.time(), name, "none", name, name, "denied", tool=name))
         await until(lambda: audit.written == len(names))
-    found = await records(stores.url, [], Wanted(tool="fine"), limit=10)
+    found = await records(stores.url, [], RecordFilter(tool="fine"), limit=10)
     assert [record["who"] for record in found] == ["fine"]
     assert (await checked(stores.url, [])).problem is None
 
