@@ -177,8 +177,36 @@ class Flight(Generic[_T]):
 
     def _landed(self, task: asyncio.Task[_T]) -> None:
         self._task = None
-        if not task.cancelled():
-            task.exception()  # seen: everybody who waited may have been cancelled
+        _seen(task)
+
+
+class InTurn:
+    """Pieces of work, one after the other, in the order in which they were asked for.
+
+    Each goes on to its end when whoever waits for it is cancelled: nothing is left half done.
+
+    Args:
+        name: what they are, for debuggers.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = asyncio.Lock()
+        self._tasks = Tasks()
+
+    async def do(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+        """The outcome of `work`, once those before it have ended."""
+        task = self._tasks.start(self._next(work), self._name)
+        task.add_done_callback(_seen)
+        return await asyncio.shield(task)
+
+    async def stop(self) -> None:
+        """End them, those under way included."""
+        await self._tasks.stop()
+
+    async def _next(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+        async with self._lock:
+            return await work()
 
 
 class Flights(Generic[_T]):
@@ -244,6 +272,12 @@ class LoopThread:
         # Its end gives every task its own: one that is dropped half-way leaves connections open.
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             runner.get_loop().run_forever()
+
+
+def _seen(task: asyncio.Task[Any]) -> None:
+    """Fetch its error: everybody who waited may have been cancelled, and asyncio complains then."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _tell_failure(task: asyncio.Task[Any]) -> None:

@@ -97,7 +97,7 @@ class ApiKeys:
                 )
         now = self._now_ms()
         if expires_at_ms is not None and expires_at_ms <= now:
-            raise InvalidRequest("the key would have expired already", parameter="expires_at")
+            raise InvalidRequest("the key would have expired already", parameter="expires_at_ms")
         text = PREFIX + secrets.token_urlsafe(32)
         made = ApiKey(
             secrets.token_hex(8), name, user, text[:_SHOWN_CHARS], granted, now, expires_at_ms

@@ -86,14 +86,10 @@ async def opened(accounts: Accounts) -> AsyncGenerator[Opening]:
     Raises:
         ConfigError: the database was written by a newer Armory.
     """
-    opening = Opening(accounts)
+    opening, task = Opening(accounts), None
     try:
         await opening.attempt()
-    except ArmoryError:
-        await accounts.close()
-        raise
-    task = spawn(opening.run(), "accounts")
-    try:
+        task = spawn(opening.run(), "accounts")
         if opening.away is None:
             await accounts.feed.wait_trusted(FIRST_CHANGE_S)
         yield opening

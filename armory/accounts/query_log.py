@@ -10,7 +10,7 @@ import asyncio
 import re
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy import delete, insert, select
 
@@ -49,7 +49,7 @@ class QueryRecord:
         top_score: best score.
         took_ms: milliseconds.
         degraded: what was lost, or None.
-        at_ms: milliseconds since 1970.
+        at_ms: when it was asked, milliseconds since 1970; 0: as it is added.
     """
 
     query_id: str
@@ -125,7 +125,7 @@ class QueryLog:
         if len(self._queue) >= _QUEUE:
             self.dropped += 1
             return
-        self._queue.append(record)
+        self._queue.append(replace(record, at_ms=record.at_ms or now_ms()))
 
     async def flush(self) -> None:
         """Store what waits; on failure it keeps waiting.
@@ -187,7 +187,7 @@ class QueryLog:
     def _row(self, record: QueryRecord) -> dict[str, object]:
         return {
             "query_id": record.query_id,
-            "at_ms": record.at_ms or now_ms(),
+            "at_ms": record.at_ms,
             "user_id": None if record.user is None else record.user[:OWNER_CHARS],
             "surface": record.surface,
             "query": self.redacted(record.query),

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from cachetools import LRUCache
 from sqlalchemy import select
 
 from armory.accounts.users import USER
@@ -29,6 +30,8 @@ from armory.tasks import Flights
 
 _log = Logger(__name__)
 TTL_S = 10.0
+USERS_KEPT = 20_000
+"""So many users are not asked of again within that time: those that asked last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +100,7 @@ class Quotas:
         self._database = database
         self._plans = dict(plans)
         self._default_plan = default_plan
-        self._known: dict[str, _Known] = {}
+        self._known: LRUCache[str, _Known] = LRUCache(USERS_KEPT)
         self._missed: set[str] = set()
         self._pending: Counter[tuple[str, int]] = Counter()
         self._flying: Counter[tuple[str, int]] = Counter()
@@ -172,6 +175,11 @@ class Quotas:
                     known.stored += count
         finally:
             self._flying = Counter()
+
+    def forget(self, user: str) -> None:
+        """A user was deleted with what was counted: who is called so next is somebody else."""
+        for key in [key for key in self._pending if key[0] == user]:
+            del self._pending[key]
 
     def _limit(self, plan: str) -> int | None:
         if plan in self._plans:

@@ -17,6 +17,7 @@ from armory.storage.changes import ChangeFeed
 from armory.tasks import spawn, stop
 
 _log = Logger(__name__)
+_SETTLED_S = 30.0
 
 
 class Searchable(Protocol):
@@ -52,6 +53,11 @@ class WithRegisteredTools:
         """Make exactly these tools and the registered ones searchable."""
         self._tools = tools
         return await self._retriever.index(self._joined(tools), outdated)
+
+    async def settled(self) -> None:
+        """Wait until what was registered is indexed; with a slow embedder half a minute at most."""
+        if self._task is not None:
+            await asyncio.wait({self._task}, timeout=_SETTLED_S)
 
     async def close(self) -> None:
         """Stop indexing."""

@@ -6,21 +6,26 @@ tool that an upstream offers under the same exposed name takes their place.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, select, update
 
 from armory.accounts.names import check_name
 from armory.domain.naming import expose_names, is_server_key
 from armory.domain.tool import ToolRecord, fingerprint
 from armory.errors import InvalidRequest
 from armory.storage.changes import ChangeFeed
+from armory.storage.connection import AsyncConnection
 from armory.storage.database import Database, now_ms
 from armory.storage.tables import indexed_tools
 
 TOOLS = "tools"
 MAX_TOOLS = 20_000
+_AT_ONCE = 100
+"""So many are read, or written, before others have their turn."""
+_VALUES = ("server", "original_name", "definition", "category", "tags", "updated_at_ms")
 
 
 class ToolRegistry:
@@ -45,10 +50,18 @@ class ToolRegistry:
 
     async def load(self) -> None:
         """Read the registered tools from the database."""
+        records: dict[str, ToolRecord] = {}
+        column, last = indexed_tools.c.name, ""
         async with self._database.read() as connection:
-            statement = select(indexed_tools).order_by(indexed_tools.c.name).limit(MAX_TOOLS)
-            rows = (await connection.execute(statement)).all()
-        self._records = {row.name: _record(row) for row in rows}
+            while len(records) < MAX_TOOLS:
+                more = select(indexed_tools).where(column > last).order_by(column).limit(_AT_ONCE)
+                rows = (await connection.execute(more)).all()
+                records.update((row.name, _record(row)) for row in rows)
+                if len(rows) < _AT_ONCE:
+                    break
+                last = rows[-1].name
+                await asyncio.sleep(0)
+        self._records = records
 
     async def add(
         self,
@@ -87,36 +100,37 @@ class ToolRegistry:
         Raises:
             InvalidRequest: as `add`.
         """
-        named = {server: _named(server, tools) for server, tools in by_server.items()}
+        given = {server: _by_original(server, tools) for server, tools in by_server.items()}
         all_tags = list(dict.fromkeys(tags))
-        written: list[str] = []
+        rows: list[dict[str, Any]] = []
         skipped: list[str] = []
+        insert = self._database.upsert(indexed_tools)
+        write = insert.on_conflict_do_update(
+            index_elements=["name"], set_={column: insert.excluded[column] for column in _VALUES}
+        )
         async with self._feed.transaction() as change:
-            statement = select(indexed_tools.c.name)
-            known = set((await change.connection.execute(statement)).scalars())
-            if len(known.union(*named.values())) > MAX_TOOLS:
+            columns = indexed_tools.c
+            statement = select(columns.server, columns.original_name)
+            known = {(row[0], row[1]) for row in await change.connection.execute(statement)}
+            new = {(server, original) for server, tools in given.items() for original in tools}
+            if len(known | new) > MAX_TOOLS:
                 raise InvalidRequest(f"more than {MAX_TOOLS} tools", parameter="tools")
-            for server, tools in named.items():
-                for name, (original, tool) in tools.items():
-                    if skip_existing and name in known:
+            for server, tools in given.items():
+                there = (original for of, original in known if of == server)
+                names = expose_names(server, [*tools, *there])
+                await _rename(change.connection, server, names)
+                for original, tool in tools.items():
+                    name = names[original]
+                    if skip_existing and (server, original) in known:
                         skipped.append(name)
                         continue
-                    values: dict[str, Any] = {
-                        "server": server,
-                        "original_name": original,
-                        "definition": dict(tool),
-                        "category": category,
-                        "tags": all_tags,
-                        "updated_at_ms": now_ms(),
-                    }
-                    row = self._database.upsert(indexed_tools).values(name=name, **values)
-                    await change.connection.execute(
-                        row.on_conflict_do_update(index_elements=["name"], set_=values)
-                    )
-                    written.append(name)
-            if written:
+                    values = (server, original, dict(tool), category, all_tags, now_ms())
+                    rows.append({"name": name, **dict(zip(_VALUES, values, strict=True))})
+            for start in range(0, len(rows), _AT_ONCE):
+                await change.connection.execute(write, rows[start : start + _AT_ONCE])
+            if rows:
                 change.changed(TOOLS, "all")
-        return written, skipped
+        return [row["name"] for row in rows], skipped
 
     async def remove(self, names: Iterable[str]) -> list[str]:
         """Take tools out again by exposed name; the names of those that were there."""
@@ -141,10 +155,8 @@ class ToolRegistry:
         await self.load()
 
 
-def _named(
-    server: str, tools: Sequence[Mapping[str, Any]]
-) -> dict[str, tuple[str, Mapping[str, Any]]]:
-    """(original name, tool) of the tools of one server, by exposed name.
+def _by_original(server: str, tools: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """The tools of one server by their own names.
 
     Raises:
         InvalidRequest: a server key or a name that cannot be used.
@@ -154,9 +166,27 @@ def _named(
             f"server is {server[:40]!r}; expected lower-case words joined by hyphens",
             parameter="server",
         )
-    by_name = {check_name(str(tool.get("name", "")), "name"): tool for tool in tools}
-    exposed = expose_names(server, by_name)
-    return {exposed[original]: (original, tool) for original, tool in by_name.items()}
+    return {check_name(str(tool.get("name", "")), "name"): tool for tool in tools}
+
+
+async def _rename(connection: AsyncConnection, server: str, names: Mapping[str, str]) -> None:
+    """Have the tools of a server under the names that all of them together give each: one that
+    comes later may look the same as one that is there.
+
+    Args:
+        connection: of the change.
+        server: whose tools.
+        names: exposed names by original ones.
+    """
+    columns = indexed_tools.c
+    statement = select(columns.name, columns.original_name).where(columns.server == server)
+    there = {name: names[own] for name, own in await connection.execute(statement)}
+    for name, wanted in there.items():
+        row = columns.name == name
+        if wanted != name and wanted in there:
+            await connection.execute(delete(indexed_tools).where(row))
+        elif wanted != name:
+            await connection.execute(update(indexed_tools).where(row).values(name=wanted))
 
 
 def _record(row: Any) -> ToolRecord:

@@ -188,6 +188,7 @@ class Accounts:
     async def _user_changed(self, user: str) -> None:
         if await self.users.get(user) is None:
             self.usage.forget(user)
+            self.quotas.forget(user)
 
     # -- the rhythm --------------------------------------------------------------------------
 

@@ -284,7 +284,7 @@ class RetrievalAgent:
             stopped=stop,
             iterations=run.iterations,
             tools=len(result.tools),
-            tokens=run.tokens,
+            tokens_used=run.tokens,  # `tokens` alone would be hidden as a secret
         )
         return Event("result", stop, run.iterations, result.took_ms, {}, result)
 

@@ -46,7 +46,8 @@ def parse_object(text: str, note: Note) -> dict[str, Any] | None:
         if isinstance(found, dict) and found:
             note(what)
             return cast("dict[str, Any]", found)
-    return _python(written, note)
+    # of bare keys with single quotes, as in JavaScript, Python's is what the tidied text is
+    return _python(written, note) or _python(_tidied(written.translate(_SMART)), note)
 
 
 def parse_arguments(text: str, note: Note) -> dict[str, Any] | None:

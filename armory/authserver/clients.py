@@ -9,8 +9,6 @@ and registering without end fills nothing.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 import hmac
 import time
@@ -22,6 +20,7 @@ import msgspec
 from armory.authserver import redirects
 from armory.authserver.errors import OAuthError, UnusableClient
 from armory.authserver.settings import KnownClient
+from armory.domain.base64url import decoded, encoded
 from armory.oauth.metadata import text, texts
 
 if TYPE_CHECKING:
@@ -185,17 +184,3 @@ class Registrations:
         digest = hashlib.sha256(client.id.encode()).digest()
         if kept is None or not hmac.compare_digest(kept, digest):
             raise UnusableClient("the client_secret is not the one that was given")
-
-
-def encoded(data: bytes) -> str:
-    """Bytes as characters of a URL."""
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
-
-
-def decoded(said: str) -> bytes | None:
-    """The bytes again; None where they are none."""
-    try:
-        data = base64.b64decode(said + "=" * (-len(said) % 4), altchars=b"-_", validate=True)
-    except (binascii.Error, ValueError):
-        return None
-    return data if encoded(data) == said else None

@@ -9,6 +9,7 @@ import asyncio
 import re
 import time
 from collections.abc import Mapping, Sequence
+from weakref import WeakValueDictionary
 
 from cachetools import TLRUCache
 from yarl import URL
@@ -23,8 +24,10 @@ BODY_BYTES = 65_536
 ROUTE = Route(timeout_s=5.0, body_bytes=BODY_BYTES + 1, named=())
 """To public addresses only: anybody may name a document."""
 _KEPT, _MAX_URL = 1_000, 500
-_AT_ONCE = 8
+_AT_ONCE, _OF_ONE = 64, 8
+"""Documents that are fetched at a time, in all and for one address: anybody may name slow ones."""
 _FRESH_S, _LEAST_S, _MOST_S, _REFUSED_S = 300.0, 60.0, 86_400.0, 30.0
+_WRONG = "the client's document does not hold"
 _MAX_AGE = re.compile(r"(?:^|[\s,])max-age=(\d{1,9})")
 
 
@@ -46,34 +49,54 @@ class Documents:
             _KEPT, ttu=lambda _key, entry, _now: entry[1], timer=time.monotonic
         )
         self._turn = asyncio.Semaphore(_AT_ONCE)
+        self._turns_of: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def client(self, url: str) -> Client:
+    async def client(self, url: str, asker: str) -> Client:
         """The client whose document is at a URL.
+
+        Args:
+            url: its id.
+            asker: the address of whoever named it.
 
         Raises:
             UnusableClient: there is no such document, or it does not hold.
         """
         kept = self._kept.get(url)
         if kept is None:
-            async with self._turn:
+            try:
+                place = _place(url)
+            except UnusableClient as error:
+                raise UnusableClient(f"{_WRONG}: {error.description}") from None
+            turn = self._turns_of.get(asker)
+            if turn is None:
+                turn = self._turns_of[asker] = asyncio.Semaphore(_OF_ONE)
+            # who waits for somebody else's turn, or for the same document, takes none of its own
+            async with turn, self._lock(url):
                 kept = self._kept.get(url)
                 if kept is None:
-                    kept = self._kept[url] = await self._fetched(url)
+                    async with self._turn:
+                        kept = self._kept[url] = await self._fetched(url, place)
         if isinstance(kept[0], str):
             raise UnusableClient(kept[0])
         return kept[0]
 
-    async def _fetched(self, url: str) -> tuple[Client | str, float]:
+    def _lock(self, url: str) -> asyncio.Lock:
+        lock = self._locks.get(url)
+        if lock is None:
+            lock = self._locks[url] = asyncio.Lock()
+        return lock
+
+    async def _fetched(self, url: str, place: URL) -> tuple[Client | str, float]:
         """(the client or why there is none, until when that is believed)."""
         now = time.monotonic()
         try:
-            place = _place(url)
             answer = await exchange("GET", url, {"Accept": "application/json"}, route=ROUTE)
             client = self._read(url, place, answer)
         except NoAnswer as error:
             return f"the client's document cannot be had: {error}", now + _REFUSED_S
         except OAuthError as error:
-            return f"the client's document does not hold: {error.description}", now + _REFUSED_S
+            return f"{_WRONG}: {error.description}", now + _REFUSED_S
         return client, now + _fresh_for(answer.headers)
 
     def _read(self, url: str, place: URL, answer: Answer) -> Client:

@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from armory.authserver.assertions import Vouched
-from armory.authserver.clients import Client, decoded, encoded
+from armory.authserver.clients import Client
 from armory.authserver.errors import OAuthError
 from armory.authserver.provider import Identity, Provider
 from armory.authserver.requests import Request
+from armory.domain.base64url import decoded, encoded
 from armory.errors import BackendError
 from armory.logger import Logger
 from armory.oauth.pkce import challenge_of

@@ -48,14 +48,18 @@ class AuthorizationServer:
             store.begin, route=documents.ROUTE, leeway_s=settings.clock_skew_s
         )
 
-    async def client(self, id: str) -> Client:
+    async def client(self, id: str, asker: str) -> Client:
         """The client of an id.
+
+        Args:
+            id: as it was said.
+            asker: the address of whoever said it.
 
         Raises:
             UnusableClient: there is none.
         """
         if is_document(id):
-            return await self._documents.client(id)
+            return await self._documents.client(id, asker)
         known = self.registrations.known(id) if len(id) <= _MAX_ID else None
         if known is None:
             raise UnusableClient(

@@ -18,16 +18,17 @@ from armory.errors import (
     ArmoryError,
     BackendError,
     InvalidRequest,
+    QuotaExceeded,
     RateLimited,
     UnknownTool,
     UpstreamOverloaded,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from armory.protocol.codes import TIMED_OUT, UNAVAILABLE
+from armory.protocol.codes import INVALID_PARAMS, TIMED_OUT, UNAVAILABLE
 from armory.protocol.jsonrpc import ErrorObject, error_of
 from armory.protocol.link import Answer, ClientGone, Params, Reply
-from armory.protocol.meta import SELECTION
+from armory.protocol.meta import ERROR, SELECTION
 from armory.protocol.methods import LOGGED
 
 OPERATOR = Principal("operator", method="internal")
@@ -38,6 +39,7 @@ _KINDS: Mapping[str, type[ArmoryError]] = {
         InvalidRequest,
         UnknownTool,
         RateLimited,
+        QuotaExceeded,
         UpstreamUnavailable,
         UpstreamTimeout,
         UpstreamOverloaded,
@@ -126,9 +128,43 @@ def result_of(reply: Reply) -> dict[str, Any]:
 
 
 def failure_of(error: ErrorObject) -> ArmoryError:
-    """The error of the kind that the gateway names in `error.data.code`."""
-    kind = _KINDS.get(kind_of(error), _KIND_OF_CODE.get(error.code, ArmoryError))
-    return kind(error.message or "refused")
+    """The error of the kind that the gateway names in `error.data`."""
+    data = cast("dict[str, Any]", error.data) if isinstance(error.data, dict) else {}
+    kind = _KIND_OF_CODE.get(error.code, ArmoryError)
+    if error.code == INVALID_PARAMS and "parameter" in data:  # which was written wrong
+        kind = InvalidRequest
+    return failure(error.message or "refused", data, kind)
+
+
+def failure(
+    message: str, details: Mapping[str, Any], otherwise: type[ArmoryError] = ArmoryError
+) -> ArmoryError:
+    """An error as a gateway tells it.
+
+    Args:
+        message: for people.
+        details: `error.data`, or what a result has in `_meta[dev.armory/error]`.
+        otherwise: its kind where they do not say it.
+    """
+    found = _KINDS.get(str(details.get("code")), otherwise)(message)
+    wait_s = details.get("retry_after_s")
+    if isinstance(wait_s, int | float):
+        found.retry_after_s = wait_s
+    if isinstance(found, InvalidRequest):
+        found.parameter = details.get("parameter")
+    return found
+
+
+def failed(result: Mapping[str, Any], otherwise: str) -> ArmoryError:
+    """The error that a result with `isError` tells of.
+
+    Args:
+        result: of a call.
+        otherwise: what is said where it tells nothing.
+    """
+    texts = [block.get("text", "") for block in result.get("content") or []]
+    details = (result.get("_meta") or {}).get(ERROR) or {}
+    return failure("\n".join(texts) or otherwise, details)
 
 
 def kind_of(error: ErrorObject) -> str:

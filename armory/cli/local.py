@@ -13,6 +13,8 @@ from typing import Any
 from armory.cli.answers import OPERATOR, CommandLine, packed, result_of
 from armory.cli.output import CONNECTING, EMBEDDING, waiting
 from armory.config import Loaded
+from armory.domain.tool import ToolRecord
+from armory.errors import UpstreamUnavailable
 from armory.gateway.requests import ClientRequest
 from armory.protocol.versions import MODERN_VERSIONS
 from armory.runtime.opening import open_runtime
@@ -66,6 +68,19 @@ def unreached(runtime: Runtime, among: Collection[str] | None = None) -> dict[st
         for key, found in runtime.supervisor.status().items()
         if found.state != "ready" and (among is None or key in among)
     }
+
+
+def tools_of(runtime: Runtime) -> tuple[list[ToolRecord], dict[str, str]]:
+    """Every tool, and the upstreams that could not be reached.
+
+    Raises:
+        UpstreamUnavailable: there is no tool, because of those.
+    """
+    tools, lacking = list(runtime.gateway.view.catalog.tools.values()), unreached(runtime)
+    if lacking and not tools:
+        why = "; ".join(f"upstream {key!r}: {reason}" for key, reason in lacking.items())
+        raise UpstreamUnavailable(f"there is no tool: {why}")
+    return tools, lacking
 
 
 @asynccontextmanager

@@ -10,6 +10,7 @@ import atexit
 import gc
 import importlib
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -159,6 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     atexit.register(gc.freeze)
     _fill_standard_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
+    _keep_through_hangups(given)
     as_json = "--json" in given[: given.index("--") if "--" in given else None]
     try:
         code = cli.main(args=given, prog_name="armory", standalone_mode=False)
@@ -194,6 +196,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         say_failure(defect, as_json=as_json)
         code = FAILED
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _keep_through_hangups(given: list[str]) -> None:
+    """SIGHUP asks a gateway to read its file again; it ends none that is still to read it."""
+    if given[:1] == ["serve"] and hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 def _fill_standard_streams() -> None:

@@ -34,6 +34,26 @@ def _one_place(context: click.Context, parameter: click.Parameter, value: Any) -
     return value
 
 
+def for_subcommand(context: click.Context) -> bool:
+    """Whether a subcommand follows, which has options of its own.
+
+    Raises:
+        UsageError: some stand before it, where they would be ignored: `usage --user ann forget
+            --all` would forget what everybody has taught.
+    """
+    name = context.invoked_subcommand
+    if name is None:
+        return False
+    for parameter in context.command.params:
+        given = context.get_parameter_source(str(parameter.name))
+        if given is ParameterSource.COMMANDLINE:
+            raise click.UsageError(
+                f"{parameter.opts[0]} stands before {name!r}; give its options behind it, as "
+                f"`{context.command_path} {name} --help` shows them."
+            )
+    return True
+
+
 config_option = click.option(
     "--config",
     "config",

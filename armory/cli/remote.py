@@ -47,9 +47,10 @@ class RemoteGateway:
         name = params.get("name") or params.get("uri")
         call = Call(method, sent, client=CommandLine(), name_header=cast("str | None", name))
         try:
-            return result_of(await self._pool.request(_GATEWAY, Owner(OPERATOR), call))
+            reply = await self._pool.request(_GATEWAY, Owner(OPERATOR), call)
         except UpstreamUnavailable as error:
             raise _not_reached(self._url, error) from None
+        return result_of(reply)
 
     def unreached(self) -> Mapping[str, str]:
         """As `Asker.unreached`: lists do not tell."""
@@ -96,20 +97,25 @@ def endpoint_url(url: str, mode: str | None = None) -> str:
 def _not_reached(url: str, error: UpstreamUnavailable) -> ArmoryError:
     """The failure of `--url` in words of the command line, which knows no upstream."""
     said = error.message.removeprefix(f"upstream {_GATEWAY!r}").lstrip(": ")
-    answer, unknown_caller = "", False
+    answer, kind = "", ""
     if isinstance(error, HttpFailure):
         words = said_in(error.body)
         answer = f"HTTP {error.status}" + (f", {words}" if words else "")
-        unknown_caller = error.status == 401
+        if error.status == 401:
+            kind = AuthenticationFailed.code
+        elif error.status == 503 and is_message(error.body):
+            answer, kind = words, UpstreamUnavailable.code
     elif isinstance(error, Incompatible) and error.refusal is not None:
         answer = error.refusal.message
-        unknown_caller = kind_of(error.refusal) == AuthenticationFailed.code
-    if unknown_caller:
+        kind = kind_of(error.refusal)
+    if kind == AuthenticationFailed.code:
         return AuthenticationFailed(
             f"the gateway at {url} refuses: {answer}\nGive a token with --token or $ARMORY_TOKEN"
         )
     if isinstance(error, HttpFailure) and error.status == 403 and is_message(error.body):
         return AccessDenied(f"the gateway at {url} refuses: {said_in(error.body)}")
+    if kind == UpstreamUnavailable.code:
+        return UpstreamUnavailable(f"the gateway at {url} cannot answer: {answer}")
     if answer:
         return UpstreamUnavailable(
             f"{url} is no MCP endpoint of a gateway: {answer}\nThe path is /mcp, /mcp/set/NAME or "

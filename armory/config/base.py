@@ -153,8 +153,10 @@ def _plain(value: Any) -> Any:
 
 
 HTTP_URL = r"^https?://[^\s]+$"
+NO_HOST = "expected a URL with a host, and with a port from 1 to 65535 if it has one"
 VARIABLE_PATTERN = r"^[^\s=]+$"
 BASE_PATH = r"^(/[A-Za-z0-9._~-]+)*/?$"
+REDIS_PREFIX_PATTERN = r"^[!-~]{1,100}$"
 
 
 def _number_as_text(value: Any) -> Any:
@@ -169,17 +171,18 @@ def _blank_as_none(value: Any) -> Any:
     return None if value == "" else value
 
 
-def _with_host(url: str) -> str:
-    """A URL that can be asked: `urlsplit` says of others what is wrong, but quotes it."""
+def has_host(url: str) -> bool:
+    """Whether a URL can be asked: `urlsplit` says of others what is wrong, but quotes it."""
     try:
         parts = urlsplit(url)
-        usable = bool(parts.hostname) and parts.port != 0
+        return bool(parts.hostname) and parts.port != 0
     except ValueError:
-        usable = False
-    if not usable:
-        raise PydanticCustomError(
-            "url", "expected a URL with a host, and with a port from 1 to 65535 if it has one"
-        )
+        return False
+
+
+def _with_host(url: str) -> str:
+    if not has_host(url):
+        raise PydanticCustomError("url", NO_HOST)
     return url
 
 
@@ -195,8 +198,12 @@ def _secrets_as_list(value: Any) -> Any:
 
 # an editor's schema takes what the validators take
 Text = Annotated[str, BeforeValidator(_number_as_text, json_schema_input_type=str | float)]
+Name = Annotated[str, Field(min_length=1)]
 OptionalSecret = Annotated[SecretStr | None, BeforeValidator(_blank_as_none)]
 OptionalText = Annotated[str | None, BeforeValidator(_blank_as_none)]
+OptionalTexts = Annotated[
+    str | Annotated[list[str], Field(max_length=16)] | None, BeforeValidator(_blank_as_none)
+]
 Url = Annotated[str, Field(pattern=HTTP_URL), AfterValidator(_with_host)]
 OptionalUrl = Annotated[Url | None, BeforeValidator(_blank_as_none)]
 Texts = Annotated[list[str], BeforeValidator(_one_as_list, json_schema_input_type=list[str] | str)]

@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterator
 from urllib.parse import urlsplit
 
-from armory.config.base import HTTP_URL
+from armory.config.base import HTTP_URL, NO_HOST, has_host
 from armory.config.blocks.upstream import UpstreamConfig
 from armory.config.model import Config
 from armory.config.problems import Path
@@ -57,6 +57,7 @@ def upstreams(config: Config) -> Found:
                 (*at, "transport"),
                 f"transport {block.transport!r} needs a 'url', not {kind!r}; leave it out",
             )
+        yield from _process(at, block)
         for name, value in block.headers.items():
             if not HEADER_NAME.fullmatch(name):
                 yield (
@@ -69,6 +70,22 @@ def upstreams(config: Config) -> Found:
                     (*at, "headers", name),
                     "a header's value cannot hold a line break; write it in one line",
                 )
+
+
+def _process(at: Path, block: UpstreamConfig) -> Found:
+    """What no process can be given."""
+    for name in block.env:
+        if not name or "=" in name or "\0" in name:
+            yield (
+                (*at, "env", name),
+                f"{name!r} is no name of a variable; expected one without '=', as in API_KEY",
+            )
+    texts: dict[Path, str] = {("command",): block.command or ""}
+    texts |= {("args", place): text for place, text in enumerate(block.args)}
+    texts |= {("env", name): text for name, text in block.env.items()}
+    for place, text in texts.items():
+        if "\0" in text:
+            yield (*at, *place), "it holds a NUL character, which no process can be given"
 
 
 def hosts(config: Config) -> Found:
@@ -93,6 +110,20 @@ def origins(config: Config) -> Found:
             )
 
 
+def with_hosts(config: Config) -> Found:
+    """URLs that name nobody, of those that may be something else than a URL."""
+    rag = config.tool_rag
+    urls: dict[Path, str | None] = {
+        ("agent", "base_url"): config.agent.base_url,
+        ("tool_rag", "openai", "base_url"): rag.openai.base_url,
+    }
+    for key, block in config.upstreams.items():
+        urls["upstreams", key, "openapi"] = block.openapi
+    for path, url in urls.items():
+        if url is not None and _HTTP_URL.match(url) and not has_host(url):
+            yield path, NO_HOST
+
+
 def addresses(config: Config) -> Found:
     """Where models and vectors are."""
     agent, rag = config.agent, config.tool_rag
@@ -104,6 +135,8 @@ def addresses(config: Config) -> Found:
         if url is not None and not _HTTP_URL.match(url):
             shown = "" if re.search("[@?]", url) else f"; it is {url!r}"  # either may hold a secret
             yield path, f"expected an http:// or https:// URL{shown}"
+    if agent.enabled and not agent.model.strip():
+        yield ("agent", "model"), "expected the name of a chat model; it is blank"
     if rag.qdrant.url is not None and not _is_address(rag.qdrant.url):
         yield (
             ("tool_rag", "qdrant", "url"),

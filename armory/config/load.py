@@ -7,6 +7,7 @@ imports a room above `domain`.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path as File
 from typing import Any
@@ -29,6 +30,7 @@ from armory.errors import ConfigError
 
 CLIENT_MAPS = ("mcpServers", "servers")
 _IGNORED_BESIDE_MAPS = ("inputs",)
+_SQLITE = re.compile(r"(sqlite(?:\+\w+)?:///)(?!:memory:|file:)([^?]+)(.*)", re.DOTALL)
 _DEFAULTS: Mapping[Path, str] = {
     ("storage", "url"): "sqlite:///${ARMORY_HOME}/armory.db",
     ("storage", "cache_dir"): "${ARMORY_HOME}/cache",
@@ -97,7 +99,7 @@ def load_text(
     data, origins, notices = _merge_maps(source, problems)
     _add_defaults(data)
     missing: dict[Path, str] = {}
-    variables = {**environ, "ARMORY_HOME": str(home)}
+    variables = {**environ, "ARMORY_HOME": os.path.abspath(home)}
     filled = expand_tree(data, variables, missing)
 
     def place(inner: Path) -> Place:
@@ -123,10 +125,23 @@ def load_text(
     for inner, message in found:
         where, line = place(inner)
         problems.append(Problem(where, message, line))
-    loaded = None if config is None else Loaded(config, path, tuple(notices), home, place)
+    loaded = None
+    if config is not None:
+        loaded = Loaded(_placed(config, path), path, tuple(notices), home, place)
     if problems or loaded is None:
         raise ConfigProblems(problems, str(path or ""), wrong=frozenset(wrong), rest=loaded)
     return loaded
+
+
+def _placed(config: Config, path: File | None) -> Config:
+    """The configuration with what is stored where its file says, wherever a command runs."""
+    folder = File.cwd() if path is None else path.parent
+    url, cache = config.storage.url, config.storage.cache_dir
+    if (file := _SQLITE.fullmatch(url)) is not None:
+        url = f"{file[1]}{os.path.abspath(folder / file[2])}{file[3]}"
+    cache = cache and os.path.abspath(folder / cache)
+    storage = config.storage.model_copy(update={"url": url, "cache_dir": cache})
+    return config.model_copy(update={"storage": storage})
 
 
 def _is_off(filled: Mapping[Any, Any], path: Path) -> bool:

@@ -13,10 +13,12 @@ from pydantic import Field
 from armory.accounts.settings import AccountSettings
 from armory.agent.settings import MAX_ITERATIONS, AgentLimits
 from armory.config.base import (
+    REDIS_PREFIX_PATTERN,
     Block,
     Count,
     OptionalSecret,
     OptionalText,
+    OptionalTexts,
     Patterns,
     Texts,
     defaults_of,
@@ -27,6 +29,7 @@ from armory.config.blocks.security import SecurityConfig
 from armory.config.blocks.server import ServerConfig
 from armory.config.blocks.upstream import UpstreamConfig
 from armory.gateway.settings import WithoutQuery
+from armory.storage import REDIS_PREFIX
 
 _ACCOUNTS = defaults_of(AccountSettings)
 _AGENT = defaults_of(AgentLimits)
@@ -39,7 +42,7 @@ class SetConfig(Block):
     """Upstreams whose everything is in the set."""
     tools: Texts = Field(default_factory=list[str])
     """Glob patterns over exposed names, in the set besides."""
-    query: str | Annotated[list[str], Field(max_length=16)] | None = None
+    query: OptionalTexts = None
     """A query that counts where the request brings none."""
     without_query: WithoutQuery | None = None
     """As in `tool_rag`; null: the same."""
@@ -77,6 +80,9 @@ class StorageConfig(Block):
     """Folder of embeddings and other things that can be made again."""
     redis: OptionalText = None
     """URL of a Redis that several replicas share."""
+    redis_prefix: Annotated[str, Field(pattern=REDIS_PREFIX_PATTERN)] = REDIS_PREFIX
+    """Before every key and channel there; the same for all replicas, another one for each other
+    Armory on that Redis."""
 
 
 class AgentConfig(Block):

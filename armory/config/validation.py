@@ -13,10 +13,10 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from armory.config.base import BASE_PATH, HTTP_URL, VARIABLE_PATTERN
+from armory.config.base import BASE_PATH, HTTP_URL, REDIS_PREFIX_PATTERN, VARIABLE_PATTERN
 from armory.config.model import Config
 from armory.config.problems import Path, nearest
-from armory.domain.expectations import expectation
+from armory.domain.expectations import MAPPING, expectation
 
 SECRET_PARTS = frozenset(
     {
@@ -42,8 +42,12 @@ _PATTERNS = {
     HTTP_URL: "an http:// or https:// URL",
     VARIABLE_PATTERN: "the name of a variable, in which * stands for anything, without = or spaces",
     BASE_PATH: "a path as /armory, of letters, digits and . _ ~ -",
+    REDIS_PREFIX_PATTERN: "a text such as team-a:, of 1 to 100 characters without spaces",
 }
 _TOP_LEVEL_MAPS = ("mcpServers", "servers")
+_BLOCKS = ("dict_type", "list_type", "model_type", "model_attributes_type")
+_FEW = 8
+"""Of a block with fewer keys these are told where something else stands."""
 _NOWHERE = object()
 
 
@@ -81,6 +85,8 @@ def _real_path(detail: ErrorDetails, data: Any) -> Path:
     location = detail["loc"]
     for position, part in enumerate(location):
         inner = _step(place, part)
+        if isinstance(place, dict):
+            part = str(part)
         if inner is not _NOWHERE:
             place = inner
         elif position < len(location) - 1 or detail["type"] != "missing":
@@ -104,9 +110,15 @@ def _message(detail: ErrorDetails, path: Path, written: Any) -> str:
         return _unknown_key(path)
     if kind == "missing":
         return "this key is needed here and missing"
+    if kind == "invalid_key" or detail["loc"][-1:] == ("[key]",):
+        return f"a key is text here; put it in quotes: '{path[-1]}'"
     value = _value(path, written)
-    tail = f"; it is {value}" if value else ""
     wanted = expectation(kind, context, detail["input"], _PATTERNS)
+    if wanted == MAPPING and (keys := [*_known_keys(path)]):
+        wanted = f"{MAPPING}: {', '.join(keys)}" if len(keys) < _FEW else wanted
+        if isinstance(detail["input"], str) and not SECRET_PARTS.isdisjoint(keys):
+            value = "text"  # the secret itself, it may be, in place of its block
+    tail = f"; it is {value}" if value else ""
     if wanted is None:  # a check of Armory's own, which says what it found
         return f"{detail['msg'].removeprefix('Value error, ')}{tail}"
     return f"expected {wanted}{tail}{_fix(kind, detail['input'], wanted, value)}"
@@ -118,6 +130,10 @@ def _fix(kind: str, given: Any, wanted: str, shown: str) -> str:
         choices = [part.strip("'") for part in wanted.replace(" or ", ", ").split(", ")]
         guess = nearest(given, choices)
         return f"; did you mean {guess!r}?" if guess else ""
+    if given is None and kind in _BLOCKS:
+        return "; leave the key out"
+    if kind == "list_type" and isinstance(given, str):
+        return f"; write it as [{shown}]" if shown else "; write it as [a, b]"
     if kind == "string_type" and isinstance(given, (bool, int, float)):
         return f"; put it in quotes: '{shown}'" if shown else "; put it in quotes"
     return ""
@@ -126,8 +142,8 @@ def _fix(kind: str, given: Any, wanted: str, shown: str) -> str:
 def _unknown_key(path: Path) -> str:
     known = list(_known_keys(path[:-1]))
     guess = nearest(str(path[-1]), known)
-    hint = f"did you mean {guess!r}? " if guess else ""
-    return f"unknown key; {hint}Known here: {', '.join(known)}"
+    hint = f"did you mean {guess!r}? Known" if guess else "known"
+    return f"unknown key; {hint} here: {', '.join(known)}"
 
 
 def _known_keys(path: Path) -> Iterator[str]:

@@ -82,6 +82,11 @@ def split_name(exposed: str) -> tuple[str, str] | None:
     return (server, rest) if separator and rest and is_server_key(server) else None
 
 
+def beginnings(server: str) -> tuple[str, ...]:
+    """What every exposed name and URI of a server begins with, one of them."""
+    return (f"{server}__", *(expose_uri(server, scheme) for scheme in ("", *_PREFIXED)))
+
+
 def expose_uri(server: str, uri: str) -> str:
     """Exposed form of a resource URI or URI template."""
     for scheme in _PREFIXED:

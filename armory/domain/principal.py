@@ -14,6 +14,13 @@ Method = Literal["anonymous", "token", "api_key", "jwt", "oauth", "environment",
 
 OWNER_CHARS = 200
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
+_READABLE_CHARS = 40
+_PLAIN = re.compile(r"[A-Za-z0-9_]+(?:[.@|:+-][A-Za-z0-9_]+){0,5}")
+"""A name that few others are made alike: every `-` in the safe form is one of six characters."""
+_BRIEF, _LONG = 8, 32
+"""Digits of the digest: of a plain name, which hardly differs from its safe form, and of others, of
+which anybody can make as many as it takes to meet somebody else's.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +41,8 @@ class Principal:
         id_token: what the provider behind the gateway says of it, to be exchanged likewise; "":
             it says nothing; None: the gateway did not log it in.
         key: unique over all methods: what sessions, caches and parked calls are bound to.
+        person: whose logins at upstreams it uses, and who is counted where something is limited:
+            the user, whatever the credential, or the principal itself; unique as well.
         owner: under whose name usage is kept: the user, or the principal itself; printable, at most
             200 characters.
     """
@@ -48,6 +57,7 @@ class Principal:
     id_token: str | None = field(default=None, compare=False, repr=False)
     # made once: each call asks for them several times
     key: str = field(init=False, compare=False, repr=False)
+    person: str = field(init=False, compare=False, repr=False)
     owner: str = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -55,22 +65,21 @@ class Principal:
         name = (self.user or key)[:OWNER_CHARS]
         if not name.isprintable():
             name = "".join(c if c.isprintable() else "?" for c in name)
+        person = key if self.user is None else f"user:{self.user}"
         object.__setattr__(self, "key", key)
+        object.__setattr__(self, "person", person)
         object.__setattr__(self, "owner", name)
-
-    @property
-    def person(self) -> str:
-        """Whose logins at upstreams it uses: the user's, whatever the credential, or its own."""
-        return f"user:{self.user}" if self.user is not None else self.key
 
     @property
     def file_safe(self) -> str:
         """A form for file names, arguments and headers: the user's, whatever credential it comes
         with, else the principal's own; distinct ones stay distinct.
         """
-        readable = _UNSAFE.sub("-", self.user or self.subject).strip("-")[:40]
+        name = self.user or self.subject
+        readable = _UNSAFE.sub("-", name).strip("-")[:_READABLE_CHARS]
         whose = f"user\0{self.user}" if self.user is not None else f"{self.key}\0None"
-        digest = hashlib.sha256(whose.encode()).hexdigest()[:8]
+        plain = len(name) <= _READABLE_CHARS and _PLAIN.fullmatch(name) is not None
+        digest = hashlib.sha256(whose.encode()).hexdigest()[: _BRIEF if plain else _LONG]
         return f"{readable}-{digest}" if readable else digest
 
 

@@ -13,19 +13,28 @@ _DECODED = 5
 """So often one may be decoded on its way."""
 _AUTHORITY = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/?#]*))?(.*)", re.DOTALL)
 _SLASHES = re.compile("//+")
+_STEP = re.compile(
+    r"(?:[/\\]|\A(?:[A-Za-z][A-Za-z0-9+.-]*:)?)"  # behind a slash, or where its path begins
+    r"\.\.?"
+    r"(?:[/\\?#;]|\Z)"  # up to the next, or where its path ends
+)
+_USUAL = re.compile(r"(?!file://localhost)[a-z][a-z0-9+.-]*://[a-z0-9.:-]*(?:/(?![./])[^/%\\]*)*")
+"""At once seen to have no steps, and to be plain, as most are."""
 
 
 def has_steps(uri: str) -> bool:
     """Whether it may lead elsewhere than it says: a part of it is `.` or `..`, or becomes that when
     it is decoded, or backslashes count as slashes.
     """
-    return any(part in (".", "..") for part in _decoded(uri).replace("\\", "/").split("/"))
+    return _USUAL.fullmatch(uri) is None and _STEP.search(_decoded(uri)) is not None
 
 
 def plain(uri: str) -> str:
     """It without what servers see no difference in: encoded characters, upper case in scheme and
     host, `localhost` as the host of a file, more slashes than one.
     """
+    if _USUAL.fullmatch(uri) is not None:
+        return uri
     found = _AUTHORITY.fullmatch(_decoded(uri))
     if found is None:
         return uri

@@ -106,7 +106,7 @@ async def tune(
     if len(wanting) < LEAST_QUERIES:
         raise ConfigError(
             f"{len(wanting)} queries want a tool, at least {LEAST_QUERIES} are needed to tune; "
-            "label more, or use --synthetic"
+            "label more, or let --synthetic make them of more tools"
         )
     await retriever.index(dataset.tools)
     rows: list[_Row] = []
@@ -119,8 +119,9 @@ async def tune(
         rows.append(_row(ranker, ranking.features, labelled.relevant))
         if on_progress is not None:
             on_progress(done, len(wanting))
-    override = retriever.settings.rank.calibration
-    return _fit(rows, ranker.name, embedder, calibration_for(ranker.name, embedder, override))
+    used = calibration_for(ranker.name, embedder, retriever.settings.rank.calibration)
+    shipped = calibration_for(ranker.name, embedder)  # what was fitted once is no prior of the next
+    return _fit(rows, ranker.name, embedder, shipped, used)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +161,9 @@ def _refit(seen: Observations, prior: Calibration) -> Calibration:
     return replace(prior, first=first, second=second, miss_cost=cost)
 
 
-def _fit(rows: Sequence[_Row], ranker: str, embedder: str, prior: Calibration) -> Tuned:
+def _fit(
+    rows: Sequence[_Row], ranker: str, embedder: str, prior: Calibration, used: Calibration
+) -> Tuned:
     everything = _observations(rows)
     half = np.arange(len(rows)) % 2 == 0
     before: list[float] = []
@@ -168,7 +171,7 @@ def _fit(rows: Sequence[_Row], ranker: str, embedder: str, prior: Calibration) -
     for chosen in (half, ~half):
         fitted = _refit(everything.only(chosen), prior)
         unseen = everything.only(~chosen)
-        before.append(_error(unseen, prior))
+        before.append(_error(unseen, used))
         after.append(_error(unseen, fitted))
     final = _refit(everything, prior)
     score = scores_of(log_odds_of(everything, final.first, final.second), final.miss_cost)

@@ -44,7 +44,8 @@ class Description:
         modern, transparent = context.era == "modern", context.endpoint.transparent
         merged: dict[str, Any] = {}
         extensions: dict[str, Any] = {}
-        for lists in view.servers(endpoint).values():
+        servers = view.servers_told(context)
+        for lists in servers.values():
             _merge_primitives(merged, lists)
             declared = lists.capabilities.get("extensions")
             if isinstance(declared, dict):
@@ -52,7 +53,7 @@ class Description:
             if transparent:
                 left_out = ("extensions", "tasks") if modern else ("extensions",)
                 merged |= {k: v for k, v in lists.capabilities.items() if k not in left_out}
-        skills = merged_skills_settings(s.capabilities for s in view.servers(endpoint).values())
+        skills = merged_skills_settings(lists.capabilities for lists in servers.values())
         if skills is not None:
             merged.setdefault("resources", {"subscribe": True, "listChanged": True})
         if not transparent:

@@ -21,6 +21,7 @@ from armory.gateway.calls.tool_calls import ToolCalls
 from armory.gateway.changes.announcements import Announcements
 from armory.gateway.changes.changes import Changes
 from armory.gateway.changes.differences import ViewDifference
+from armory.gateway.client_news import ClientNews
 from armory.gateway.context import RequestContext, served_from
 from armory.gateway.description import Description
 from armory.gateway.lists.groups import Groups
@@ -112,6 +113,7 @@ class Gateway:
     Attributes:
         limiter: rate limits and quotas.
         changes: who hears of what changed.
+        client_news: what clients say without being asked.
         principal_lists: the lists that single principals have to themselves.
         declared_lists: those of clients that can be asked less than others.
         tool_lists, tool_calls, primitives, skills, groups, manifest, session_methods: answer
@@ -135,7 +137,7 @@ class Gateway:
         self._view = View(EMPTY, policy or Policy(), settings or GatewaySettings())
         self._prepared: ViewDifference | None = None
         self.changes = Changes(
-            pool, services.tasks, self._may_use, self._allows, services.on_dropped
+            pool, services.tasks, self._may_use, self._may_read, services.on_dropped
         )
         self._announcements = Announcements(self._list_changed)
         self.principal_lists = PrincipalLists(pool, self.changes.tell_owner)
@@ -160,6 +162,7 @@ class Gateway:
         self.groups = Groups(self.primitives.pass_on)
         self.manifest = Manifest(self.tool_lists.list, self.primitives.pass_on)
         self.session_methods = SessionMethods(pool, self.changes.resources, limiter)
+        self.client_news = ClientNews(pool, limiter)
 
     # -- what is served ----------------------------------------------------------------------
 
@@ -181,7 +184,7 @@ class Gateway:
         return (
             server not in view.catalog.servers
             and server in self.pool.servers()
-            and view.policy.allows(principal, f"{server}__")
+            and view.policy.concerns(principal, server)
         )
 
     async def context(
@@ -249,8 +252,8 @@ class Gateway:
             view = self._principal_views.view(owner, endpoint, view, subscription.answers)
         return view.may_use(owner.principal, endpoint, server)
 
-    def _allows(self, principal: Principal, name: str) -> bool:
-        return self._view.policy.allows(principal, name)
+    def _may_read(self, principal: Principal, server: str, uri: str) -> bool:
+        return self._view.policy.allows_uri(principal, server, uri)
 
     async def _renewed(self, context: RequestContext, server: str) -> RequestContext:
         """Have one upstream's lists fetched anew, within ten seconds; the request, to be tried

@@ -19,7 +19,7 @@ from armory.gateway.ports import Pool, Retriever
 from armory.gateway.results.answers import succeeded
 from armory.observability.operation import CURRENT, Operation
 from armory.protocol.jsonrpc import code_of
-from armory.protocol.link import NOWHERE, UNSENT, Call, ClientChannel, Hop, Owner, Reply
+from armory.protocol.link import NOWHERE, UNSENT, Call, ClientChannel, Hop, Owner, Params, Reply
 from armory.protocol.rawjson import text_of
 from armory.protocol.session_events import Ended, SessionEvent
 from armory.protocol.versions import Era
@@ -143,6 +143,10 @@ class ObservedPool:
     async def release_session(self, session_id: str) -> None:
         """As `Pool.release_session`."""
         await self._pool.release_session(session_id)
+
+    async def notify(self, server: str, owner: Owner, method: str, params: Params) -> None:
+        """As `Pool.notify`."""
+        await self._pool.notify(server, owner, method, params)
 
     async def roots_changed(self, owner: Owner, client: ClientChannel) -> None:
         """As `Pool.roots_changed`."""

@@ -19,6 +19,7 @@ from armory.protocol.link import (
     Call,
     ClientChannel,
     Owner,
+    Params,
     Reply,
 )
 from armory.protocol.versions import Era
@@ -84,6 +85,14 @@ class Pool(Protocol):
 
     async def release_session(self, session_id: str) -> None:
         """A legacy client session ended: let go what was kept for it alone."""
+        ...
+
+    async def notify(self, server: str, owner: Owner, method: str, params: Params) -> None:
+        """Send a notification over the session that serves `owner`; modern upstreams hear none.
+
+        Raises:
+            UpstreamUnavailable: it cannot be told.
+        """
         ...
 
     async def roots_changed(self, owner: Owner, client: ClientChannel) -> None:

@@ -6,6 +6,9 @@ transport.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
+
 from msgspec import Raw
 
 from armory.errors import UpstreamUnavailable
@@ -16,7 +19,7 @@ from armory.gateway.ports import Limiter, Pool
 from armory.gateway.requests import ClientSession
 from armory.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from armory.protocol.errors import RpcError
-from armory.protocol.link import Reply
+from armory.protocol.link import SAID_OF_RESOURCE, Reply
 from armory.protocol.loglevels import LOG_LEVELS
 from armory.protocol.rawjson import EMPTY_OBJECT, need_text
 
@@ -65,7 +68,8 @@ class SessionMethods:
         subscription = _session(context).subscription
         await self._limiter.take(context.principal)
         server, uri = located(self._pool, context, need_text(params, "uri"))
-        await self._resources.add(subscription, server, uri)
+        with _said(uri, params):
+            await self._resources.add(subscription, server, uri)
         return _DONE
 
     async def unsubscribe(self, context: RequestContext, params: dict[str, Raw]) -> Reply:
@@ -83,8 +87,20 @@ class SessionMethods:
         except (RpcError, UpstreamUnavailable):
             await self._limiter.take(context.principal)
             raise
-        await self._resources.remove(subscription, server, uri)
+        with _said(uri, params):
+            await self._resources.remove(subscription, server, uri)
         return _DONE
+
+
+@contextmanager
+def _said(uri: str, params: dict[str, Raw]) -> Generator[None]:
+    """Have what the upstream is told of a resource meanwhile say what the client's `_meta` says."""
+    meta = params.get("_meta")
+    before = SAID_OF_RESOURCE.set(None if meta is None else (uri, meta))
+    try:
+        yield
+    finally:
+        SAID_OF_RESOURCE.reset(before)
 
 
 def _session(context: RequestContext) -> ClientSession:

@@ -78,10 +78,15 @@ class Proxied:
                 timeout=self._time_limit(timeout_s),
                 allow_redirects=False,
                 proxy=self._proxy,
+                ssl=self._tls,
             )
         except aiohttp.ConnectionTimeoutError:
             within_s = min(self._connect_timeout_s, timeout_s or math.inf)
             raise NoConnection(f"not within {within_s:g} s") from None
+
+    def trust(self, tls: ssl.SSLContext | bool) -> None:
+        """As of `Connections`."""
+        self._tls = tls
 
     async def close(self) -> None:
         """Close every connection."""
@@ -95,7 +100,6 @@ class Proxied:
         connector = aiohttp.TCPConnector(
             limit=0,
             keepalive_timeout=self._keepalive_s,
-            ssl=self._tls,
             ttl_dns_cache=60,
             socket_factory=probed_socket,
         )

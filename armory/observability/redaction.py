@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 from urllib.parse import quote
 
+_T = TypeVar("_T")
 HIDDEN = "***"
 _SHORTEST = 6
 """A configured secret of fewer characters is not looked for: it would be found in any text."""
@@ -23,6 +24,8 @@ _SECRET_KEY = re.compile(
     r"(?:^|[_-]|(?<=[a-z0-9])(?=[A-Z]))(?i:token|secret|password|passwd|passphrase|pwd"
     r"|authorization|api[_-]?key|access[_-]?key|private[_-]?key|credential|cookie)s?$"
 )
+_OPTION = re.compile(r"--[A-Za-z]|-[A-Za-z]?$")
+"""Another option, where a value may stand; one of a password may begin with a hyphen, too."""
 CREDENTIAL_SCHEME = re.compile(r"(?:bearer|basic|token|apikey|api-key)\s+", re.IGNORECASE)
 """What stands before the secret in a header."""
 _DRAWN = re.compile(
@@ -42,28 +45,44 @@ _SECRET_TEXT = re.compile(
 
 
 _IN_QUERY = re.compile(r"([?&][^?&=#\s\"'<>]{1,100}=)[^&#\s\"'<>]+")
+_KEPT = 20
+"""Configurations whose secrets are hidden: the first, of which much holds until a restart, and the
+latest. Whoever has each hour other tokens must not make each line of the log slower for good."""
+_told: list[frozenset[str]] = []
 _known: list[str] = []
 """The values of configured secrets, longest first: one may be part of another."""
-_parameters: dict[str, str] = {}
+_told_parameters: list[frozenset[tuple[str, str]]] = []
+_parameters: list[tuple[str, str]] = []
 """`?name=value` of configured URLs, and what is shown in its place."""
 
 
 def hide(values: Iterable[str]) -> None:
-    """From now on these values are shown nowhere; shorter ones than six characters are."""
-    found = {*_known}
-    for value in values:
-        if len(value) >= _SHORTEST:
-            found.update(_spellings(value))
-    _known[:] = sorted(found, key=len, reverse=True)
+    """From now on these values are shown nowhere, nor those of the last times; shorter ones than
+    six characters are.
+    """
+    long = (value for value in values if len(value) >= _SHORTEST)
+    _note(_told, frozenset(spelled for value in long for spelled in _spellings(value)))
+    _known[:] = sorted(frozenset[str]().union(*_told), key=len, reverse=True)
 
 
 def hide_parameters(given: Iterable[tuple[str, str]]) -> None:
     """From now on these values (name, value) of parameters of URLs are shown behind their name
     nowhere, however short they are: whoever may see an address need not be who may use it.
     """
-    for name, value in given:
-        for mark in "?&":
-            _parameters[f"{mark}{name}={value}"] = f"{mark}{name}={HIDDEN}"
+    _note(_told_parameters, frozenset(given))
+    _parameters[:] = [
+        (f"{mark}{name}={value}", f"{mark}{name}={HIDDEN}")
+        for name, value in frozenset[tuple[str, str]]().union(*_told_parameters)
+        for mark in "?&"
+    ]
+
+
+def _note(told: list[frozenset[_T]], now: frozenset[_T]) -> None:
+    """Have `now` be the latest."""
+    told[1:] = [each for each in told[1:] if each != now]
+    if now not in told:
+        told.append(now)
+    del told[1 : max(1, len(told) - _KEPT)]
 
 
 def without_parameters(text: str) -> str:
@@ -84,6 +103,35 @@ def names_secret(name: str) -> bool:
     return _SECRET_NAME.search(name) is not None
 
 
+def is_count(value: str) -> bool:
+    """Whether a value is a number that may say how many there are."""
+    return value.isdigit() and len(value) < 7
+
+
+def secret_arguments(arguments: Sequence[str]) -> Iterator[tuple[int, int, str]]:
+    """(place, where in it the secret begins, name) of each argument of a command that is one or
+    has one: `--token VALUE`, `--token=VALUE`, `TOKEN=VALUE`.
+    """
+    option = ""
+    for place, text in enumerate(arguments):
+        name, _, value = text.partition("=")
+        if value and names_secret(name):
+            if not _says_how_many(name, value):
+                yield place, len(name) + 1, name
+        elif (
+            text
+            and names_secret(option)
+            and not (_OPTION.match(text) or _says_how_many(option, text))
+        ):
+            yield place, 0, option
+        option = text if text.startswith("-") and "=" not in text else ""
+
+
+def _says_how_many(name: str, value: str) -> bool:
+    """Whether it counts tokens or keys, as `--max-tokens 4096`; a password may be digits."""
+    return name.lower().endswith(("tokens", "keys")) and is_count(value)
+
+
 def seems_drawn(value: str) -> bool:
     """Whether a part of a URL looks like a key, whatever it is called (`appid`, `code`): long, of
     letters and digits, and not of words.
@@ -96,7 +144,7 @@ def redacted(text: str) -> str:
     for value in _known:
         text = text.replace(value, HIDDEN)
     if "?" in text:
-        for given, shown in _parameters.items():
+        for given, shown in _parameters:
             text = text.replace(given, shown)
     return _SECRET_TEXT.sub(_without, text)
 

@@ -13,10 +13,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec import Raw
 
 from armory.openapi.media import is_json, is_text
 
 _ERROR_CHARS = 4_000
+_json = msgspec.json.Decoder(Raw).decode
 _LINK_CHARS = 8_000
 _LINK = re.compile(r"<([^<>]*)>([^<]*)")
 _CHARSET = re.compile(
@@ -66,18 +68,14 @@ def refused(message: str) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": message}], "isError": True}
 
 
-def _content(kind: str, body: bytes) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
+def _content(kind: str, body: bytes) -> tuple[list[dict[str, Any]], Raw | None]:
     if not body:
         return [], None
     plain, named = kind.partition(";")[0].strip().lower(), _CHARSET.search(kind)
     charset = named[1] if named else "utf-8"
     if is_json(plain) or not plain:
-        try:
-            value: Any = msgspec.json.decode(body)
-        except (msgspec.DecodeError, RecursionError):
-            return [_text(body, charset)], None
-        structure: dict[str, Any] = value if isinstance(value, dict) else {"result": value}
-        return [_text(body, "utf-8")], structure
+        structure = _structured(body)
+        return [_text(body, charset if structure is None else "utf-8")], structure
     if is_text(plain) or plain == FORM_TEXT:
         return [_text(body, charset)], None
     data = base64.b64encode(body).decode()
@@ -86,6 +84,19 @@ def _content(kind: str, body: bytes) -> tuple[list[dict[str, Any]], dict[str, An
             return [{"type": family, "data": data, "mimeType": plain}], None
     resource = {"uri": f"data:{plain}", "mimeType": plain, "blob": data}
     return [{"type": "resource", "resource": resource}], None
+
+
+def _structured(body: bytes) -> Raw | None:
+    """JSON as an object, as it came; None where it is none. Nothing is opened: many small values
+    would take tens of times as much memory, and as long.
+    """
+    try:
+        body.decode()
+        _json(body)
+    except (UnicodeDecodeError, msgspec.DecodeError, RecursionError):
+        return None
+    line = body.replace(b"\n", b" ").replace(b"\r", b" ").strip()  # they stand between values alone
+    return Raw(line if line.startswith(b"{") else b'{"result":%b}' % line)
 
 
 FORM_TEXT = "application/x-www-form-urlencoded"

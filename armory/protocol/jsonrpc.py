@@ -16,8 +16,18 @@ from msgspec import UNSET, Raw, UnsetType
 from armory.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
 from armory.protocol.errors import Malformed
 from armory.protocol.nesting import DepthScan, deeper_than
+from armory.protocol.rawjson import (
+    MOST_MEMBERS,
+    TooWide,
+    brief,
+    encode,
+    excerpt,
+    few_items,
+    members,
+    pack,
+    text_or_none,
+)
 from armory.protocol.rawjson import NULL as NULL_VALUE
-from armory.protocol.rawjson import brief, encode, excerpt, items, members, pack, text_or_none
 
 NULL = b"null"
 
@@ -203,22 +213,22 @@ def decode_batch(body: bytes, most: int = BATCH_ITEMS) -> list[Raw]:
         Malformed: no JSON, an empty array, or one of more than `most` messages.
     """
     try:
-        batch = items(body)
+        batch = few_items(body, most)
+    except TooWide:
+        raise Malformed(
+            INVALID_REQUEST,
+            f"the batch has more than {most:,} messages, the most that are taken "
+            "(server.limits.batch_items)",
+        ) from None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise Malformed(PARSE_ERROR, f"the body is not JSON: {error}") from None
     if not batch:
         raise Malformed(INVALID_REQUEST, "the batch is empty: []; expected at least one message")
-    if len(batch) > most:
-        raise Malformed(
-            INVALID_REQUEST,
-            f"the batch has {len(batch):,} messages; expected at most {most:,} "
-            "(server.limits.batch_items)",
-        )
     return batch
 
 
 def params_of(message: Message) -> dict[str, Raw]:
-    """The members of `params`; none where there are no params.
+    """The members of `params`; none where there are none, or null stands for that.
 
     Raises:
         Malformed: `params` is no object.
@@ -227,7 +237,15 @@ def params_of(message: Message) -> dict[str, Raw]:
         return {}
     try:
         return members(message.params)
+    except TooWide:
+        raise Malformed(
+            INVALID_PARAMS,
+            f"params has more than {MOST_MEMBERS:,} members",
+            message.key or NULL,
+        ) from None
     except (msgspec.DecodeError, RecursionError):
+        if message.params == NULL_VALUE:
+            return {}
         raise Malformed(
             INVALID_PARAMS,
             f"params is {brief(message.params)}; expected an object",

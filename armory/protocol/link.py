@@ -170,6 +170,12 @@ in it is the client's; whoever asks knows its own.
 """
 
 
+SAID_OF_RESOURCE: ContextVar[tuple[str, Raw] | None] = ContextVar("resource", default=None)
+"""While a client's request to hear of a resource, or no more, is served: the resource (original
+URI), and what of the request's `_meta` goes on to the upstream where that is told of it.
+"""
+
+
 class Hop(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
     """What all calls of a link have in common, for those who measure: one object for all of them.
 

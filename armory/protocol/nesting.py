@@ -6,7 +6,7 @@ imports the protocol or a transport.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -104,15 +104,30 @@ def _fewer_brackets(data: bytes, left: int) -> int:
     return left
 
 
-def cut(data: bytes, limit: int) -> bytes:
-    """The same with a `0` in place of each object and array that begins below `limit` levels."""
+def cutting(data: bytes, limit: int) -> Generator[None, None, bytes]:
+    """The same with a `0` in place of each object and array that begins below `limit` levels, in
+    steps of one piece each.
+    """
     import numpy as np  # heavy: only for what has more brackets than levels are allowed
 
-    whole = np.frombuffer(data, np.uint8)
-    deep = _depth(data.replace(b"\\\\", b"  ").replace(b'\\"', b"  ")) > limit
-    before = np.concatenate((np.zeros(1, np.bool_), deep[:-1]))
-    begins, ends = deep & ~before, before & ~deep
-    return np.where(begins, np.uint8(ord("0")), whole)[begins | ~(deep | ends)].tobytes()
+    parts: list[bytes] = []
+    depth, quoted, begin, was_deep = 0, False, 0, False
+    while begin < len(data):
+        piece = data[begin : begin + PIECE_BYTES]
+        if (len(piece) - len(piece.rstrip(b"\\"))) % 2:  # what is escaped goes with its escape
+            piece = data[begin : begin + PIECE_BYTES + 1]
+        plain = piece.replace(b"\\\\", b"  ").replace(b'\\"', b"  ")
+        levels = depth + _depth(plain, quoted)
+        deep = levels > limit
+        before = np.concatenate((np.array([was_deep]), deep[:-1]))
+        begins, ends = deep & ~before, before & ~deep
+        whole = np.where(begins, np.uint8(ord("0")), np.frombuffer(piece, np.uint8))
+        parts.append(whole[begins | ~(deep | ends)].tobytes())
+        depth, was_deep = int(levels[-1]), bool(deep[-1])
+        quoted ^= plain.count(b'"') % 2 == 1
+        begin += len(piece)
+        yield
+    return b"".join(parts)
 
 
 def _depth(plain: bytes, quoted: bool = False) -> np.ndarray[tuple[int], np.dtype[np.int32]]:

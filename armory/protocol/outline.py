@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Raw
 
-from armory.protocol.rawjson import EMPTY_OBJECT, encode, items, members
+from armory.protocol.rawjson import EMPTY_OBJECT, TooWide, encode, few_items, members
 
 _T = TypeVar("_T")
 LARGE_BYTES = 16 * 1024
@@ -24,6 +24,7 @@ PIECE_BYTES = 256 * 1024
 """Of a long string so much is looked at in one go: 0.2 ms at the worst."""
 _LONG = 4_096
 _QUOTES = 256
+_ITEMS = 1_000
 _SPACE = 0x20
 _ASCII = 0x80
 _LISTS = ("content", "contents")
@@ -171,8 +172,16 @@ def _without_texts(text: bytes) -> bytes:
         result["structuredContent"] = EMPTY_OBJECT
     for name in _LISTS:
         if len(memoryview(result.get(name, EMPTY_OBJECT))) > _LONG:
-            result[name] = Raw(encode([_short(item) for item in items(result[name])]))
+            result[name] = _short_items(result[name])
     return encode(result)
+
+
+def _short_items(listed: Raw) -> Raw:
+    """A list without the long texts in its items; one of very many has them, and stays whole."""
+    try:
+        return Raw(encode([_short(item) for item in few_items(listed, _ITEMS)]))
+    except TooWide:
+        return listed
 
 
 def _short(item: Raw) -> Raw | dict[str, Any]:

@@ -6,6 +6,7 @@ parameter of the wrong kind raises.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
@@ -21,23 +22,134 @@ _items = msgspec.json.Decoder(list[Raw])
 _texts = msgspec.json.Decoder(list[str])
 _text = msgspec.json.Decoder(str)
 _any = msgspec.json.Decoder()
+_skipped = msgspec.json.Decoder(Raw)
 encode = msgspec.json.Encoder().encode
 NULL = Raw(b"null")
 EMPTY_OBJECT = Raw(b"{}")
 PIECE_BYTES = 64 * 1024
 """Of a long array so much is taken apart in one go: 0.3 ms."""
 _BETWEEN_OBJECTS, _BETWEEN_TEXTS = (b"},{", b"}, {"), (b'","', b'", "')
+_SCALAR_BYTES = 1_024
+_OPENED_BYTES = 64 * 1024
+"""What is no longer is opened whatever it holds: 11,000 members at the most, in 2 ms."""
+MOST_MEMBERS = 2_000
+"""Of a longer object, which would else be opened into tens of times its size. Those that the
+protocol names have a dozen; what clients and tools say to each other is not opened."""
+_SPACES = re.compile(rb"[ \t\r\n]*")
+_TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
+_TRUNCATED = msgspec.DecodeError("Input data was truncated")
+_COMMA, _COLON, _OBJECT, _OBJECT_END, _ARRAY, _ARRAY_END = b",:{}[]"
 _MISSES = 200
 """So often a long array is tried to be cut inside an item, before the rest is taken apart whole."""
+
+
+class TooWide(msgspec.DecodeError):
+    """An object with more members than are opened."""
 
 
 def members(raw: Raw | bytes) -> dict[str, Raw]:
     """The members of a JSON object, each verbatim.
 
     Raises:
-        msgspec.DecodeError: not an object (or not JSON).
+        msgspec.DecodeError: not an object (or not JSON); `TooWide`: a long one with more than
+            `MOST_MEMBERS`.
     """
-    return _members.decode(raw)
+    view = memoryview(raw)
+    return _members.decode(raw) if len(view) <= _OPENED_BYTES else _few_members(view)
+
+
+def _few_members(view: memoryview) -> dict[str, Raw]:
+    """The same one by one, up to the first that is too many: decoded together they would all be
+    there before they could be counted.
+    """
+    found: dict[str, Raw] = {}
+    at = _past_space(view, 0)
+    if view[at] != _OBJECT:
+        return _members.decode(view)  # which says what it is instead
+    at = _past_space(view, at + 1)
+    if view[at] == _OBJECT_END:
+        return _members.decode(view)
+    for _ in range(MOST_MEMBERS):
+        colon = _value_end(view, at)
+        name = _text.decode(view[at:colon])
+        if view[colon] != _COLON:
+            raise msgspec.DecodeError("JSON is malformed: expected ':'")
+        at = _past_space(view, colon + 1)
+        end = _value_end(view, at)
+        found[name] = _verbatim(view, at, end)
+        if _is_last(view, end, _OBJECT_END):
+            return found
+        at = _past_space(view, end + 1)
+    raise TooWide(f"an object has more than {MOST_MEMBERS:,} members")
+
+
+def few_items(raw: Raw | bytes, most: int) -> list[Raw]:
+    """The items of a JSON array that may have no more than `most`, each verbatim.
+
+    Raises:
+        msgspec.DecodeError: not an array (or not JSON); `TooWide`: it has more.
+    """
+    view = memoryview(raw)
+    found = _items.decode(raw) if len(view) <= _OPENED_BYTES else _few_items(view, most)
+    if len(found) > most:
+        raise TooWide(f"an array has more than {most:,} items")
+    return found
+
+
+def _few_items(view: memoryview, most: int) -> list[Raw]:
+    """The same one by one, up to the first that is too many."""
+    at = _past_space(view, 0)
+    if view[at] != _ARRAY:
+        return _items.decode(view)
+    at = _past_space(view, at + 1)
+    if view[at] == _ARRAY_END:
+        return _items.decode(view)
+    found: list[Raw] = []
+    while len(found) <= most:
+        end = _value_end(view, at)
+        found.append(_verbatim(view, at, end))
+        if _is_last(view, end, _ARRAY_END):
+            break
+        at = _past_space(view, end + 1)
+    return found
+
+
+def _verbatim(view: memoryview, at: int, end: int) -> Raw:
+    return Raw(view[at:end] if view[end - 1] > 0x20 else bytes(view[at:end]).rstrip())
+
+
+def _is_last(view: memoryview, at: int, closing: int) -> bool:
+    """Whether all ends at `at`, rather than going on.
+
+    Raises:
+        msgspec.DecodeError: it does neither.
+    """
+    if view[at] == _COMMA:
+        return False
+    if view[at] != closing or _SPACES.fullmatch(view, at + 1) is None:
+        raise msgspec.DecodeError("JSON is malformed: expected ',' or the end")
+    return True
+
+
+def _past_space(view: memoryview, at: int) -> int:
+    spaces = _SPACES.match(view, at)
+    if spaces is None or spaces.end() == len(view):
+        raise _TRUNCATED
+    return spaces.end()
+
+
+def _value_end(view: memoryview, at: int) -> int:
+    """Where the first byte stands that is behind the value at `at`, and no space: msgspec says it
+    where it refuses that byte.
+    """
+    try:
+        _skipped.decode(view[at:])
+    except msgspec.DecodeError as error:
+        found = _TRAILING.search(str(error))
+        if found is None:
+            raise
+        return at + int(found[1]) - 1
+    raise _TRUNCATED
 
 
 def members_or_none(raw: Raw | None) -> dict[str, Raw] | None:
@@ -45,7 +157,7 @@ def members_or_none(raw: Raw | None) -> dict[str, Raw] | None:
     if raw is None:
         return None
     try:
-        return _members.decode(raw)
+        return members(raw)
     except (msgspec.DecodeError, RecursionError):
         return None
 
@@ -115,6 +227,19 @@ def value(raw: Raw | bytes) -> Any:
         msgspec.DecodeError: not JSON.
     """
     return _any.decode(raw)
+
+
+def scalar(raw: Raw | None) -> Any:
+    """A text, number or truth value; None where it is absent, something else, or longer than any
+    that the protocol has: who sends it decides what stands there, and it is not opened.
+    """
+    if raw is None or len(memoryview(raw)) > _SCALAR_BYTES:
+        return None
+    try:
+        found = _any.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return None if isinstance(found, dict | list) else found
 
 
 def object_of(raw: Raw | None) -> dict[str, Any]:

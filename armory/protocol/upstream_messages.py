@@ -8,26 +8,23 @@ strictly, and ids stay bytes.) Never imports a transport.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Generator
+from codecs import getincrementaldecoder
+from collections.abc import Callable, Generator
 
 import msgspec
 from msgspec import Raw
 
 from armory.protocol.link import Params
-from armory.protocol.nesting import cut, deeper_than
-from armory.protocol.outline import LARGE_BYTES, at_once, condensing
-from armory.protocol.rawjson import excerpt, items, members_or_none
+from armory.protocol.nesting import cutting
+from armory.protocol.outline import LARGE_BYTES, PIECE_BYTES, at_once, condensing
+from armory.protocol.rawjson import TooWide, excerpt, few_items, members
+from armory.protocol.surrogates import mending
 
 ABSENT = Raw(b"")
 
-_ESCAPE = re.compile(
-    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
-    rb"|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
-    re.DOTALL,
-)
 NULL = b"null"
 _DIGITS = 15
+_BATCH_ITEMS = 1_000
 DEEPEST = 512
 """Levels of what is kept of a message that is nested too deep to be opened."""
 
@@ -44,6 +41,15 @@ class UpstreamMessage(msgspec.Struct, gc=False):
     params: Raw = ABSENT
     result: Raw = ABSENT
     error: Raw = ABSENT
+    jsonrpc: Raw = ABSENT
+
+    @property
+    def answers(self) -> bool:
+        """Whether it may be an answer, though perhaps an empty one. A line of log may be JSON with
+        an `id` of its own.
+        """
+        said = (self.result, self.error, self.jsonrpc)
+        return any(member is not ABSENT for member in said)
 
     @property
     def failed(self) -> bool:
@@ -75,7 +81,12 @@ def decode(data: bytes | bytearray) -> list[UpstreamMessage]:
     Raises:
         UnreadableMessage: it is not JSON or no JSON-RPC object.
     """
-    return at_once(decoding(data)) if len(data) >= LARGE_BYTES else _in_one_line(data)
+    if len(data) >= LARGE_BYTES:
+        return at_once(decoding(data))
+    found = _read(data)  # as nearly all are: without the cost of steps
+    if isinstance(found, UpstreamMessage) and _one_line(data):
+        return [found]
+    return at_once(_reading(data))
 
 
 def decoding(
@@ -88,16 +99,26 @@ def decoding(
     """
     large = yield from _large(data)
     if large is None:
-        return _in_one_line(data)
-    if b"\n" in data or b"\r" in data:
-        large = yield from _large(_without_line_ends(data))
-    return _in_one_line(data) if large is None else [large]
+        return (yield from _reading(data))
+    if not _one_line(data):
+        data = _without_line_ends(data)
+        large = yield from _large(data)
+    return (yield from _reading(data)) if large is None else [large]
 
 
-def _in_one_line(data: bytes | bytearray) -> list[UpstreamMessage]:
-    """The messages; no value in them has a line end, with which an event or a line would end."""
-    found = _decoded(data)
-    return _decoded(_without_line_ends(data)) if b"\n" in data or b"\r" in data else found
+def _reading(data: bytes | bytearray) -> Generator[None, None, list[UpstreamMessage]]:
+    """The messages, in steps where they cannot be read as they are; no value in them has a line
+    end, with which an event or a line would end.
+    """
+    found = _read(data)
+    yield  # what is done with a large one takes as long again
+    if not isinstance(found, UpstreamMessage):
+        return (yield from _rescuing(data, found))
+    return [found] if _one_line(data) else [_incoming(_without_line_ends(data))]
+
+
+def _one_line(data: bytes | bytearray) -> bool:
+    return b"\n" not in data and b"\r" not in data
 
 
 def _without_line_ends(data: bytes | bytearray) -> bytes | bytearray:
@@ -105,25 +126,59 @@ def _without_line_ends(data: bytes | bytearray) -> bytes | bytearray:
     return data.replace(b"\n", b" ").replace(b"\r", b" ")
 
 
-def _decoded(data: bytes | bytearray) -> list[UpstreamMessage]:
-    if not data.isascii():
-        data = _valid_text(data)
+def _read(data: bytes | bytearray) -> UpstreamMessage | Exception:
+    """The message, or why it cannot be read as it is."""
     try:
-        return [_incoming(data)]
-    except (msgspec.DecodeError, RecursionError) as error:
-        text = _mended(bytes(data))
-        opened = _incoming
-        if deeper_than(text, DEEPEST):
-            text, opened = cut(text, DEEPEST), _cut
-        try:
-            return [opened(item) for item in (items(text) if _is_batch(text) else (text,))]
-        except (msgspec.DecodeError, RecursionError):
-            pass
-        raise UnreadableMessage(f"not a JSON-RPC message ({error}): {excerpt(data)}") from None
+        if not data.isascii():
+            data.decode()  # values pass as bytes, so this is where they are checked
+        return _incoming(data)
+    except (UnicodeDecodeError, msgspec.DecodeError, RecursionError) as error:
+        return error
 
 
-def _is_batch(text: bytes) -> bool:
-    return text.lstrip()[:1] == b"["
+def _rescuing(
+    data: bytes | bytearray, why: Exception
+) -> Generator[None, None, list[UpstreamMessage]]:
+    """What can be read of it all the same, in steps.
+
+    Raises:
+        UnreadableMessage: nothing can.
+    """
+    yield
+    text = yield from _text(data)
+    text = yield from mending(text)
+    try:
+        return _opened(text, _incoming)
+    except RecursionError as error:
+        why = error
+        text = yield from cutting(text, DEEPEST)
+    except msgspec.DecodeError as error:
+        raise _unreadable(data, error) from None
+    try:
+        return _opened(text, _cut)
+    except (msgspec.DecodeError, RecursionError):
+        raise _unreadable(data, why) from None
+
+
+def _opened(text: bytes, opened: Callable[[bytes | Raw], UpstreamMessage]) -> list[UpstreamMessage]:
+    several = few_items(text, _BATCH_ITEMS) if text.lstrip()[:1] == b"[" else (text,)
+    found = [opened(item) for item in several]
+    return found if _one_line(text) else _opened(bytes(_without_line_ends(text)), opened)
+
+
+def _unreadable(data: bytes | bytearray, why: Exception) -> UnreadableMessage:
+    return UnreadableMessage(f"not a JSON-RPC message ({why}): {excerpt(data)}")
+
+
+def _text(data: bytes | bytearray) -> Generator[None, None, bytes]:
+    """The same, what is no UTF-8 replaced."""
+    if data.isascii():
+        return bytes(data)
+    decode, parts = getincrementaldecoder("utf-8")("replace").decode, list[bytes]()
+    for at in range(0, len(data), PIECE_BYTES):
+        parts.append(decode(data[at : at + PIECE_BYTES]).encode())
+        yield
+    return b"".join((*parts, decode(b"", True).encode()))
 
 
 def _large(data: bytes | bytearray) -> Generator[None, None, OutlinedMessage | None]:
@@ -143,22 +198,6 @@ def _large(data: bytes | bytearray) -> Generator[None, None, OutlinedMessage | N
     return None if result is None else OutlinedMessage(message.id, result=result, outline=outline)
 
 
-def _valid_text(data: bytes | bytearray) -> bytes | bytearray:
-    """The same, what is no UTF-8 replaced: values pass as bytes, so this is where it is checked."""
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return data.decode("utf-8", "replace").encode()
-    return data
-
-
-def _mended(text: bytes) -> bytes:
-    """The same with lone surrogates replaced: msgspec refuses what other JSON parsers let pass."""
-    if b"\\u" not in text:
-        return text
-    return _ESCAPE.sub(lambda match: b"\\ufffd" if match[1] else match[0], text)
-
-
 def own_id(said: object) -> int | None:
     """The id or progress token of the gateway's, which are integers, that an upstream gives back;
     some make a text or a float of it, which SDKs take as well. None: it is none.
@@ -171,5 +210,14 @@ def own_id(said: object) -> int | None:
 
 
 def params_of(message: UpstreamMessage) -> Params:
-    """The members of `params`; none when it is absent or not an object."""
-    return {} if message.params is ABSENT else members_or_none(message.params) or {}
+    """The members of `params`; none when it is absent or not an object.
+
+    Raises:
+        TooWide: there are too many.
+    """
+    try:
+        return {} if message.params is ABSENT else members(message.params)
+    except TooWide:
+        raise
+    except (msgspec.DecodeError, RecursionError):
+        return {}

@@ -214,10 +214,16 @@ class UsageArrays:
 
 
 class UsageSource(Protocol):
-    """Statistics of real calls, kept elsewhere; must answer from memory."""
+    """Statistics of real calls, kept elsewhere."""
+
+    async def recall(self, user: str) -> None:
+        """Have what this user has used in memory, for `statistics`; never fails, nor takes long."""
+        ...
 
     def statistics(self, user: str | None, names: Sequence[str]) -> UsageArrays:
-        """Popularity over all, history of this user, performance of each named tool."""
+        """Popularity over all, history of this user, performance of each named tool;
+        from memory.
+        """
         ...
 
 

@@ -43,6 +43,8 @@ from armory.threads import TURNS
 _log = Logger(__name__)
 _LEXICAL = "lexical"
 """The ranker that stands in for one that needs vectors while there are none."""
+_PERSONAL = "multi_factor"
+"""The one that weighs what the caller has used."""
 
 
 class Retriever:
@@ -86,7 +88,9 @@ class Retriever:
             lambda: None if self._snapshot is None else self._snapshot.view,
             self._recovery.begin,
         )
-        self._candidates = CandidateSearch(self._dense, experience or Experience(), self._threads)
+        experience = experience or Experience()
+        self._candidates = CandidateSearch(self._dense, experience, self._threads)
+        self._usage = experience.usage
         self._indexer = Indexer(embedder, index, indexing)
         self._reorder = Reorder(reranker, self._indexer.document)
         self._snapshot: Snapshot | None = None
@@ -228,6 +232,8 @@ class Retriever:
                 ranker = self._rankers[_LEXICAL]
         elif findings.hits.lost:
             self._recovery.begin()
+        if ranker.name == _PERSONAL and query.user is not None and self._usage is not None:
+            await self._usage.recall(query.user)
         loop = asyncio.get_running_loop()
         features, scores = await loop.run_in_executor(
             self._threads.of(query), self._scored, scope, findings, ranker

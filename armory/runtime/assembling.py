@@ -57,12 +57,28 @@ async def assembled(
     runtime = Runtime(loaded, joined, trusted=trusted, on_progress=on_progress, observers=observers)
     if runtime.accounts is not None:
         runtime.opening = await stack.enter_async_context(opened(runtime.accounts))
+        runtime.home.start()
+        stack.push_async_callback(runtime.home.stop)
     stack.push_async_callback(runtime.stop_upstreams)
     if runtime.learning is not None:
         await runtime.learning.start()
         stack.push_async_callback(runtime.learning.close)
     await runtime.start_upstreams()
-    await runtime.open_agent(stack)
+    await _open_agent(runtime, stack)
     if doors is not None:
         await serve(runtime, stack, doors)
     return runtime
+
+
+async def _open_agent(runtime: Runtime, stack: AsyncExitStack) -> None:
+    """Open the retrieval agent where it is enabled; closed when `stack` unwinds.
+
+    Raises:
+        ConfigError: its folder of documents, or a parser for it, is missing.
+    """
+    retriever, loaded = runtime.retriever, runtime.loaded
+    if retriever is None or not loaded.config.agent.enabled:
+        return
+    from armory.runtime.blocks.agents import open_agent
+
+    runtime.agent = await open_agent(loaded, retriever, retriever.embedder, stack)

@@ -10,12 +10,13 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path as File
 
 from armory.config import ConfigProblems, Loaded, Problem, load_file
+from armory.config.checks.cross import cross_check
 from armory.config.embedding import lacks_openai_key, provider
-from armory.config.problems import Path
+from armory.config.problems import Path, dotted
 from armory.errors import ConfigError
 from armory.retrieval.options import CALIBRATION, NO_EMBEDDER
 from armory.runtime.blocks.extras import absent_extras
-from armory.runtime.settings import otel_settings, problems_of
+from armory.runtime.settings import authenticator, otel_settings, problems_of
 from armory.telemetry.export import check as check_telemetry
 
 _WHO_MAY_CONNECT = (("security",), ("server", "host"))
@@ -52,6 +53,20 @@ def checked(path: File, text: str | None = None) -> Loaded:
     if problems:
         raise ConfigProblems(problems, str(path))
     return loaded
+
+
+def check_address(loaded: Loaded) -> None:
+    """See that a checked configuration holds at another address than its own as well.
+
+    Args:
+        loaded: with that address in it.
+
+    Raises:
+        ConfigError: it does not.
+    """
+    authenticator(loaded.config)
+    for path, message in cross_check({}, loaded.config):
+        raise ConfigError(message, path=dotted(path))
 
 
 def _parts(loaded: Loaded, wrong: Collection[Path]) -> Iterator[ConfigError]:

@@ -87,7 +87,7 @@ class Limits:
             RateLimited: the caller's rate is used up.
         """
         if self._rate is not None:
-            await self._taken(Demand(principal.owner, principal.key, self._rate))
+            await self._taken(Demand(principal.owner, principal.person, self._rate))
 
     async def searching(self, principal: Principal) -> None:
         """Count one search whose request was counted already.
@@ -98,7 +98,7 @@ class Limits:
         quota = self._quotas.of(principal)
         if quota is not None and quota.searches_per_day is not None:
             per_day = PerDay("searches", quota.searches_per_day)
-            await self._taken(Demand(principal.owner, principal.key, None, per_day))
+            await self._taken(Demand(principal.owner, principal.person, None, per_day))
 
     async def acquire(self, principal: Principal, method: str, name: str) -> Hold | None:
         """As `gateway.ports.Limiter.acquire`."""
@@ -126,7 +126,7 @@ class Limits:
             slots = None if kind == "searches" else quota.concurrency
         if self._rate is None and per_day is None and slots is None:
             return None
-        return Demand(principal.owner, principal.key, self._rate, per_day, slots)
+        return Demand(principal.owner, principal.person, self._rate, per_day, slots)
 
     async def _taken(self, demand: Demand) -> Hold | None:
         """Take everything, or raise; what gives the slot back, where one was taken."""

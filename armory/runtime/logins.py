@@ -10,10 +10,12 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from armory.config import Loaded
+from armory.config.problems import nearest
 from armory.errors import ConfigError
 from armory.runtime.blocks.accounts import make_accounts
 from armory.runtime.blocks.people import vault_of
-from armory.runtime.settings import upstream_specs
+from armory.runtime.settings import upstream_spec
+from armory.upstreams.connecting.describing import Description
 from armory.upstreams.oauth.grants import AuthorizationCode, named_by
 from armory.upstreams.oauth.logins import PersonLogin
 from armory.upstreams.oauth.person import AuthorizationCodeTokens, Visit
@@ -39,6 +41,8 @@ async def log_in(
         BackendError: the database that keeps people's logins is away.
     """
     spec = _spec(loaded, server, person)
+    if not loaded.config.upstreams[server].enabled:
+        raise ConfigError("it is switched off", path=f"upstreams.{server}.enabled")
     client = HttpClient(spec)
     try:
         async with _tokens(loaded, spec, person) as tokens:
@@ -79,10 +83,12 @@ async def _tokens(
 
 def _spec(loaded: Loaded, server: str, person: str | None) -> UpstreamSpec:
     where = f"upstreams.{server}"
-    spec = next((spec for spec in upstream_specs(loaded) if spec.key == server), None)
-    if spec is None:
-        raise ConfigError("there is no such upstream", path=where)
-    auth = loaded.config.upstreams[server].auth
+    block = loaded.config.upstreams.get(server)
+    if block is None:
+        near = nearest(server, loaded.config.upstreams)
+        hint = f"; did you mean {near!r}?" if near else ""
+        raise ConfigError(f"there is no such upstream{hint}", path=where)
+    spec, auth = upstream_spec(server, block, loaded), block.auth
     if auth is None:
         raise ConfigError(
             "nobody logs in at this upstream; add 'auth: {type: authorization_code}' if somebody "
@@ -90,11 +96,15 @@ def _spec(loaded: Loaded, server: str, person: str | None) -> UpstreamSpec:
             path=where,
         )
     if auth.type != "authorization_code":
-        raise ConfigError("a machine logs in there by itself", path=f"{where}.auth.type")
+        machine = auth.type == "client_credentials"
+        who = (
+            "a machine logs in there by itself" if machine else "callers come with their own token"
+        )
+        raise ConfigError(who, path=f"{where}.auth.type")
     if person is not None and auth.per != "principal":
         raise ConfigError(
             "everybody uses the gateway's own login there; log in without --as, or set it to "
             "principal",
             path=f"{where}.auth.per",
         )
-    return spec
+    return Description(spec).client_spec  # of an API: with the URL that it is at

@@ -77,6 +77,8 @@ def _degraded(runtime: Runtime) -> Iterator[str]:
         yield f"shared store: {away}"
     if not _accounts_away(runtime) and (away := runtime.database_away()):
         yield f"database: {away}"
+    if problem := runtime.home.problem:
+        yield f"data folder: {problem}"
 
 
 def _details(runtime: Runtime, status: Mapping[str, UpstreamStatus]) -> dict[str, Any]:

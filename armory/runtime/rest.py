@@ -5,7 +5,6 @@ Owns: `RestServices` out of a `Runtime`. Opens nothing.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import time
 from collections.abc import Mapping
@@ -24,7 +23,6 @@ from armory.runtime.blocks.auditing import audit_reader
 from armory.runtime.blocks.everywhere import Everywhere
 from armory.runtime.blocks.people import console_sign_in
 from armory.runtime.blocks.pins import tell_approved
-from armory.runtime.checking import checked
 from armory.runtime.editing.editor import Editor
 from armory.runtime.editing.tag_key import TagKey
 from armory.runtime.editing.unsaid import unsaid, values_in
@@ -81,6 +79,7 @@ def rest_services(
         limits=RestLimits(limits.rest_query_chars, limits.rest_top_k),
         base_path=base_path(config),
         variant=configured,
+        indexed=runtime.indexing.settled if runtime.indexing else None,
         asked=runtime.attribution.asked if runtime.attribution else None,
         take=runtime.limits.take,
         searching=runtime.limits.searching,
@@ -145,12 +144,11 @@ def _editor(runtime: Runtime) -> Editor | None:
 
 async def _reload(runtime: Runtime, dry_run: bool) -> Mapping[str, list[str]]:
     path = runtime.loaded.path
-    if path is None:
-        raise ConfigError("this gateway was not started from a file; there is nothing to read")
     try:
-        loaded = runtime.overridden(await asyncio.to_thread(checked, path))
-        return asdict(await runtime.reload(loaded, dry_run=dry_run))
+        return asdict(await runtime.read_again(dry_run=dry_run))
     except ConfigError as error:
+        if path is None:
+            raise
         raise ConfigError(unsaid(str(error), (), values_in(path, read_file(path)))) from None
 
 

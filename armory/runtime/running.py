@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from armory.accounts.opening import Opening
@@ -16,6 +15,7 @@ from armory.accounts.registered_tools import WithRegisteredTools
 from armory.accounts.scopes import PackScopes
 from armory.config import Loaded
 from armory.domain.principal import Principal
+from armory.errors import ConfigError
 from armory.feedback.attribution import QueryAttribution
 from armory.gateway.events import EventFanOut
 from armory.gateway.gateway import Gateway, Services
@@ -34,6 +34,8 @@ from armory.runtime.blocks.replicas import Shared
 from armory.runtime.blocks.secrets import hide_secrets
 from armory.runtime.blocks.watching import watched
 from armory.runtime.catalog import CatalogKeeper
+from armory.runtime.checking import checked
+from armory.runtime.entry.home_watch import HomeWatch
 from armory.runtime.figures import Figures
 from armory.runtime.limits import Limits
 from armory.runtime.memory.allocator import give_back
@@ -43,7 +45,7 @@ from armory.runtime.settings import activity_settings, authenticator, reloadable
 from armory.runtime.version import armory_version
 from armory.security.pinning import Pinning
 from armory.security.policy import Policy
-from armory.tasks import spawn, stop
+from armory.tasks import InTurn, spawn, stop
 from armory.upstreams.oauth.people import Vault
 from armory.upstreams.pool import Pool
 from armory.upstreams.session.inflow import Inflow
@@ -86,6 +88,7 @@ class Runtime:
         overridden: puts what the command line said into a configuration that is read again.
         on_reloaded: told of every reload that is no dry run; None: nobody is.
         first_snapshot: set when the first snapshot is served.
+        home: whether the folder of Armory's data can be used.
         opening: whether the accounts are open; None before and for the operator's own commands.
         leaving: whether it is about to end.
     """
@@ -123,6 +126,7 @@ class Runtime:
             vault=self._vault(loaded, parts.specs),
         )
         accounts = self.accounts
+        self.home = HomeWatch(loaded.home, accounts.database.file if accounts else None)
         self._chat, generator = chat_of(loaded)
         self.learning = learning_of(loaded, accounts, lambda: self.retriever)
         self.retriever: Retriever | None = open_retriever(
@@ -147,11 +151,11 @@ class Runtime:
         self._trusted = trusted
         limited = self.figures.metrics.limited
         self.limits = Limits(loaded.config, accounts, limited, joined.counts)
-        self._indexing: WithRegisteredTools | None = None
+        self.indexing: WithRegisteredTools | None = None
         if self.retriever is not None and accounts is not None:
-            self._indexing = WithRegisteredTools(self.retriever, accounts.registry, accounts.feed)
+            self.indexing = WithRegisteredTools(self.retriever, accounts.registry, accounts.feed)
         self.keeper = CatalogKeeper(
-            self._indexing or self.retriever,
+            self.indexing or self.retriever,
             parts.rules,
             self._pinning(loaded),
             give_back,
@@ -171,6 +175,7 @@ class Runtime:
             follow_approvals(accounts, self.keeper)
         self.first_snapshot = asyncio.Event()
         self._starting: asyncio.Task[None] | None = None
+        self._reloads = InTurn("reload")
 
     def _vault(self, loaded: Loaded, specs: Sequence[UpstreamSpec]) -> Vault | None:
         if self.accounts is None or not logs_people_in(specs):
@@ -267,11 +272,12 @@ class Runtime:
     async def stop_upstreams(self) -> None:
         """End every task, process and connection toward upstreams."""
         await stop(self._starting)
+        await self._reloads.stop()
         await self.supervisor.stop()
         await self.gateway.close()
         await self.keeper.stop()
-        if self._indexing is not None:
-            await self._indexing.close()
+        if self.indexing is not None:
+            await self.indexing.close()
         await self.pool.close()
         if self.retriever is not None:
             await self.retriever.aclose()
@@ -293,18 +299,24 @@ class Runtime:
             self.listening.leave()
         await asyncio.sleep(delay_s)
 
-    async def open_agent(self, stack: AsyncExitStack) -> None:
-        """Open the retrieval agent where it is enabled; closed when `stack` unwinds.
+    async def read_again(self, *, dry_run: bool = False) -> Reloaded:
+        """As `reload`, with what the file says now.
+
+        One after the other: of two at once, the one that read the older text could else end last.
 
         Raises:
-            ConfigError: its folder of documents, or a parser for it, is missing.
+            ConfigError: there is no file, or it does not hold; nothing has changed then.
         """
-        if self.retriever is None or not self.loaded.config.agent.enabled:
-            return
-        from armory.runtime.blocks.agents import open_agent
+        path = self.loaded.path
+        if path is None:
+            said = "this gateway was not started from a file; there is nothing to read"
+            raise ConfigError(said)
 
-        embedder = self.retriever.embedder
-        self.agent = await open_agent(self.loaded, self.retriever, embedder, stack)
+        async def work() -> Reloaded:
+            loaded = await asyncio.to_thread(checked, path)
+            return await self.reload(self.overridden(loaded), dry_run=dry_run)
+
+        return await self._reloads.do(work)
 
     async def reload(self, loaded: Loaded, *, dry_run: bool = False) -> Reloaded:
         """Put a new configuration in force as far as that goes without a restart.

@@ -306,10 +306,17 @@ def authenticator(
     loopback = is_loopback(config.server.host) and security.oauth is None
     anonymous = loopback if security.allow_anonymous == "auto" else security.allow_anonymous
     if not anonymous and not has_credentials(config):
+        why, else_ = (
+            f"the gateway would listen on {config.server.host}, which others can reach",
+            "bind 127.0.0.1, or say `allow_anonymous: true` if everybody may use it",
+        )
+        if is_loopback(config.server.host):
+            why, else_ = (
+                "nobody could connect: who has no token is refused",
+                "or leave this key out",
+            )
         raise ConfigError(
-            f"the gateway would listen on {config.server.host}, which others can reach, and there "
-            "is no token; give one under security.tokens, bind 127.0.0.1, or say "
-            "`allow_anonymous: true` if everybody may use it",
+            f"{why}, and there is no token; give one under security.tokens, {else_}",
             path="security.allow_anonymous",
         )
     return Authenticator(

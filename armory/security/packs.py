@@ -26,6 +26,10 @@ class PackView:
     servers: frozenset[str] = frozenset()
     tools: frozenset[str] = frozenset()
 
+    def has_any_of(self, server: str) -> bool:
+        """Whether anything of a server is in it."""
+        return server in self.servers or any(n.startswith(f"{server}__") for n in self.tools)
+
     def includes(self, name: str) -> bool:
         """Whether an exposed name or URI is in it."""
         if name in self.tools:

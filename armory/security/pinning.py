@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
 from difflib import unified_diff
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -27,6 +28,9 @@ _log = Logger(__name__)
 GONE = 1_000
 """Definitions of one upstream that are kept although it lists them no more, those pinned first: one
 that goes and comes back changed is noticed, and new names without end are not all remembered."""
+REMOVED_DAYS = 180
+"""Definitions of an upstream that is configured no more are kept so long: one that comes back
+changed is noticed, and names without end are not all remembered."""
 _TOLD = 20
 """Changes of one upstream at a time that are told one by one."""
 
@@ -75,21 +79,33 @@ class Pinning:
             `block` withholds the tool until `approve` is called for it.
         project: whose definitions they are, for people who look into the file.
         before: a file to take them from where there is none yet.
+        configured: keys of the upstreams that there are; None: any may be.
+        today: the date; None: that of now.
 
     Raises:
         ConfigError: the file is there and is not what this class writes.
     """
 
     def __init__(
-        self, path: Path, mode: PinningMode, *, project: str = "", before: Path | None = None
+        self,
+        path: Path,
+        mode: PinningMode,
+        *,
+        project: str = "",
+        before: Path | None = None,
+        configured: Collection[str] | None = None,
+        today: date | None = None,
     ) -> None:
         self.mode: PinningMode = mode
         self._path = path
         self._project = project
         self._pins: dict[str, dict[str, _Pin]] = {}  # by server and original name
+        self._removed: dict[str, str] = {}  # since which day upstreams are configured no more
         if mode != "off":
-            self._pins = _read(path if path.exists() or before is None else before)
-        self._unsaved = False
+            self._pins, self._removed = _read(path if path.exists() or before is None else before)
+        self._unsaved = configured is not None and self._forget_removed(
+            configured, today or datetime.now(UTC).date()
+        )
         self._told: dict[str, str] = {}
         self.withheld: dict[str, Changed] = {}
 
@@ -143,6 +159,18 @@ class Pinning:
                 _log.info("pins_forgotten", upstream=server, tools=len(gone))
         return forgotten
 
+    def _forget_removed(self, configured: Collection[str], today: date) -> bool:
+        """Note which upstreams are there no more, and forget those of long ago; whether anything
+        differs.
+        """
+        before, day = self._removed, today.isoformat()
+        removed = {key: before.get(key, day) for key in self._pins if key not in configured}
+        oldest = (today - timedelta(days=REMOVED_DAYS)).isoformat()
+        self._removed = {key: since for key, since in removed.items() if since >= oldest}
+        for key in removed.keys() - self._removed.keys():
+            _log.info("pins_forgotten", upstream=key, tools=len(self._pins.pop(key)))
+        return self._removed != before
+
     def withholds(self, tool: ToolRecord) -> bool:
         """Whether a tool that only some callers have is withheld: where another one is pinned."""
         if self.mode != "block":
@@ -169,7 +197,10 @@ class Pinning:
         self._unsaved = True  # until it is: a disk that is full may have room the next time
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(self._path) as file:
-            file.write(b'{"version": 2, "project": %b, "tools": {' % _json(self._project))
+            file.write(b'{"version": 2, "project": %b, ' % _json(self._project))
+            if self._removed:
+                file.write(b'"removed": %b, ' % _json(self._removed))
+            file.write(b'"tools": {')
             between = b""
             for server in sorted(self._pins):
                 pins = self._pins[server]
@@ -226,18 +257,20 @@ def _visible(character: str) -> str:
     return f"\\u{{{ord(character):x}}}"
 
 
-def _read(path: Path) -> dict[str, dict[str, _Pin]]:
+def _read(path: Path) -> tuple[dict[str, dict[str, _Pin]], dict[str, str]]:
+    """Definitions by server and original name, and since which day servers are there no more."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        return {}
+        return {}, {}
     try:
         found: object = json.loads(text)
         pins: dict[str, dict[str, _Pin]] = {}
-        for key, value in cast("Mapping[str, Any]", found)["tools"].items():
+        held = cast("Mapping[str, Any]", found)
+        for key, value in held["tools"].items():
             server, _, original = str(key).partition("/")
             pins.setdefault(server, {})[original] = _pin(value)
-        return pins
+        return pins, {str(key): str(since) for key, since in held.get("removed", {}).items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(
             f"{path} is not a file of pinned definitions ({error}); "

@@ -6,13 +6,14 @@ upstreams or a transport.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Literal
 
 from armory.domain.catalog import Catalog
-from armory.domain.naming import expose_uri
+from armory.domain.naming import beginnings, expose_uri
 from armory.domain.principal import Principal
 from armory.domain.query import VisibleSet
 from armory.domain.tool import ListedRecord, ToolRecord, names_by_server
@@ -23,6 +24,8 @@ Profile = tuple[tuple[int, ...], str]
 _DECISIONS_KEPT = 100_000
 _PRINCIPALS_KEPT = 10_000
 _VISIBLE_KEPT = 4_096
+_FIXED = re.compile(r"[^*?\[]*")
+"""The part of a glob pattern that stands for itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,14 +210,33 @@ class Policy:
             self._decisions[key] = known
         return known
 
+    def concerns(self, principal: Principal, server: str) -> bool:
+        """Whether `principal` may see anything of `server`, whatever that has by now; not where all
+        its tools and prompts are denied.
+        """
+        view = self._view(principal, True)
+        if view is not None and not view.has_any_of(server):
+            return False
+        if not self._rules:
+            return True
+        if self._denies(principal, f"{server}__"):
+            return False
+        rules = (self._rules[position] for position in self._applicable(principal))
+        allowed = (_FIXED.match(pattern) for rule in rules for pattern in rule.allow)
+        begun = [match[0] for match in allowed if match]
+        places = beginnings(server)
+        return any(p.startswith(text) or text.startswith(p) for p in places for text in begun)
+
     def allows_uri(self, principal: Principal, server: str, uri: str) -> bool:
         """Whether `principal` may use the resource with the original URI `uri` of `server`.
 
         A server may open something else than what is written: what a rule denies is denied in every
         spelling, and what may lead elsewhere by `..` no rule allows.
         """
-        if not self.allows(principal, expose_uri(server, uri)):
-            return False
+        exposed = expose_uri(server, uri)
+        return self.allows(principal, exposed) and self._however_spelt(principal, server, uri)
+
+    def _however_spelt(self, principal: Principal, server: str, uri: str) -> bool:
         if not self._rules:
             return True
         if has_steps(uri):
@@ -253,11 +275,11 @@ class Policy:
         cache = self._cache
         if cache.catalog is not catalog:
             if catalog.version < cache.version:  # a request that began before the last swap
-                return self._make(_Cache(catalog.version, catalog), profile, scope, view)
+                return self._make(_Cache(catalog.version, catalog), principal, scope, view)
             cache = self._cache = _Cache(catalog.version, catalog)
         visible = cache.visible.pop((profile, scope.key), None)
         if visible is None:
-            visible = self._make(cache, profile, scope, view)
+            visible = self._make(cache, principal, scope, view)
             if len(cache.visible) >= _VISIBLE_KEPT:  # the least recently used one goes
                 del cache.visible[next(iter(cache.visible))]
         cache.visible[profile, scope.key] = visible
@@ -278,18 +300,23 @@ class Policy:
         return frozenset(name for name in names if self._decide(applicable, name))
 
     def _make(
-        self, cache: _Cache, profile: Profile, scope: Scope, view: PackView | None
+        self, cache: _Cache, principal: Principal, scope: Scope, view: PackView | None
     ) -> VisibleCatalog:
         catalog = cache.catalog
         assert catalog is not None
-        applicable, packs = profile
+        applicable, packs = self._applicable(principal), "" if view is None else view.key
 
-        def of_servers(records: Mapping[str, ListedRecord | ToolRecord]) -> Iterable[str]:
+        def of_servers(
+            records: Mapping[str, ListedRecord | ToolRecord], *, uris: bool = False
+        ) -> Iterable[str]:
             return (
                 name
                 for name, record in records.items()
                 if scope.has_server(record.server)
                 and (view is None or record.server in view.servers)
+                and (
+                    not uris or self._however_spelt(principal, record.server, record.original_name)
+                )
             )
 
         tools = catalog.tools
@@ -305,8 +332,8 @@ class Policy:
                 f"{catalog.version}/{scope.key}/{','.join(map(str, applicable))}/{packs}",
             ),
             prompts=self._permitted(applicable, of_servers(catalog.prompts)),
-            resources=self._permitted(applicable, of_servers(catalog.resources)),
-            templates=self._permitted(applicable, of_servers(catalog.templates)),
-            skills=self._permitted(applicable, of_servers(catalog.skills)),
+            resources=self._permitted(applicable, of_servers(catalog.resources, uris=True)),
+            templates=self._permitted(applicable, of_servers(catalog.templates, uris=True)),
+            skills=self._permitted(applicable, of_servers(catalog.skills, uris=True)),
             version=catalog.version,
         )

@@ -73,12 +73,13 @@ class Database:
     Attributes:
         dialect: `sqlite` or `postgresql`.
         where: which one it is, without credentials.
+        file: where it is; None: in no file.
     """
 
     def __init__(self, url: str, *, pool_size: int = 5) -> None:
         target = driver_url(url)
         self.dialect = target.get_backend_name()
-        self._file = sqlite_file(target)
+        self.file = sqlite_file(target)
         self._commits: sqlite3.Connection | None = None
         self.where = without_credentials(target)
         self._engine = make_engine(target, pool_size)
@@ -94,8 +95,8 @@ class Database:
             ConfigError: it was written by a newer Armory.
         """
         with self._translated():
-            if self._file is not None:
-                file = self._file
+            if self.file is not None:
+                file = self.file
                 file.parent.mkdir(parents=True, exist_ok=True)
                 private_file(file)
                 mend_database(file)
@@ -107,8 +108,8 @@ class Database:
             before, after = await connection.run_sync(bring_up_to_date)
         if before != after:
             _log.info("database_upgraded", before=before, after=after)
-        if self._file is not None and self._commits is None:
-            self._commits = sqlite3.connect(self._file, timeout=0)
+        if self.file is not None and self._commits is None:
+            self._commits = sqlite3.connect(self.file, timeout=0)
 
     async def close(self) -> None:
         """Close every connection, those in use as soon as they are given back.
@@ -195,7 +196,7 @@ class Database:
     @property
     def writes_here(self) -> bool:
         """Whether `write_here` can be used: a file can, what is reached over a network cannot."""
-        return self._file is not None
+        return self.file is not None
 
     @contextmanager
     def write_here(self) -> Generator[sqlite3.Connection]:
@@ -210,8 +211,8 @@ class Database:
         """
         with self._translated():
             if self._here is None:
-                assert self._file is not None
-                self._here = sqlite3.connect(self._file)
+                assert self.file is not None
+                self._here = sqlite3.connect(self.file)
                 prepare_sqlite(self._here)
             self._here.execute("BEGIN IMMEDIATE")
             with self._here:  # commits or rolls back

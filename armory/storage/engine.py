@@ -22,7 +22,11 @@ _BUSY_TIMEOUT_MS = 10_000
 _SWITCHES = 20
 """Attempts at the write-ahead log; each failed one waits until the other process is through."""
 _POSTGRES_TIMEOUT_S = 10.0
-_OF_SQLALCHEMY = ("host", "port", "ssl", "prepared_statement_cache_size")
+_PREPARED = "prepared_statement_cache_size"
+"""A parameter of a URL; 0: nothing that is prepared outlasts a transaction, as a pooler wants it
+that gives each transaction another connection (pgbouncer).
+"""
+_OF_SQLALCHEMY = ("host", "port", "ssl", _PREPARED)
 """Parameters of a URL that it reads itself, or hands on as they are."""
 
 
@@ -86,6 +90,8 @@ def make_engine(url: URL, pool_size: int) -> Engine:
     if rest := {name: value for name, value in url.query.items() if name not in own}:
         # `sslmode` and the like, which the driver reads in a URL alone
         arguments["dsn"] = f"postgresql://?{urlencode(rest, doseq=True)}"
+    if own.get(_PREPARED) == "0":
+        arguments |= _within_transactions()
     return create_engine(
         url.set(query=own),
         pool_size=pool_size,
@@ -94,6 +100,24 @@ def make_engine(url: URL, pool_size: int) -> Engine:
         pool_pre_ping=True,
         connect_args=arguments,
     )
+
+
+def _within_transactions() -> dict[str, Any]:
+    """Arguments of connections of which nothing outlasts a transaction."""
+    from asyncpg import Connection as Driver  # only where Postgres is spoken
+
+    class Within(Driver):
+        async def set_type_codec(self, *args: Any, **kwargs: Any) -> None:
+            # of a new connection SQLAlchemy asks this outside of any, and it takes several steps
+            async with self.transaction():
+                await super().set_type_codec(*args, **kwargs)
+
+    # statements have no names, as `str` gives none
+    return {
+        "connection_class": Within,
+        "statement_cache_size": 0,
+        "prepared_statement_name_func": str,
+    }
 
 
 def prepare_sqlite(connection: Any, _record: Any = None) -> None:

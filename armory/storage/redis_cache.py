@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Awaitable, Sequence
 from typing import Any, TypeVar, cast
 
 from armory.errors import BackendError, ConfigError
+from armory.storage import REDIS_PREFIX
 from armory.tasks import cancellable
 
 try:
@@ -45,7 +46,7 @@ class RedisCache:
         ConfigError: the URL is not one of Redis.
     """
 
-    def __init__(self, url: str, *, prefix: str = "armory:", timeout_s: float = 0.5) -> None:
+    def __init__(self, url: str, *, prefix: str = REDIS_PREFIX, timeout_s: float = 0.5) -> None:
         self._prefix = prefix
         self._timeout_s = timeout_s
         try:

@@ -26,6 +26,7 @@ from armory.protocol.link import (
     Call,
     ClientChannel,
     Owner,
+    Params,
     Reply,
 )
 from armory.protocol.versions import Era
@@ -114,6 +115,9 @@ class ScriptedPool:
         default_factory=list[tuple[Owner, ClientChannel]]
     )
     levels: list[tuple[Owner, str]] = field(default_factory=list[tuple[Owner, str]])
+    notified: list[tuple[str, Owner, str, Params]] = field(
+        default_factory=list[tuple[str, Owner, str, Params]]
+    )
     listed_for: list[tuple[str, Mapping[str, Any]]] = field(
         default_factory=list[tuple[str, Mapping[str, Any]]]
     )
@@ -132,6 +136,10 @@ class ScriptedPool:
         """Note the wanted set."""
         del again
         self.subscriptions[server, self.key(server, owner)] = uris
+
+    async def notify(self, server: str, owner: Owner, method: str, params: Params) -> None:
+        """Note the notification."""
+        self.notified.append((server, owner, method, params))
 
     async def roots_changed(self, owner: Owner, client: ClientChannel) -> None:
         """Note the news."""

@@ -46,7 +46,7 @@ class Outflow:
         Raises:
             UpstreamOverloaded: there is no room for it.
         """
-        both = ("caller", owner.principal.key), ("upstream", server)
+        both = ("caller", owner.principal.person), ("upstream", server)
         for kind, name in both:
             if self._of[kind, name] + size > self._limit // 2:
                 whose = "this caller's" if kind == "caller" else f"those to {name!r}"

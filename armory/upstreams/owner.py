@@ -37,6 +37,8 @@ LONGEST_PAUSE_S = 60.0
 STABLE_S = 30.0
 _LOGIN = "login_required"
 _SETTLE_S = 0.05
+_WATCH_S = 1.0
+"""So long lists are not asked for until their changes are announced."""
 _SHOWN_LINES = 10
 _TOLD = 50
 """Failures of one upstream that are told apart."""
@@ -127,9 +129,9 @@ class UpstreamOwner:
             try:
                 link = await self.upstream.own_link()
                 self._lost = None
-                await self._refresh(link)
+                announced = await self._list_and_watch(link)
                 worked_since = self._clock.now()
-                await self._follow(link)
+                await self._follow(link, announced)
             except LoginNeeded as error:
                 self._for_people(error)
             except UpstreamUnavailable as error:
@@ -170,13 +172,34 @@ class UpstreamOwner:
         """Fetch the lists now."""
         await self._refresh(await self.upstream.own_link())
 
-    async def _follow(self, link: BaseLink) -> None:
+    async def _list_and_watch(self, link: BaseLink) -> bool:
+        """Fetch the lists, once the upstream announces what changes from then on, or again where it
+        is slow to say that it does; whether it announces.
+
+        Raises:
+            UpstreamUnavailable: they cannot be had.
+        """
+        watching = start(link.subscriptions.watch_lists(), f"announcements of {link.server}")
+        try:
+            first, _ = await asyncio.wait((watching,), timeout=_WATCH_S)
+            await self._refresh(link)
+            announced = await watching
+        finally:
+            await stop(watching)
+        if announced and not first:
+            self._dirty.set()
+        return announced
+
+    async def _follow(self, link: BaseLink, announced: bool) -> None:
         """Re-list on every change until the session is lost.
+
+        Args:
+            link: the session.
+            announced: whether the upstream says when its lists change.
 
         Raises:
             UpstreamUnavailable: it was lost.
         """
-        announced = await link.subscriptions.watch_lists()
         missed = 0
         while True:
             changed = await self._changed(self._interval(link, announced))

@@ -19,6 +19,7 @@ from armory.protocol.link import (
     Call,
     ClientChannel,
     Owner,
+    Params,
     Reply,
 )
 from armory.protocol.session_events import Replaced, SessionObservers
@@ -196,6 +197,14 @@ class Pool:
         if not links.placing.settled(owner):
             await links.opened(owner, declared_by(owner))
 
+    async def notify(self, server: str, owner: Owner, method: str, params: Params) -> None:
+        """Send a notification over the session that serves `owner`; modern upstreams hear none.
+
+        Raises:
+            UpstreamUnavailable: it cannot be told.
+        """
+        await self._opened(server).notify(owner, method, params)
+
     async def roots_changed(self, owner: Owner, client: ClientChannel) -> None:
         """A client's roots changed: tell the legacy sessions that were told that it has some.
 
@@ -340,5 +349,5 @@ class Pool:
 async def _logging_from(level: str, link: BaseLink) -> None:
     try:
         await link.subscriptions.ensure_log_level(level)
-    except UpstreamUnavailable as error:
+    except ArmoryError as error:
         log.debug("upstream_log_level_unsent", error=str(error))

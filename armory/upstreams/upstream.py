@@ -13,7 +13,7 @@ from armory.domain.catalog import ServerLists
 from armory.domain.principal import Principal
 from armory.errors import UpstreamOverloaded, UpstreamTimeout, UpstreamUnavailable
 from armory.logger import Logger
-from armory.protocol.link import Call, Owner, Reply
+from armory.protocol.link import Call, Owner, Params, Reply
 from armory.protocol.session_events import SessionObserver, SessionObservers
 from armory.upstreams.breaker import Breakers, State
 from armory.upstreams.clock import Clock
@@ -121,6 +121,27 @@ class Upstream:
             raise
         breaker.succeeded()
         return reply
+
+    async def notify(self, owner: Owner, method: str, params: Params) -> None:
+        """As `Pool.notify`; where something failed, calls find out whether it is there again.
+
+        Raises:
+            UpstreamUnavailable: it cannot be told.
+        """
+        self.serves(owner.principal)
+        breaker, now = self._breakers.of(self.links.placing.key(owner)), self._clock.now()
+        if {breaker.state(now), self._breakers.own.state(now)} != {"closed"}:
+            why = f"upstream {self.spec.key!r} has failed too often"
+            raise UpstreamUnavailable(why, upstream=self.spec.key)
+        try:
+            slot, link = await self.links.opened(owner, declared_by(owner))
+        except UpstreamUnavailable as error:
+            if _counts(error):
+                breaker.failed(self._clock.now())
+            raise
+        slot.last_used = self._clock.now()
+        if link.era == "legacy":
+            await link.notify(method, params)
 
     def serves(self, principal: Principal) -> None:
         """What this task sends from now on goes with the token that this principal came with."""

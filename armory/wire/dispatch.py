@@ -90,9 +90,10 @@ class Dispatcher:
         context = await self._gateway.context(request, own_lists=found.own_lists)
         if verify is not None:
             verify(context, params)
+        if found.forwarded or found.relayed:
+            params = _passed(context, params)
         if not found.forwarded:
             return await handler(context, params)
-        params = _passed(context, params)
         if found.interactive:
             reply = await self._interactions.run(context, method, params, handler)
         else:

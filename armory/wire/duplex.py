@@ -56,9 +56,11 @@ class Duplex:
 
     Attributes:
         account: is told what requests take of the event loop; None: nobody counts.
+        closed: whether the other end is gone: nothing more is taken.
     """
 
     account: Account | None = None
+    closed = False
 
     def __init__(
         self,
@@ -79,6 +81,7 @@ class Duplex:
         self._batches = Tasks()
         self._listening: set[ClientListening] = set()
         self._session: Session | None = None
+        self._opening = False
 
     async def take(self, data: bytes) -> None:
         """One frame from the client: a message or, in 2025-03-26, a batch. Never raises."""
@@ -166,12 +169,18 @@ class Duplex:
     async def _initialize(self, message: Message) -> None:
         refuse_large(message)
         params, _ = opened(message)
-        if self._session is not None:
+        if self._session is not None or self._opening:
             raise Malformed(codes.INVALID_REQUEST, "initialize came twice", message.key)
+        self._opening = True
         try:
             session = await self._sessions.open(self._caller, message, params, self._out)
         except TooMany as full:
             await self._out.write(refused(message.key, codes.LIMITED, str(full)))
+            return
+        finally:
+            self._opening = False
+        if self.closed:
+            await self._sessions.end(session)
             return
         self._session = session
         request = session_request(self._caller, session, self._out, {}, message.key)
@@ -267,7 +276,11 @@ class Duplex:
     # -- the end -----------------------------------------------------------------------------
 
     async def drain(self, timeout_s: float) -> None:
-        """End the listening requests properly, and let the others finish."""
+        """No more comes: end the listening requests properly, and let the others finish, without
+        answers to what they ask.
+        """
+        if self._session is not None:
+            self._session.hang_up()
         for listening in list(self._listening):
             listening.stream.close()
         running = [*self._requests, *self._batches]
@@ -276,6 +289,7 @@ class Duplex:
 
     async def close(self) -> None:
         """The other end is gone: cancel what is in flight, end the session."""
+        self.closed = True
         await stop(*self._requests, *self._batches, timeout_s=5)
         self._out.close()
         if self._session is not None:

@@ -14,7 +14,7 @@ from armory.protocol import codes, jsonrpc
 from armory.protocol.errors import Malformed
 from armory.protocol.jsonrpc import Message
 from armory.protocol.link import CancelReason, Reply
-from armory.protocol.rawjson import members_or_none
+from armory.protocol.rawjson import MOST_MEMBERS, NULL, members_or_none
 
 Part = bytes | memoryview
 PIECE_BYTES = 1 << 20
@@ -75,8 +75,11 @@ def opened(
     if "_meta" not in params:
         return params, {}
     meta = members_or_none(params["_meta"])
+    if meta is None and params["_meta"] == NULL:  # some clients write it for nothing
+        return params, {}
     if meta is None:
-        raise Malformed(codes.INVALID_PARAMS, "params._meta is not an object", message.key)
+        said = f"params._meta is no object, or one of more than {MOST_MEMBERS:,} members"
+        raise Malformed(codes.INVALID_PARAMS, said, message.key)
     return params, meta
 
 

@@ -45,6 +45,8 @@ class Route:
             `Gateway.context`.
         forwarded: whether one upstream answers it; its answer is put in the shape of the client's
             era.
+        relayed: whether an upstream may be told of it, though the gateway answers: what its `_meta`
+            says for upstreams goes on.
         interactive: whether the server may ask the client for input before it answers.
         cacheable: whether modern results carry `ttlMs` and `cacheScope`.
     """
@@ -54,6 +56,7 @@ class Route:
     named: str | None = None
     own_lists: OwnLists = "known"
     forwarded: bool = False
+    relayed: bool = False
     interactive: bool = False
     cacheable: bool = False
 
@@ -96,10 +99,16 @@ METHODS: Mapping[str, Route] = MappingProxyType(
             lambda gateway: gateway.session_methods.set_log_level, LEGACY, own_lists="unused"
         ),
         "resources/subscribe": Route(
-            lambda gateway: gateway.session_methods.subscribe, LEGACY, own_lists="unused"
+            lambda gateway: gateway.session_methods.subscribe,
+            LEGACY,
+            own_lists="unused",
+            relayed=True,
         ),
         "resources/unsubscribe": Route(
-            lambda gateway: gateway.session_methods.unsubscribe, LEGACY, own_lists="unused"
+            lambda gateway: gateway.session_methods.unsubscribe,
+            LEGACY,
+            own_lists="unused",
+            relayed=True,
         ),
         LISTEN: Route(None, MODERN),
         "tools/list": Route(

@@ -145,8 +145,10 @@ class EventStream:
         return f"{self.key}_{position}"
 
     def put(self, data: Data) -> None:
-        """Append a message; the oldest make room, those that a reader still waits for last."""
-        if self.closed:
+        """Append a message; the oldest make room, those that a reader still waits for last. Where
+        nothing is kept for a reader that comes back, none of those goes: what comes is dropped.
+        """
+        if self.closed or (not self._keep_bytes and self._overfull):
             return
         self._last += 1
         self._events.append((self._last, data))
@@ -164,6 +166,12 @@ class EventStream:
                 return
             _, dropped = self._events.popleft()
             self._size -= len(dropped)
+
+    @property
+    def _overfull(self) -> bool:
+        """Whether so much waits for the reader that it may hold answers which its client awaits."""
+        many = len(self._events) >= self._keep_events * _KEPT_FOR_READERS
+        return many or self._size >= _UNREAD_BYTES * _KEPT_FOR_READERS
 
     async def write(self, data: Data) -> None:
         """Append a message, after waiting for a reader that is behind."""

@@ -373,11 +373,43 @@ async def messages(a: Attacker) -> None:
     await a.repeat(3, one)
 
 
+async def wide(a: Attacker) -> None:
+    """Hundreds of thousands of members where a few are known, in requests and in answers."""
+    many = {f"k{number:x}": 0 for number in range(300_000)}
+    call = {"name": "calls__echo", "arguments": {}}
+    said = [
+        a.modern("tools/call", {**call, **many}),
+        a.modern("tools/call", call, **many),
+        a.modern("tools/call", {**call, "arguments": many}),
+        a.modern("tools/call", {"name": "calls__wide", "arguments": {}}),
+        a.modern("tools/call", {"name": "calls__links", "arguments": {}}),
+        a.modern("completion/complete", {"ref": many, "argument": many}),
+    ]
+    body = json.dumps({"query": "a", **many}).encode()
+    more = ("Content-Type: application/json", f"Content-Length: {len(body)}")
+    rest = a.head("POST /v1/retrieve_tools HTTP/1.1", *more, "Connection: close") + body
+    chosen = itertools.cycle([*said, None])
+
+    async def one() -> None:
+        now = next(chosen)
+        if now is None:
+            reader, writer = await a.socket(rest)
+            await asyncio.wait_for(reader.read(65_536), 5)
+            writer.transport.abort()
+            return
+        connection = await a.connection("modern")
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(connection.post(*now), 5)
+        connection.writer.transport.abort()
+
+    await a.repeat(4, one)
+
+
 ATTACKS: dict[str, Attack] = {
     made.__name__: made
     for made in (
         depth, queries, batches, silence, unread, sessions, streams, churn, answers, questions,
-        tokens, garbage, tasks, declared, arguments, messages,
+        tokens, garbage, tasks, declared, arguments, messages, wide,
     )
 }  # fmt: skip
 

@@ -22,7 +22,7 @@ from aiohttp import web
 
 STDIO_KINDS = (
     "garbage", "pings", "answers", "stderr", "changed", "progress", "crash", "silent", "deep",
-    "endless",
+    "endless", "wide",
 )  # fmt: skip
 HTTP_KINDS = (
     "stream-garbage", "stream-pings", "stream-changed", "stream-endless", "stream-retry",
@@ -31,7 +31,7 @@ HTTP_KINDS = (
 LARGE_KINDS = ("paged",)
 """Over HTTP as well; as much as the limits allow, so it needs more memory than the bar."""
 KINDS = ("none", *STDIO_KINDS, *HTTP_KINDS, *LARGE_KINDS)
-CALLS = ("echo", "large", "nested", "surrogates", "hang", "dribble", "ask")
+CALLS = ("echo", "large", "nested", "surrogates", "hang", "dribble", "ask", "wide", "links")
 DESCRIPTIONS = ("reads the weather of a place", "sends a mail", "books a table", "adds an issue")
 LARGE = 15_000_000
 MANY = 100_000
@@ -42,6 +42,11 @@ PROGRESS = {
     "jsonrpc": "2.0",
     "method": "notifications/progress",
     "params": {"progressToken": 1, "progress": 1},
+}
+WIDE = {
+    "jsonrpc": "2.0",
+    "method": "notifications/progress",
+    "params": {"progressToken": [[]] * 30_000, **{f"k{i}": 0 for i in range(3_000)}},
 }
 ANSWER: dict[str, Any] = {"jsonrpc": "2.0", "id": 999_999, "result": {}}
 _SCHEMA = {"type": "object", "properties": {"size": {"type": "integer"}}}
@@ -101,6 +106,12 @@ def called(name: str, arguments: dict[str, Any]) -> str | None:
     if name == "surrogates":
         text = '[{"type":"text","text":"\\ud800 \\udfff"}]'
         return f'{{"content":{text},"structuredContent":{{"\\ud800":1}}}}'
+    if name == "wide":
+        inner = ",".join(f'"k{i:x}":0' for i in range(1_000_000))
+        return f'{{{inner},"content":[],"structuredContent":{{"x":[{"[]," * 1_000_000}0]}}}}'
+    if name == "links":
+        link = '{"type":"resource_link","uri":"a:b","name":"a"},'
+        return f'{{"content":[{link * 100_000}{{"type":"text","text":"a"}}]}}'
     text = "x" * (int(arguments.get("size") or LARGE) if name == "large" else 10)
     return json.dumps({"content": [{"type": "text", "text": text}]})
 
@@ -162,6 +173,7 @@ def _harass(kind: str, switch: Switch, say: Callable[[bytes], None]) -> None:
         "changed": json.dumps(CHANGED).encode() + b"\n",
         "progress": json.dumps(PROGRESS).encode() + b"\n",
         "endless": b"x" * 1_000,
+        "wide": json.dumps(WIDE).encode() + b"\n",
     }
     before = False
     while True:

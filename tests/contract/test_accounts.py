@@ -305,7 +305,7 @@ async def test_statistics_of_replicas_add_up_and_survive(replicas: Any) -> None:
     assert (found.uses, found.successes) == (1_000, 900)
     assert found.p50_ms == pytest.approx(500, rel=0.02)
     assert found.p99_ms == pytest.approx(990, rel=0.02)
-    assert first.usage.of_user("ann")["git__log"].uses == 1_000
+    assert (await first.usage.of_user("ann"))["git__log"].uses == 1_000
     third = await replicas.start()
     assert third.usage.tool("git__log") == found
     shown = third.usage.tool("git__show")
@@ -322,12 +322,12 @@ async def test_ranking_reads_popularity_history_and_performance(replicas: Any) -
     accounts.usage.observed({"a": False}, 1_000)
     await accounts.usage.flush()
     await accounts.usage.refresh()
+    await accounts.usage.recall("ann")
     found = accounts.usage.statistics("ann", ["a__often", "a__once", "a__never"])
     assert found.popularity.tolist() == pytest.approx([1.0, 0.75, 0.0])
     assert found.history.tolist() == pytest.approx([1.0, 0.0, 0.0])
     assert found.performance.tolist() == pytest.approx([(0.8 + 0.75) / 2, 0.499, 0.5], rel=0.01)
-    nobody = accounts.usage.statistics(None, ["a__often"])
-    assert nobody.history.tolist() == [0.0]
+    assert accounts.usage.statistics(None, ["a__often"]).history.tolist() == [0.0]
 
 
 async def test_long_queries_are_redacted_beside_the_event_loop(

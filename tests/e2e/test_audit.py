@@ -207,6 +207,10 @@ async def test_a_running_gateways_audit_is_read_by_its_administrators(
                 headers = {**modern_headers(body), "Authorization": f"Bearer {TOKEN}"}
                 async with http.post(f"{url}/mcp", json=body, headers=headers) as answer:
                     assert answer.status == 200
+            for since in ("2026", "2026-99-99"):
+                params, bearer = {"since": since}, {"Authorization": f"Bearer {admin}"}
+                async with http.get(f"{url}/v1/audit", params=params, headers=bearer) as answer:
+                    assert (answer.status, (await answer.json())["parameter"]) == (422, "since")
         audit = runtime.observers.audit
         assert audit is not None
         await until(lambda: audit.written >= 3)

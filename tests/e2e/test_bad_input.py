@@ -84,6 +84,15 @@ def test_what_cannot_be_served_is_told_before_it_is_said_to_listen(
         assert "has to be a folder" in json.loads(done.stdout)["error"]["message"]
 
 
+def test_a_port_of_the_command_line_is_not_the_one_of_the_metrics(
+    armory: Run, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    write(tmp_path, {"server": {"metrics": {"port": port}}})
+    failed(armory("serve", "--port", str(port)), 2, "server.metrics.port", "is the main port")
+
+
 def test_a_taken_port(armory: Run, tmp_path: Path) -> None:
     write(tmp_path, {"upstreams": {}})
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -183,6 +192,15 @@ def test_a_gateway_elsewhere_is_asked_as_one_opened_here_is(
         for asked in (("search", " "), ("search", "x", ""), ("tools", "-q", "")):
             failed(armory(*asked, *place), 2, "the query is blank")
     failed(armory("search", "--agent", "x", "--url", served.url), 1, "agent.enabled")
+    for place in ((), ("--url", served.url)):
+        for asked in (("search", "x" * 9_000), ("tools", "-q", "x" * 9_000)):
+            done = armory(*asked, *place, "--json")
+            assert done.returncode == 2, done
+            error = json.loads(done.stdout)["error"]
+            assert error["code"] == "invalid_request"
+            assert "query" in error["parameter"]
+    unknown = ("search", "add a note", "--server", "note", "--url", served.url)
+    assert "no tool that you may use" in armory(*unknown).stderr
 
 
 def test_a_search_of_an_upstream_that_there_is_not(armory: Run, tmp_path: Path) -> None:
@@ -190,6 +208,17 @@ def test_a_search_of_an_upstream_that_there_is_not(armory: Run, tmp_path: Path) 
     for more in ((), ("--json",)):
         done = armory("search", "add a note", "--server", "note", *more)
         failed(done, 2, "--server note: no such upstream; there are: notes")
+
+
+def test_logins_at_upstreams_that_are_off_or_not_there(armory: Run, tmp_path: Path) -> None:
+    login = {"type": "authorization_code"}
+    off = {"url": "http://127.0.0.1:9/mcp", "auth": login, "enabled": False}
+    write(tmp_path, {"upstreams": {"docs": off}})
+    failed(armory("login", "docs", "--no-browser"), 2, "upstreams.docs.enabled: it is switched off")
+    failed(armory("login", "dcos", "--no-browser"), 2, "did you mean 'docs'?")
+    assert "was not logged in at docs" in armory("logout", "docs").stdout
+    done = armory("logout", "docs", "--json")
+    assert json.loads(done.stdout) == {"server": "docs", "logged_out": False}
 
 
 def test_calls_that_are_wrong(armory: Run, tmp_path: Path, demo_upstreams: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,11 @@ def test_upstreams_that_cannot_be_reached_are_named_and_end_with_3(
         assert json.loads(whole.stdout)["tools"]
         assert "upstream 'dead'" in whole.stderr
     assert armory("search", "write a note", "--server", "notes").returncode == 0
+    for arguments in (("report",), ("tune", "--dry-run"), ("queries", "--estimate")):
+        done = armory(*arguments, "--json")
+        assert done.returncode == 3, done
+        assert json.loads(done.stdout)
+        assert "upstream 'dead'" in done.stderr
     approved = armory("approve")
     assert approved.returncode == 3
     assert "upstream 'dead'" in approved.stderr
@@ -152,6 +158,10 @@ def test_upstreams_that_cannot_be_reached_are_named_and_end_with_3(
     nothing = armory("tools", "--json")
     assert (nothing.returncode, json.loads(nothing.stdout)) == (3, {"tools": []})
     assert "upstream 'dead'" in nothing.stderr
+    for arguments in (("report",), ("tune", "--dry-run"), ("queries", "--estimate")):
+        done = armory(*arguments, "--json")
+        assert done.returncode == 3, done
+        assert "upstream 'dead'" in json.loads(done.stdout)["error"]["message"]
 
 
 def test_a_running_gateway_answers_the_same(
@@ -240,6 +250,17 @@ def test_what_a_gateway_refuses_says_what_to_give_it(
     done = armory("tools")
     assert done.returncode == 3
     assert "error: upstream 'it': wants a login: " in done.stderr
+
+
+def test_the_endpoint_of_a_server_that_is_down_is_an_endpoint(
+    armory: Run, serve: Callable[..., Any]
+) -> None:
+    gone = {"command": sys.executable, "args": ["-c", "raise SystemExit(1)"]}
+    served = serve({"upstreams": {"gone": gone}}).ready()
+    found = failure(armory("tools", "--url", served.url + "/gone", "--json"))
+    assert (found["code"], found["exit_code"]) == ("upstream_unavailable", 3)
+    assert f"the gateway at {served.url}/gone cannot answer: " in found["message"]
+    assert "upstream 'gone'" in found["message"]
 
 
 def test_an_unknown_tool_of_a_server_opened_here(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -104,3 +105,48 @@ def lives(pid: int) -> bool:
     except OSError:
         return False
     return state != "Z" and os.path.exists(f"/proc/{pid}")
+
+
+def test_what_is_to_end_while_it_starts_does_not_finish_starting(serve: Callable[..., Any]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # a database that never answers
+        silent.settimeout(60)
+        url = f"postgresql://armory@127.0.0.1:{silent.getsockname()[1]}/armory"
+        served = serve({"storage": {"url": url}})
+        connection, _ = silent.accept()
+        with connection:
+            assert served.stop() == 0
+    said = "".join(served.log)
+    assert "shutting down before it was ready" in said
+    assert '"database_away"' not in said
+
+
+def test_a_reload_that_is_asked_for_while_the_file_is_read_is_done(
+    environ: dict[str, str], demo_upstreams: dict[str, Any], tmp_path: Path
+) -> None:
+    file, variables = tmp_path / "armory.yaml", tmp_path / ".env"
+    file.write_text(
+        yaml.safe_dump(
+            {"upstreams": {"time": demo_upstreams["time"]}, "tool_rag": {"max_tools": "${MOST}"}}
+        )
+    )
+    os.mkfifo(variables)
+    with subprocess.Popen(
+        [*ARMORY, "serve", "--config", str(file), "--port", "0"],
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            with variables.open("w") as read_first:  # open as soon as it is being read
+                variables.unlink()
+                variables.write_text("MOST=4\n")
+                process.send_signal(signal.SIGHUP)
+                read_first.write("MOST=5\n")
+            assert process.stderr is not None
+            log = iter(process.stderr)
+            assert any('"reloaded"' in line and "tool_rag" in line for line in log)
+        finally:
+            process.terminate()
+        assert process.wait(30) == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from armory.cli.gateway.running import gateways
 from armory.cli.main import cli
 from armory.config import load_file
 from armory.domain.principal import ANONYMOUS
@@ -87,3 +89,35 @@ async def test_a_dry_run_says_what_a_reload_does(
             with pytest.raises(ArmoryError, match="upstreams"):
                 await reload()
             assert runtime.pool.upstream("same") is before["same"]
+
+
+@pytest.mark.anyio
+async def test_of_two_reloads_at_once_the_newer_file_stays_in_force(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ARMORY_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("ARMORY_TOKEN", raising=False)
+    path, variables = tmp_path / "armory.yaml", tmp_path / ".env"
+
+    def write(most: int) -> None:
+        rag = {"enabled": False, "max_tools": most}
+        path.write_text(yaml.safe_dump({"server": {"port": 0}, "tool_rag": rag}))
+
+    async def reload() -> None:
+        (gateway,) = gateways(None, None)
+        await asyncio.to_thread(gateway.get, "/v1/reload", method="POST")
+
+    write(3)
+    async with open_runtime(load_file(path), address=("127.0.0.1", 0)) as runtime:
+        await runtime.ready()
+        write(4)
+        os.mkfifo(variables)
+        first = asyncio.create_task(reload())
+        held = await asyncio.to_thread(variables.open, "w")  # it has the file, and reads this
+        variables.unlink()
+        write(5)
+        second = asyncio.create_task(reload())
+        await asyncio.wait((second,), timeout=1)  # where it does not wait for the first
+        held.close()
+        await asyncio.gather(first, second)
+        assert runtime.loaded.config.tool_rag.max_tools == 5

@@ -47,7 +47,8 @@ def test_status_and_logs_tell_what_is_down_and_why(
 
     kept = armory("logs", "broken", "--lines", "1")
     assert kept.stdout == "Error: no key, password=***\n"
-    assert json.loads(armory("logs", "broken", "--json").stdout)["server"] == "broken"
+    told = json.loads(armory("logs", "broken", "--json").stdout)
+    assert (told["server"], told["process"]) == ("broken", whole["process"])
     typo = armory("logs", "brokn")
     assert typo.returncode == 1
     assert "no upstream is called 'brokn'; did you mean 'broken'?" in typo.stderr

@@ -48,7 +48,8 @@ from armory.wire.sessions import registry
 from armory.wire.sessions.turns import MANY
 
 pytestmark = pytest.mark.anyio
-NAMES = ("greedy", "other")
+NAMES = ("greedy", "spare", "other")
+"""Of tokens, the first two one user's."""
 TOKENS = {name: f"{name}-{'t' * 40}" for name in NAMES}
 LIMITS: dict[str, Any] = {
     "sessions_per_principal": 2,
@@ -126,7 +127,8 @@ async def house() -> AsyncIterator[House]:
         pool = ScriptedPool({"up": ScriptedUpstream(lists, answered, "legacy")})
         gateway = Gateway(pool)
         gateway.publish(pool.catalog())
-        tokens = [StaticToken(name, TOKENS[name]) for name in NAMES]
+        users = {"greedy": "eve", "spare": "eve"}
+        tokens = [StaticToken(name, TOKENS[name], user=users.get(name)) for name in NAMES]
         checks = Authenticator(tokens, allow_anonymous=False)
         served = serving(gateway, checks, HttpSettings(**LIMITS))
         url, edge = await stack.enter_async_context(served)
@@ -135,20 +137,20 @@ async def house() -> AsyncIterator[House]:
 
 
 async def test_sessions_of_one_caller(house: House) -> None:
-    opened = [await house.open("greedy") for _ in range(3)]
+    opened = [await house.open(who) for who in ("greedy", "spare", "greedy")]
     assert [status for status, _, _ in opened] == [200, 200, 503]
     assert "server.limits.sessions_per_principal" in opened[2][1]["error"]["message"]
     assert (await house.open("other"))[0] == 200
     headers = {"Authorization": f"Bearer {TOKENS['greedy']}", "Mcp-Session-Id": opened[0][2]}
     async with house.http.delete(f"{house.url}/mcp", headers=headers) as ended:
         assert ended.status == 204
-    assert (await house.open("greedy"))[0] == 200
+    assert (await house.open("spare"))[0] == 200
 
 
 async def test_streams_of_one_caller(house: House) -> None:
     async with AsyncExitStack() as stack:
         seen: list[tuple[str, int]] = []
-        for who in ("greedy", "greedy", "other"):
+        for who in ("greedy", "spare", "other"):
             session = (await house.open(who))[2]
             headers = {
                 "Authorization": f"Bearer {TOKENS[who]}",
@@ -160,13 +162,13 @@ async def test_streams_of_one_caller(house: House) -> None:
             seen.append((who, said.status))
             if said.status == 503:
                 assert "server.limits.streams_per_principal" in await said.text()
-        assert seen == [("greedy", 200), ("greedy", 503), ("other", 200)]
+        assert seen == [("greedy", 200), ("spare", 503), ("other", 200)]
         assert len(house.edge.streams) == 2
 
 
 async def test_parked_calls_of_one_caller(house: House) -> None:
-    for _ in range(2):
-        assert (await house.park("greedy"))["result"]["resultType"] == "input_required"
+    for who in ("greedy", "spare"):
+        assert (await house.park(who))["result"]["resultType"] == "input_required"
     refused = (await house.park("greedy"))["error"]
     assert "server.limits.parked_per_principal" in refused["message"]
     assert (await house.park("other"))["result"]["resultType"] == "input_required"
@@ -269,7 +271,7 @@ async def test_what_comes_over_both_ways_has_the_share_of_its_caller(house: Hous
             assert said.status == 202
         await stream.content.readuntil(b"xxx")
     (account,) = shares._accounts.values()
-    assert account.key == "token:greedy"
+    assert account.key == "user:eve"
     assert account.free_at > shares.clock() + BUSY_S, "a long step is paid off for long"
 
 

@@ -14,11 +14,13 @@ from typing import Any
 import pytest
 import structlog
 from aiohttp import web
+from msgspec import Raw
 from yarl import URL
 
 from armory.http1.eventstream import Event, EventParser
 from armory.http1.pool import Connections
 from armory.http1.reading import EventReader
+from armory.protocol.link import Call
 from armory.testing.clients.recording import RecordingObserver
 from armory.testing.waiting import until
 from armory.upstreams.session import budget as budgets
@@ -153,11 +155,18 @@ while True:
 CHANGED = """
 import sys
 said = '{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\\n'
-sys.stdout.write(said * 1_000)
+sys.stdout.write(said * int(sys.argv[1]))
 sys.stdout.flush()
 sys.stdin.read()
 """
 ERRORS = "import sys\nwhile True: sys.stderr.write('trouble\\n' * 10_000)"
+LOGS = """
+import json, sys
+for line in sys.stdin:
+    id = json.loads(line)["id"]
+    print(json.dumps({"id": id, "level": 30, "msg": "incoming request"}))
+    print(json.dumps({"jsonrpc": "2.0", "id": id, "result": {}}), flush=True)
+"""
 
 
 @pytest.fixture
@@ -168,8 +177,8 @@ async def links() -> AsyncIterator[list[StdioLink]]:
         await link.close()
 
 
-async def opened(links: list[StdioLink], program: str) -> StdioLink:
-    spec = UpstreamSpec("noisy", command=sys.executable, args=("-c", program))
+async def opened(links: list[StdioLink], program: str, *args: str) -> StdioLink:
+    spec = UpstreamSpec("noisy", command=sys.executable, args=("-c", program, *args))
     links.append(StdioLink(LinkContext(spec, {}, RecordingObserver())))
     await links[-1].open()
     return links[-1]
@@ -195,13 +204,29 @@ async def test_a_process_that_does_not_stop_is_cut_off(
     assert most < 40
 
 
-async def test_a_thousand_changes_of_lists_are_more_than_an_upstream_may_announce(
+async def test_of_changes_of_lists_ten_thousand_at_once_are_too_many(
     links: list[StdioLink],
 ) -> None:
     with structlog.testing.capture_logs() as logs:
-        link = await opened(links, CHANGED)
+        link = await opened(links, CHANGED, "10000")
         await until(lambda: any(line["event"] == "upstream_slowed" for line in logs))
     assert not link.closed
+
+
+async def test_a_server_may_announce_each_of_a_thousand_tools_that_it_adds(
+    links: list[StdioLink],
+) -> None:
+    with structlog.testing.capture_logs() as logs:
+        link = await opened(links, CHANGED, "1000")
+        heard: Any = link._context.observer  # pyright: ignore[reportPrivateUsage]
+        await until(lambda: len(heard.methods) == 1_000)
+    assert not [line for line in logs if line["event"] == "upstream_slowed"]
+
+
+async def test_a_line_of_log_that_has_an_id_is_no_answer(links: list[StdioLink]) -> None:
+    link = await opened(links, LOGS)
+    reply = await link.request(Call("ping", {}, timeout_s=15.0))
+    assert reply.result == Raw(b"{}")
 
 
 async def test_standard_error_is_read_no_faster_than_it_is_worth(links: list[StdioLink]) -> None:

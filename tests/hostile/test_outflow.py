@@ -23,7 +23,8 @@ from armory.upstreams.spec import UpstreamSpec
 
 pytestmark = pytest.mark.anyio
 SIZE = 300_000
-GREEDY, OTHER, THIRD = (Owner(Principal(name)) for name in ("greedy", "other", "third"))
+GREEDY, SPARE = (Owner(Principal(name, user="eve")) for name in ("greedy", "spare"))
+OTHER, THIRD = (Owner(Principal(name)) for name in ("other", "third"))
 DEAF = """
 import json, sys
 for line in sys.stdin:
@@ -47,7 +48,7 @@ def test_one_caller_and_one_upstream_have_half() -> None:
     with outflow.holding("a", GREEDY, 300):
         with (
             pytest.raises(UpstreamOverloaded, match="this caller's alone hold half"),
-            outflow.holding("b", GREEDY, 300),
+            outflow.holding("b", SPARE, 300),
         ):
             pass
         with (

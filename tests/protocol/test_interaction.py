@@ -140,6 +140,30 @@ async def test_url_errors_become_input_requests_on_modern(front: Front) -> None:
     assert (await client.request("tools/call", params))["error"]["code"] == -32042
 
 
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+async def test_whoever_does_not_visit_a_url_is_not_asked_again(front: Front, action: str) -> None:
+    calls = 0
+
+    async def visit_first(call: Call, owner: Owner) -> Reply:
+        del call, owner
+        nonlocal calls
+        calls += 1
+        data = {"elicitations": [{"url": "https://x.example", "message": "m"}]}
+        error = {"code": -32042, "message": "visit", "data": data}
+        return Reply(error=Raw(msgspec.json.encode(error)), era="legacy")
+
+    front.pool.upstreams["old"].answer = visit_first
+    params = {"name": "old__now", "arguments": {}}
+    able = {"elicitation": {"url": {}}}
+    _, asked = await front.modern("tools/call", params, capabilities=able)
+    responses = {"url-0": {"action": action}}
+    state = asked["result"]["requestState"]
+    again = {**params, "requestState": state, "inputResponses": responses}
+    _, message = await front.modern("tools/call", again, capabilities=able)
+    assert "did not visit the URL" in message["error"]["message"]
+    assert calls == 1
+
+
 @pytest.mark.parametrize(
     "data",
     [

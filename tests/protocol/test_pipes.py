@@ -13,9 +13,9 @@ import pytest
 from mcp import ClientSession
 from mcp.client.sse import sse_client
 
-from armory.protocol.link import HEARS_PROGRESS, Call, Owner, Reply
+from armory.protocol.link import HEARS_PROGRESS, Call, ClientGone, Owner, Reply
 from armory.testing.clients.raw import modern_body
-from armory.testing.front import FORM, asking, plain, raws
+from armory.testing.front import FORM, asking, plain, raws, result
 from armory.testing.waiting import until
 from armory.wire.settings import StdioSettings
 from armory.wire.stdio import serve_stdio
@@ -197,13 +197,18 @@ async def test_stdio_reads_on_while_a_batch_is_served(front: Front) -> None:
         assert (answer["id"], answer["result"]["roots"]) == (1, [])
 
 
-async def test_stdio_cancellation(front: Front, hanging: Hanging) -> None:
+@pytest.mark.parametrize("capabilities", [{}, {"elicitation": {}}])
+async def test_stdio_cancellation(
+    front: Front, hanging: Hanging, capabilities: dict[str, Any]
+) -> None:
     async with stdio(front) as pipe:
-        pipe.send(modern_body("x", "tools/call", {"name": "old__now", "arguments": {}}))
+        params = {"name": "old__now", "arguments": {}}
+        pipe.send(modern_body("x", "tools/call", params, capabilities=capabilities))
         await asyncio.wait_for(hanging.begun.wait(), 10)
-        cancel = {"method": "notifications/cancelled", "params": {"requestId": "x"}}
-        pipe.send({"jsonrpc": "2.0", **cancel})
+        why = {"requestId": "x", "reason": "enough"}
+        pipe.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": why})
         await asyncio.wait_for(hanging.ended.wait(), 10)
+        assert [str(why) for why in hanging.why] == ["enough"]
         pipe.send({"jsonrpc": "2.0", "id": 2, "method": "ping"})
         assert (await pipe.next())["id"] == 2
 
@@ -300,3 +305,25 @@ async def test_progress_on_questions_is_told_apart(front: Front) -> None:
         pipe.send({"jsonrpc": "2.0", "id": 5, "method": "ping"})
         await pipe.next()
     assert heard == {"old": [1], "new": [0.5, 2]}
+
+
+async def test_who_has_closed_its_input_is_not_waited_for_to_answer(front: Front) -> None:
+    gone: list[str] = []
+
+    async def asking(call: Call, owner: Owner) -> Reply:
+        del owner
+        assert call.client is not None
+        try:
+            await call.client.ask("elicitation/create", raws(FORM))
+        except ClientGone as why:
+            gone.append(str(why))
+        return result({"content": []})
+
+    front.pool.upstreams["old"].answer = asking
+    call = {"name": "old__now", "arguments": {}}
+    async with stdio(front) as pipe:
+        pipe.send(HELLO)
+        await pipe.next()
+        pipe.send({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call})
+        assert (await pipe.next())["method"] == "elicitation/create"
+    assert gone == ["the client answers nothing any more"]

@@ -96,6 +96,19 @@ async def test_legacy_progress_and_resumption(front: Front) -> None:
     assert again == [got[2].data, got[3].data]
 
 
+async def test_an_event_id_of_a_session_before_costs_no_event(front: Front) -> None:
+    """A client whose session ended begins another, and resumes where it was in the one before."""
+    client = await front.start_legacy()
+    resumed = {**client.headers, "Last-Event-ID": "0_57"}
+    async with front.http.get(client.url, headers=resumed) as response:
+        stream = events(response)
+        await next_event(stream)
+        change_tools(front)
+        event = await next_event(stream)
+    assert event.data is not None
+    assert event.data["method"] == "notifications/tools/list_changed"
+
+
 async def test_modern_disconnect_cancels(front: Front, hanging: Hanging) -> None:
     call = asyncio.ensure_future(front.modern("tools/call", {"name": "old__now", "arguments": {}}))
     await asyncio.wait_for(hanging.begun.wait(), 10)

@@ -60,6 +60,18 @@ async def test_a_tool_that_must_be_a_task_is_called_as_one(front: Front) -> None
     assert upstream.methods == ["tools/call", "tasks/get", "tasks/get", "tasks/result"]
 
 
+async def test_nobody_is_told_that_a_call_must_be_a_task_where_it_need_not(front: Front) -> None:
+    """There are SDKs that send no plain call of such a tool, whatever the server can do."""
+    long = tool("long", "", execution={"taskSupport": "required", "xVendor": 1})
+    replace_tools(front, "old", long)
+    legacy = await front.start_legacy()
+    listed = {t["name"]: t for t in (await legacy.request("tools/list"))["result"]["tools"]}
+    shown = listed["old__long"]["execution"]
+    assert shown == {"taskSupport": "optional", "xVendor": 1}
+    own = await front.start_legacy(path="/mcp/old")
+    assert (await own.request("tools/list"))["result"]["tools"] == [long]
+
+
 async def test_cancelling_the_call_cancels_the_task(front: Front) -> None:
     upstream = Tasks(polls=100_000)
     front.pool.upstreams["old"].answer = upstream

@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 from structlog.testing import capture_logs
 
-from armory.tasks import Tasks, cancellable, give_way, spawn, start, stop
+from armory.tasks import InTurn, Tasks, cancellable, give_way, spawn, start, stop
 
 pytestmark = pytest.mark.anyio
 
@@ -160,3 +160,34 @@ async def test_beside_others_work_in_pieces_takes_a_share_of_the_loop() -> None:
             break
     assert pieces >= alone + 20, "where nobody does anything it goes on"
     await stop(working)
+
+
+async def test_work_in_turn_goes_on_to_its_end_without_who_waits_for_it() -> None:
+    turns, steps = InTurn("pieces"), list[str]()
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def first() -> None:
+        begun.set()
+        await go_on.wait()
+        steps.append("first")
+
+    async def second() -> None:
+        steps.append("second")
+
+    waiting = asyncio.create_task(turns.do(first))
+    await begun.wait()
+    after = asyncio.create_task(turns.do(second))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait((waiting,))
+    go_on.set()
+    await asyncio.wait_for(after, 30)
+    assert (waiting.cancelled(), steps) == (True, ["first", "second"])
+    with pytest.raises(ValueError, match="broken"):
+        await turns.do(fail)
+    stopped = asyncio.create_task(turns.do(forever))
+    await asyncio.sleep(0)
+    await turns.stop()
+    await asyncio.wait((stopped,))
+    assert stopped.cancelled()

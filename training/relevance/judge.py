@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from armory.retrieval.rankers.signals import MANY
 from armory.retrieval.scoring.calibration import Calibration, sigmoid
 from armory.retrieval.scoring.fitting import Observations, log_odds_of, scores_of
 from training.relevance.fit import RELEVANCE, fit_calibration, gather, gather_sizes, without
@@ -147,14 +148,20 @@ def leave_out(
 
 
 def is_refused(constants: Calibration, part: Observations, acts: Acts) -> NDArray[np.bool_]:
-    """Which of the queries are taken to need no tool."""
+    """Which of the queries are taken to need no tool, each over as many tools as it was asked of.
+
+    More than `MANY` count as so many, which is beyond where the number matters.
+    """
     vectors = acts.vectors(part.texts)[:, :-1].astype(np.float32)
     rows = [
         {**{n: float(v[i]) for n, v in part.query.items()}, **constants.asked([vectors[i]])}
         for i in range(len(part))
     ]
     need = sigmoid(np.array([constants.need.of(row) for row in rows], np.float32))
-    return need < constants.refuse_below
+    tools = np.rint(MANY / np.exp(part.query["few"])).astype(np.int64)
+    return np.array(
+        [constants.refuses(n, t) for n, t in zip(need.tolist(), tools.tolist(), strict=True)]
+    )
 
 
 def pooled(found: Mapping[str, Any], start: str) -> dict[str, float]:

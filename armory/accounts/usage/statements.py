@@ -136,6 +136,16 @@ class UsageStatements:
         return select(user_tools).where(user_tools.c.updated_at_ms >= bindparam("since_ms"))
 
     @cached_property
+    def newest_of_users(self) -> _Rows:
+        """When a row of a user changed last; None: there is none."""
+        return select(func.max(user_tools.c.updated_at_ms))
+
+    @cached_property
+    def of_user(self) -> _Rows:
+        """The rows of the user `user`."""
+        return select(user_tools).where(user_tools.c.user_id == bindparam("user"))
+
+    @cached_property
     def uptimes(self) -> _Rows:
         """(server, milliseconds up, milliseconds observed) from `since_day` on."""
         columns = server_days.c

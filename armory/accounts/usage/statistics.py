@@ -7,7 +7,9 @@ crash loses at most what was counted since the last flush.
 
 from __future__ import annotations
 
-from collections import defaultdict
+import asyncio
+import time
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -21,6 +23,7 @@ from armory.accounts.usage.store import (
 )
 from armory.domain.naming import split_name
 from armory.errors import BackendError
+from armory.logger import Logger
 from armory.retrieval.rankers.factors import (
     UNMEASURED,
     history,
@@ -29,10 +32,17 @@ from armory.retrieval.rankers.factors import (
     usage_percentile,
 )
 from armory.storage.database import Database, now_ms
+from armory.tasks import Flights
 
 if TYPE_CHECKING:
     from armory.retrieval.ports import UsageArrays
 
+_log = Logger(__name__)
+USERS_KEPT = 5_000
+"""Histories of so many users are in memory, of those that asked last."""
+_RECALL_S = 1.0
+_AGAIN_S = 10.0
+"""So long histories are not read after that failed: each search would wait for it."""
 _DAY_MS = 86_400_000
 _PENDING_KEPT = 200_000
 _AT_ONCE = 64
@@ -49,9 +59,10 @@ class UsageStatistics:
     Args:
         database: where they are stored.
         tools: number of tools in the catalog, for the percentile.
-        window_days: days over which tools and servers are judged; a user's own history is kept
+        window_days: days over which tools and servers are judged; a user's own history is stored
             for good.
         now_ms: the time, milliseconds since 1970.
+        users_kept: see `USERS_KEPT`.
     """
 
     def __init__(
@@ -61,6 +72,7 @@ class UsageStatistics:
         tools: Callable[[], int] = lambda: 0,
         window_days: int,
         now_ms: Callable[[], int] = now_ms,
+        users_kept: int = USERS_KEPT,
     ) -> None:
         self._rows = UsageStore(database)
         self._tool_count = tools
@@ -68,7 +80,11 @@ class UsageStatistics:
         self._now_ms = now_ms
         self._tools: dict[str, ToolStatistics] = {}
         self._since: int | None = None
-        self._users: dict[str, dict[str, UserTool]] = {}
+        self._users: OrderedDict[str, dict[str, UserTool]] = OrderedDict()
+        self._users_kept = users_kept
+        self._reading: Flights[dict[str, UserTool]] = Flights()
+        self._forgotten = 0
+        self._again_at = 0.0
         self._uptimes: Mapping[str, float] = {}
         self._used: Sequence[int] = ()
         self._new_tools: dict[tuple[str, int], Counted] = {}
@@ -174,7 +190,8 @@ class UsageStatistics:
         if changed or anew:
             self._used = sorted(s.uses for s in self._tools.values() if s.uses)
         for (user, tool), row in (await self._rows.changed_users()).items():
-            self._users.setdefault(user, {})[tool] = row
+            if (known := self._users.get(user)) is not None:
+                known[tool] = row
         self._uptimes = await self._rows.uptimes(since)
 
     async def prune(self) -> None:
@@ -188,6 +205,8 @@ class UsageStatistics:
     def forget(self, user: str) -> None:
         """A user was deleted with its rows: who is called so next is somebody else."""
         self._users.pop(user, None)
+        self._reading.forget(user)
+        self._forgotten += 1
         self._waiting = [call for call in self._waiting if call[0] != user]
         for key in [key for key in self._new_users if key[0] == user]:
             del self._new_users[key]
@@ -202,9 +221,43 @@ class UsageStatistics:
         """What is known, by tool."""
         return dict(self._tools)
 
-    def of_user(self, user: str) -> Mapping[str, UserTool]:
-        """What one user has used, by tool."""
-        return dict(self._users.get(user, {}))
+    async def of_user(self, user: str) -> Mapping[str, UserTool]:
+        """What one user has used, by tool.
+
+        Raises:
+            BackendError: it is not in memory, and the database failed.
+        """
+        known = self._users.get(user)
+        if known is None:
+            return dict(await self._read(user))
+        self._users.move_to_end(user)
+        return dict(known)
+
+    async def recall(self, user: str) -> None:
+        """Have `statistics` know what this user has used; without, where that takes long."""
+        if user in self._users:
+            self._users.move_to_end(user)
+            return
+        if time.monotonic() < self._again_at:
+            return
+        try:
+            async with asyncio.timeout(_RECALL_S):
+                await self._read(user)
+        except (BackendError, TimeoutError) as error:
+            self._again_at = time.monotonic() + _AGAIN_S
+            _log.warning("history_not_read", error=str(error) or "no answer in time")
+
+    async def _read(self, user: str) -> dict[str, UserTool]:
+        return await self._reading.join(user, lambda: self._load(user))
+
+    async def _load(self, user: str) -> dict[str, UserTool]:
+        before = self._forgotten
+        found = await self._rows.of_user(user)
+        if before == self._forgotten:  # else it may be of somebody who was called so before
+            self._users[user] = found
+            while len(self._users) > self._users_kept:
+                self._users.popitem(last=False)
+        return found
 
     def uptime(self, server: str) -> float:
         """Share of observed time that a server was up, in [0, 1]; 1 when never observed."""
@@ -216,7 +269,9 @@ class UsageStatistics:
         return self.uptime(server[0]) if server is not None else 1.0
 
     def statistics(self, user: str | None, names: Sequence[str]) -> UsageArrays:
-        """Popularity over all, history of this user, performance of each named tool."""
+        """Popularity over all, history of this user where it is in memory (`recall`), performance
+        of each named tool.
+        """
         import numpy as np  # commands that only keep accounts rank nothing
 
         from armory.retrieval.ports import UsageArrays

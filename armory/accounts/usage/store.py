@@ -104,7 +104,8 @@ class UsageStore:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._statements = UsageStatements(database)
-        self._seen_ms = {"tools": 0, "users": 0, "servers": 0}
+        self._tools_seen_ms = 0
+        self._users_seen_ms: int | None = None
 
     async def add(
         self,
@@ -175,7 +176,7 @@ class UsageStore:
             anew: of every tool that has rows since then.
         """
         statements, found = self._statements, dict[str, ToolStatistics]()
-        since = {"since_ms": 0 if anew else self._seen_ms["tools"], "since_day": since_day}
+        since = {"since_ms": 0 if anew else self._tools_seen_ms, "since_day": since_day}
         async with self._database.read() as connection:
             changed = await connection.execute(statements.changed_tools, since)
             times = {row[0]: int(row[1]) for row in changed}
@@ -185,20 +186,28 @@ class UsageStore:
                 for tool, days in groupby(rows, key=lambda row: row.tool):
                     found[tool] = await _summed(list(days))
         if times:
-            self._seen_ms["tools"] = max(times.values()) - _LATE_MS
+            self._tools_seen_ms = max(times.values()) - _LATE_MS
         return found
 
     async def changed_users(self) -> dict[tuple[str, str], UserTool]:
-        """Every (user, tool) whose row changed since the last call."""
-        since = {"since_ms": self._seen_ms["users"]}
+        """Every (user, tool) whose row changed since the last call; the first time none."""
+        statements = self._statements
         async with self._database.read() as connection:
-            rows = (await connection.execute(self._statements.changed_users, since)).all()
+            if self._users_seen_ms is None:
+                newest = (await connection.execute(statements.newest_of_users)).scalar_one()
+                self._users_seen_ms = (newest or 0) - _LATE_MS
+                return {}
+            since = {"since_ms": self._users_seen_ms}
+            rows = (await connection.execute(statements.changed_users, since)).all()
         if rows:
-            self._seen_ms["users"] = max(row.updated_at_ms for row in rows) - _LATE_MS
-        return {
-            (row.user_id, row.tool): UserTool(row.uses, row.successes, row.last_used_at_ms)
-            for row in rows
-        }
+            self._users_seen_ms = max(row.updated_at_ms for row in rows) - _LATE_MS
+        return {(row.user_id, row.tool): _of_row(row) for row in rows}
+
+    async def of_user(self, user: str) -> dict[str, UserTool]:
+        """What one user has used, by tool."""
+        async with self._database.read() as connection:
+            rows = (await connection.execute(self._statements.of_user, {"user": user})).all()
+        return {row.tool: _of_row(row) for row in rows}
 
     async def uptimes(self, since_day: int) -> dict[str, float]:
         """Share of observed time since `since_day` that each server was up, in [0, 1]."""
@@ -212,6 +221,10 @@ class UsageStore:
         async with self._database.write() as connection:
             await connection.execute(delete(tool_days).where(tool_days.c.day < before_day))
             await connection.execute(delete(server_days).where(server_days.c.day < before_day))
+
+
+def _of_row(row: Any) -> UserTool:
+    return UserTool(row.uses, row.successes, row.last_used_at_ms)
 
 
 async def _summed(days: Sequence[Any]) -> ToolStatistics:

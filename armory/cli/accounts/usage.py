@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from armory.accounts.service import Accounts
 from armory.cli.accounts.opening import with_accounts
-from armory.cli.options import config_option, json_option
+from armory.cli.options import config_option, for_subcommand, json_option
 from armory.cli.output import columns, out, print_json
 from armory.cli.times import shown_time
 from armory.errors import InvalidRequest
@@ -33,13 +33,13 @@ def usage(
     as_json: bool,
 ) -> None:
     """Show statistics of tools, of one user, or the latest queries."""
-    if context.invoked_subcommand is not None:
+    if for_subcommand(context):
         return
 
     async def work(accounts: Accounts) -> list[dict[str, Any]]:
         if queries is not None:
             return await _queries(accounts, user, queries)
-        return _of_user(accounts, user) if user is not None else _of_tools(accounts)
+        return await _of_user(accounts, user) if user is not None else _of_tools(accounts)
 
     async def standing(accounts: Accounts) -> dict[str, Any]:
         assert user is not None
@@ -118,8 +118,8 @@ async def _queries(accounts: Accounts, user: str | None, limit: int) -> list[dic
     ]
 
 
-def _of_user(accounts: Accounts, user: str) -> list[dict[str, Any]]:
-    found = accounts.usage.of_user(user)
+async def _of_user(accounts: Accounts, user: str) -> list[dict[str, Any]]:
+    found = await accounts.usage.of_user(user)
     return [
         {
             "tool": name,

@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from armory.cli.answers import failed
 from armory.cli.catalog.tools import first_line
 from armory.cli.options import (
     config_option,
@@ -21,7 +22,7 @@ from armory.cli.options import (
     loaded_config,
     refuse_blank,
 )
-from armory.cli.output import out, print_json, say_unreached, tell
+from armory.cli.output import out, print_json, say_notice, say_unreached, tell
 from armory.domain.query import MAX_TOP_K, Query, VisibleSet
 from armory.domain.results import Match, Selection
 from armory.errors import ArmoryError, ConfigError
@@ -83,6 +84,8 @@ def search(
         print_json(answer)
     else:
         _show(answer, explain=explain)
+        if servers and not answer["tools"] and (advice := answer.get("advice")):
+            say_notice(advice)  # there may be no such server
     say_unreached(unreached)
 
 
@@ -123,8 +126,7 @@ async def _there(query: Query, url: str, token: str | None, *, explain: bool) ->
     async with connected(url, token) as asked:
         result = await asked.ask("tools/call", request, meta)
     if result.get("isError") or "structuredContent" not in result:
-        texts = [block.get("text", "") for block in result.get("content") or []]
-        raise ArmoryError("\n".join(texts) or "the gateway offers no search_tools")
+        raise failed(result, "the gateway offers no search_tools")
     answer: dict[str, Any] = result["structuredContent"]
     if explain and "candidates" not in answer:
         raise ArmoryError(f"the gateway at {url} is of an older version, which cannot explain")

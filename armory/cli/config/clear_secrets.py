@@ -15,7 +15,12 @@ from typing import Any, cast
 
 from armory.config.dotenv import read_variables
 from armory.errors import ConfigError
-from armory.observability.redaction import CREDENTIAL_SCHEME, names_secret, secret_spans
+from armory.observability.redaction import (
+    CREDENTIAL_SCHEME,
+    names_secret,
+    secret_arguments,
+    secret_spans,
+)
 
 _OTHER = re.compile(r"[^A-Z0-9]+")
 _PARAMETER = re.compile(r"[?&]([\w.-]+)=([^&#\s]+)")
@@ -71,11 +76,14 @@ def _in_blocks(key: str, known: dict[str, Any]) -> Iterator[Clear]:
 def _in_texts(key: str, known: dict[str, Any]) -> Iterator[Clear]:
     args: Any = known.get("args")
     texts = cast("list[Any]", args) if isinstance(args, list) else []
-    for place, text in enumerate(texts):
+    words = [text if isinstance(text, str) else "" for text in texts]
+    secret = {place: (start, name) for place, start, name in secret_arguments(words)}
+    for place, text in enumerate(words):
         if _is_clear(text):
-            before = texts[place - 1] if place else ""
+            start, name = secret.get(place, (0, ""))
+            spans = [(start, len(text), name)] if name else _in_text(text)
             where = f"upstreams.{key}.args[{place}]"
-            for start, end, name in _in_argument(text, before):
+            for start, end, name in spans:
                 yield Clear(key, texts, place, start, end, where, f"{key}_{name}")
     for part in _URLS:
         if _is_clear(known.get(part)):
@@ -88,19 +96,8 @@ def _is_clear(value: Any) -> bool:
     return isinstance(value, str) and value != "" and "${" not in value
 
 
-def _in_argument(text: str, before: Any) -> list[tuple[int, int, str]]:
-    """(start, end, name) of the secrets in an argument: `--token VALUE`, `--token=VALUE`."""
-    option = before if isinstance(before, str) and before.startswith("-") else ""
-    if "=" not in option and names_secret(option) and not text.startswith("-"):
-        return [(0, len(text), option)]
-    name, given, value = text.partition("=")
-    if given and value and names_secret(name):
-        return [(len(name) + 1, len(text), name)]
-    return _in_text(text)
-
-
 def _in_text(text: str) -> list[tuple[int, int, str]]:
-    """The same of any text; the last one first, none within another."""
+    """(start, end, name) of the secrets in any text; the last one first, none within another."""
     found = [(start, end, "secret") for start, end in secret_spans(text)]
     found += [
         (*match.span(2), match[1]) for match in _PARAMETER.finditer(text) if names_secret(match[1])

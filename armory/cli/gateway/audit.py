@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 import click
 
-from armory.cli.options import config_option, json_option, loaded_config
+from armory.cli.options import config_option, for_subcommand, json_option, loaded_config
 from armory.cli.output import print_json, tell
 from armory.cli.times import moment_of, span_of
 from armory.errors import ConfigError, InvalidRequest
@@ -58,7 +58,7 @@ def audit(
     **asked: Any,
 ) -> None:
     """Who asked what: the records of `observability.audit`, oldest first."""
-    if context.invoked_subcommand is not None:
+    if for_subcommand(context):
         return
     given = {"who": who, "tool": tool, "since": _since(since)}
     if asked["url"] is not None:

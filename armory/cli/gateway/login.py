@@ -66,9 +66,13 @@ def login(
 @json_option
 def logout(server: str, config: str | None, user: str | None, *, as_json: bool) -> None:
     """Forget the login at the upstream SERVER, or that of one person with --as."""
-    asyncio.run(log_out(loaded_config(config), server, _person(user)))
+    found = asyncio.run(log_out(loaded_config(config), server, _person(user)))
     if as_json:
-        print_json({"server": server, "logged_out": True})
+        print_json({"server": server, "logged_out": found})
+        return
+    if not found:
+        whose = "The gateway" if user is None else user
+        out().print(f"{whose} was not logged in at {server}.", markup=False)
         return
     if user is not None:
         out().print(f"Logged {user} out of {server}.", markup=False)

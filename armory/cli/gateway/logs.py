@@ -38,7 +38,7 @@ def logs(name: str, lines: int | None, url: str | None, token: str | None, as_js
         kept: list[str] = answer.get("lines", [])
         shown = kept if lines is None else kept[-lines:]
         if as_json:
-            print_json({"server": name, "lines": shown})
+            print_json({"server": name, "process": answer.get("process"), "lines": shown})
         else:
             sys.stdout.writelines(f"{plain(line)}\n" for line in shown)
         return

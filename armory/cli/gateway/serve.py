@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,6 +20,7 @@ import click
 
 from armory.cli.gateway.announcing import Announcer, Indexing
 from armory.cli.gateway.event_loop import loop_factory
+from armory.cli.gateway.signals import Asked
 from armory.cli.gateway.watching import ConfigWatch
 from armory.cli.options import config_option, notices_of
 from armory.cli.output import print_json
@@ -30,12 +30,12 @@ from armory.errors import ConfigError
 from armory.logger import Logger
 from armory.observability import standard_error
 from armory.observability.deferred import log_later
-from armory.runtime.checking import checked
+from armory.runtime.checking import check_address, checked
 from armory.runtime.memory.allocator import keep_small, large_apart
 from armory.runtime.memory.collecting import Collector
 from armory.runtime.memory.huge_pages import use_huge_pages
 from armory.runtime.opening import open_runtime
-from armory.runtime.settings import authenticator, log_settings, stdio_settings
+from armory.runtime.settings import log_settings, stdio_settings
 from armory.tasks import spawn, start
 from armory.tasks import stop as end
 from armory.threads import step_back, step_forward
@@ -65,13 +65,14 @@ def serve(
     """
     if stdio:
         _check_streams()
+    asked = Asked()  # before the file is read: what comes later is not in what was read
     path = find_config(config)
     watched = ConfigWatch(path)
     loaded = _with_address(checked(path), host, port)
     if not stdio:
-        authenticator(loaded.config)  # the file holds at the address that it names itself
+        check_address(loaded)  # the file holds at the one that it names itself
     with standard_error.apart():
-        _run(loaded, watched, (host, port), stdio=stdio, as_json=as_json)
+        _run(loaded, watched, asked, (host, port), stdio=stdio, as_json=as_json)
 
 
 def _check_streams() -> None:
@@ -92,6 +93,7 @@ def _check_streams() -> None:
 def _run(
     loaded: Loaded,
     watched: ConfigWatch,
+    asked: Asked,
     given: tuple[str | None, int | None],
     *,
     stdio: bool,
@@ -102,9 +104,9 @@ def _run(
     for line in notices_of(loaded):
         announcer.note("configuration", line)
     if stdio:
-        served = _serve_stdio(loaded, watched, announcer)
+        served = _serve_stdio(loaded, watched, asked, announcer)
     else:
-        served = _serve(loaded, watched, given, announcer, as_json=as_json)
+        served = _serve(loaded, watched, asked, given, announcer, as_json=as_json)
     with asyncio.Runner(loop_factory=loop_factory(loaded.config.server.event_loop)) as runner:
         runner.run(served)
 
@@ -122,64 +124,70 @@ def _with_address(loaded: Loaded, host: str | None, port: int | None) -> Loaded:
 class _Running(NamedTuple):
     runtime: Runtime
     collector: Collector
-    stop: asyncio.Event
-    """Set by the signals that end the process."""
 
 
 @asynccontextmanager
 async def _running(
-    opening: Callable[[], AbstractAsyncContextManager[Runtime]],
+    opening: AbstractAsyncContextManager[Runtime],
     watched: ConfigWatch,
+    asked: Asked,
     given: tuple[str | None, int | None],
     announcer: Announcer,
-) -> AsyncGenerator[_Running]:
+) -> AsyncGenerator[_Running | None]:
     """A gateway that is all that this process does: it has the signals, the file and the memory.
+
+    None: it was asked to end before it was open.
 
     Args:
         opening: opens it.
         watched: the file of its configuration.
+        asked: what signals ask of it.
         given: host and port that the command line said instead.
         announcer: told of reloads.
     """
-    stop, reload = asyncio.Event(), asyncio.Event()
-    _on_signals(stop, reload)
+    asked.take()
     large_apart()
     _go_first()
     collector = Collector()
-    with collector.in_charge():
-        async with opening() as runtime:
-            tasks = [
-                spawn(collector.run(), "collect garbage"),
-                spawn(keep_small(), "give memory back"),
-                spawn(_watch(watched, reload), "watch the configuration"),
-                spawn(_reload_on(reload, runtime, given, announcer), "reload"),
-            ]
-            try:
-                yield _Running(runtime, collector, stop)
-            finally:
-                await end(*tasks)
+    async with AsyncExitStack() as stack:
+        stack.enter_context(collector.in_charge())
+        runtime = await asked.unless_stopped(stack.enter_async_context(opening))
+        if runtime is None:
+            yield None
+            return
+        tasks = [
+            spawn(collector.run(), "collect garbage"),
+            spawn(keep_small(), "give memory back"),
+            spawn(_watch(watched, asked.reload), "watch the configuration"),
+            spawn(_reload_on(asked.reload, runtime, given, announcer), "reload"),
+        ]
+        stack.push_async_callback(end, *tasks)
+        yield _Running(runtime, collector)
 
 
 async def _serve(
     loaded: Loaded,
     watched: ConfigWatch,
+    asked: Asked,
     given: tuple[str | None, int | None],
     announcer: Announcer,
     *,
     as_json: bool,
 ) -> None:
     server = loaded.config.server
-    opening = partial(
-        open_runtime,
+    opening = open_runtime(
         loaded,
         address=(server.host, server.port),
         on_progress=Indexing(announcer).shown,
         on_listening=partial(_say_listening, announcer, as_json),
     )
-    async with _running(opening, watched, given, announcer) as running:
+    async with _running(opening, watched, asked, given, announcer) as running:
+        if running is None:
+            announcer.say("shutting_down", "shutting down before it was ready")
+            return
         saying = spawn(_say_ready(running, announcer), "say when it is ready")
         try:
-            await running.stop.wait()
+            await asked.stop.wait()
             if server.drain_delay_s:
                 wait_s = server.drain_delay_s
                 announcer.say("leaving", f"ends in {wait_s:g} s, requests may still come")
@@ -205,29 +213,30 @@ def _say_listening(announcer: Announcer, as_json: bool, bound: Listening) -> Non
         announcer.say("listening", f"listening on {url}{also}", url=url, pid=os.getpid())
 
 
-async def _serve_stdio(loaded: Loaded, watched: ConfigWatch, announcer: Announcer) -> None:
+async def _serve_stdio(
+    loaded: Loaded, watched: ConfigWatch, asked: Asked, announcer: Announcer
+) -> None:
     principal = _user_of_environment(loaded, announcer)
     if loaded.config.observability.audit.to == "stdout":
         raise ConfigError(
             "standard output belongs to the client here; expected `database` or a file",
             path="observability.audit.to",
         )
-    opening = partial(open_runtime, loaded)
-    async with _running(opening, watched, (None, None), announcer) as running:
+    opening = _opened_for(principal, loaded)
+    async with _running(opening, watched, asked, (None, None), announcer) as running:
+        if running is None:
+            return
         from armory.wire.stdio import serve_stdio  # the gateway has been loaded by then
 
-        runtime = running.runtime
-        await runtime.admit(principal)
-        await runtime.ready()
         running.collector.begun()
         served = serve_stdio(
-            runtime.gateway,
+            running.runtime.gateway,
             principal,
             settings=stdio_settings(loaded.config),
-            observers=runtime.observers,
+            observers=running.runtime.observers,
         )
         serving = start(served, "serve standard input")
-        stopping = start(running.stop.wait(), "wait for a signal")
+        stopping = start(asked.stop.wait(), "wait for a signal")
         moving = spawn(asyncio.to_thread(use_huge_pages), "use huge pages")
         await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
         await end(serving, stopping, moving)
@@ -246,21 +255,13 @@ def _user_of_environment(loaded: Loaded, announcer: Announcer) -> Principal:
     return ANONYMOUS
 
 
-def _on_signals(stop: asyncio.Event, reload: asyncio.Event) -> None:
-    loop = asyncio.get_running_loop()
-
-    def end() -> None:
-        if stop.is_set():  # asked twice: do not wait for anything
-            from armory.upstreams.transports.process import kill_every  # loaded with the gateway
-
-            kill_every()
-            os._exit(130)
-        stop.set()
-
-    loop.add_signal_handler(signal.SIGTERM, stop.set)
-    loop.add_signal_handler(signal.SIGINT, end)
-    if hasattr(signal, "SIGHUP"):
-        loop.add_signal_handler(signal.SIGHUP, reload.set)
+@asynccontextmanager
+async def _opened_for(principal: Principal, loaded: Loaded) -> AsyncGenerator[Runtime]:
+    """A gateway without a port, ready for one client."""
+    async with open_runtime(loaded) as runtime:
+        await runtime.admit(principal)
+        await runtime.ready()
+        yield runtime
 
 
 async def _say_ready(running: _Running, announcer: Announcer) -> None:
@@ -308,8 +309,7 @@ async def _reload_on(
         if path is None:
             continue
         try:
-            loaded = await asyncio.to_thread(checked, path)
-            await runtime.reload(runtime.overridden(loaded))
+            await runtime.read_again()
         except ConfigError as error:
             announcer.error("reload_refused", f"{error}\nThe configuration in force stays.")
         except Exception as error:  # noqa: BLE001 - the next change gets its turn

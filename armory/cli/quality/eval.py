@@ -25,16 +25,19 @@ from armory.evaluation.report import failure_json, missed_gates, parse_gate, to_
 from armory.evaluation.run import Failure, Result, Setup, evaluate, of_nothing
 from armory.feedback.vectors import FeedbackLimits, FeedbackVectors
 from armory.retrieval.names import INDEXES, RANKERS
-from armory.retrieval.options import INDEX
-from armory.retrieval.registry import RetrievalOptions, build_retriever
+from armory.retrieval.options import CALIBRATION, INDEX
+from armory.retrieval.rankers.base import RankSettings
+from armory.retrieval.registry import RetrievalOptions, build_retriever, load_calibration
 from armory.retrieval.search.candidates import Experience
+from armory.retrieval.settings import RetrieverSettings
 from armory.runtime.retrieval import retrieval_options
 
 DEFAULT_CONFIG = "armory.yaml"
 
 
 def options_of(config: str | None) -> RetrievalOptions:
-    """The configured retrieval; the defaults where there is no configuration.
+    """The configured retrieval; the defaults where there is no configuration. What `armory tune`
+    fitted counts in either case.
 
     A shared store is left in peace: vectors of a data set belong into this process.
 
@@ -43,7 +46,9 @@ def options_of(config: str | None) -> RetrievalOptions:
     """
     given = config or os.environ.get("ARMORY_CONFIG")
     if given is None and not Path(DEFAULT_CONFIG).is_file():
-        return RetrievalOptions(cache_dir=str(armory_home() / "cache"))
+        tuned = RankSettings(calibration=load_calibration(armory_home() / CALIBRATION))
+        settings = RetrieverSettings(rank=tuned)
+        return RetrievalOptions(settings=settings, cache_dir=str(armory_home() / "cache"))
     options = retrieval_options(load_file(find_config(config)))
     return replace(options, index=INDEX) if options.index == "qdrant" else options
 

@@ -14,9 +14,9 @@ from typing import Any
 import click
 
 from armory.agent.synthetic import ChatQueryGenerator, CostEstimate, estimate, generate_all
-from armory.cli.local import opened
+from armory.cli.local import opened, tools_of
 from armory.cli.options import config_option, json_option, loaded_config
-from armory.cli.output import err, print_json, say_error, waiting
+from armory.cli.output import err, print_json, say_error, say_unreached, waiting
 from armory.config import Loaded
 from armory.errors import ConfigError
 from armory.retrieval.indexing.cache import DocumentCache
@@ -59,12 +59,15 @@ def queries(
     The strategy `tool_rag.embedding_strategy: synthetic_queries` searches them.
     """
     loaded = loaded_config(config)
-    told = asyncio.run(_queries(loaded, price, concurrency, only_estimate=only_estimate, yes=yes))
+    told, lacking = asyncio.run(
+        _queries(loaded, price, concurrency, only_estimate=only_estimate, yes=yes)
+    )
     if as_json:
         print_json(told)
     if told.get("failed"):
         say_error(f"{told['failed']} tools failed: {told['problem']}; run it again")
         raise click.exceptions.Exit(1)
+    say_unreached(lacking)
 
 
 async def _queries(
@@ -74,12 +77,13 @@ async def _queries(
     *,
     only_estimate: bool,
     yes: bool,
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """What was done, and the upstreams whose tools it lacks."""
     folder = loaded.config.storage.cache_dir
     if not folder:
         raise ConfigError("is not set, so nothing could be kept", path="storage.cache_dir")
     async with opened(_without_generation(loaded)) as runtime:
-        tools = list(runtime.gateway.view.catalog.tools.values())
+        tools, lacking = tools_of(runtime)
     with closing(DocumentCache(Path(folder) / VECTORS_FILE)) as store:
         async with chat_client(loaded) as chat:
             generator = ChatQueryGenerator(chat, chat.model)
@@ -89,16 +93,16 @@ async def _queries(
                 told["price"] = round(cost.price(*price), 4)
             _say(cost, told)
             if only_estimate or not cost.tools:
-                return told
+                return told, lacking
             if not yes and not await asyncio.to_thread(click.confirm, "Go on?", err=True):
-                return told
+                return told, lacking
             with waiting(_WRITING) as shown:
                 done = await generate_all(
                     generator, tools, store, content_key,
                     concurrency=concurrency, on_progress=shown.counting(_WRITING),
                 )  # fmt: skip
     err().print(f"{done.done} tools done, {done.failed} failed", markup=False)
-    return {**told, **asdict(done)}
+    return {**told, **asdict(done)}, lacking
 
 
 def _without_generation(loaded: Loaded) -> Loaded:

@@ -9,7 +9,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -18,9 +18,9 @@ from typing import Any
 import click
 from rich.table import Table
 
-from armory.cli.local import opened
+from armory.cli.local import opened, tools_of
 from armory.cli.options import config_option, json_option, loaded_config
-from armory.cli.output import EMBEDDING, out, print_json, say_notice, waiting
+from armory.cli.output import EMBEDDING, out, print_json, say_notice, say_unreached, waiting
 from armory.config import Loaded, load_text
 from armory.domain.catalog import ServerLists
 from armory.domain.query import MAX_QUERY_CHARS
@@ -70,6 +70,7 @@ class _Asked:
     servers: dict[str, ServerLists]
     retriever: Retriever
     queries: tuple[str, ...] = ()
+    unreached: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def _found(asked: _Asked, counts: Mapping[str, int], selection: Selection) -> dict[str, Any]:
@@ -93,11 +94,11 @@ def _meta_tools(asked: _Asked, settings: GatewaySettings, *, cut: bool) -> list[
     """Those of a list, which leaves tools out or not."""
     with_call = settings.call_tool and cut
     found: list[Definition] = []
+    limits = {"chars": settings.query_chars, "top_k": settings.query_top_k}
     if settings.search_tools:
-        limits = {"chars": settings.query_chars, "top_k": settings.query_top_k}
         found.append(search_definition(asked.servers, call_tool=with_call, **limits))
     if settings.find_tools:
-        found.append(find_definition())
+        found.append(find_definition(**limits))
     if with_call:
         found.append(call_definition())
     return found
@@ -170,13 +171,14 @@ def report(
 ) -> None:
     """Count the tokens of tool definitions: all, filtered by queries, searched for, as TOON."""
     chat = (base_url, model, ttft_queries) if ttft else None
-    found = asyncio.run(_report(config, data, queries_file, limit, chat))
+    found, lacking = asyncio.run(_report(config, data, queries_file, limit, chat))
     if svg_file is not None:
         Path(svg_file).write_text(svg(found), encoding="utf-8")
     if as_json:
         print_json(found.to_json())
     else:
         _show(found)
+    say_unreached(lacking)
 
 
 async def _report(
@@ -185,7 +187,8 @@ async def _report(
     queries_file: str | None,
     limit: int,
     chat: tuple[str | None, str | None, int] | None,
-) -> ContextReport:
+) -> tuple[ContextReport, Mapping[str, str]]:
+    """The report, and the upstreams that it lacks."""
     loaded = load_text("") if data is not None and config is None else loaded_config(config)
     async with _asked(loaded, data) as asked:
         queries = _queries(asked, queries_file, limit)
@@ -199,7 +202,7 @@ async def _report(
                 on_progress=shown.counting(_COUNTING),
             )
         if chat is None:
-            return found
+            return found, asked.unreached
         agent = loaded.config.agent
         base_url, model, number = chat
         key = agent.api_key if base_url is None else None
@@ -223,7 +226,7 @@ async def _report(
         raise BackendError(f"--ttft measured nothing: {times.problem}")
     if times.problem:
         say_notice(f"--ttft ended early: {times.problem}")
-    return replace(found, ttft=times)
+    return replace(found, ttft=times), asked.unreached
 
 
 @asynccontextmanager
@@ -233,8 +236,9 @@ async def _asked(loaded: Loaded, data: str | None) -> AsyncGenerator[_Asked]:
         async with opened(loaded, searched=True) as runtime:
             if runtime.retriever is None:
                 raise ConfigError("is off; a report needs it", path="tool_rag.enabled")
-            catalog = runtime.gateway.view.catalog
-            yield _Asked(list(catalog.tools.values()), dict(catalog.servers), runtime.retriever)
+            tools, lacking = tools_of(runtime)
+            servers = dict(runtime.gateway.view.catalog.servers)
+            yield _Asked(tools, servers, runtime.retriever, unreached=lacking)
         return
     dataset = load_dataset(data)
     by_server: dict[str, list[Any]] = {}

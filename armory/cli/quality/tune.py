@@ -13,7 +13,7 @@ import click
 from rich.table import Table
 
 from armory.cli.options import config_option, json_option, loaded_config
-from armory.cli.output import EMBEDDING, out, print_json, say_notice, waiting
+from armory.cli.output import EMBEDDING, out, print_json, say_notice, say_unreached, waiting
 from armory.cli.quality.eval import options_of
 from armory.config.home import armory_home
 from armory.domain.tool import ToolRecord
@@ -55,7 +55,7 @@ def tune_command(
     options = options_of(config)
     if embedder is not None:
         options = replace(options, model=embedder, provider="auto")
-    dataset = asyncio.run(_dataset(folder, config, synthetic))
+    dataset, unreached = asyncio.run(_dataset(folder, config, synthetic))
     name = ranker or options.settings.ranker
     if options.model == "none":
         name = "lexical"
@@ -66,35 +66,40 @@ def tune_command(
     if not dry_run:
         write_calibration(path, tuned)
     _report(tuned, None if dry_run else path, as_json)
+    say_unreached(unreached)
 
 
-async def _dataset(folder: str | None, config: str | None, synthetic: bool) -> Dataset:
+async def _dataset(
+    folder: str | None, config: str | None, synthetic: bool
+) -> tuple[Dataset, dict[str, str]]:
+    """The set, and the upstreams that it lacks."""
     if folder is not None and not synthetic and (Path(folder) / "queries.jsonl").is_file():
-        return load_dataset(folder)
-    tools: tuple[ToolRecord, ...]
+        return load_dataset(folder), {}
+    unreached: dict[str, str] = {}
     if folder is not None:
-        tools = tuple(load_tools(Path(folder) / "tools.jsonl"))
+        tools = load_tools(Path(folder) / "tools.jsonl")
     else:
-        tools = await tools_of(config)
+        tools, unreached = await _tools_of(config)
     say_notice(
         "the queries are made from the tools' own texts, which is easier than real ones: "
         "take the suggested threshold for the most that can be asked for"
     )
-    return Dataset(folder or "upstreams", tools, synthetic_queries(tools))
+    return Dataset(folder or "upstreams", tuple(tools), synthetic_queries(tools)), unreached
 
 
-async def tools_of(config: str | None) -> tuple[ToolRecord, ...]:
-    """All tools of the configured upstreams, whether they are indexed yet or not.
+async def _tools_of(config: str | None) -> tuple[list[ToolRecord], dict[str, str]]:
+    """All tools of the configured upstreams, whether they are indexed yet or not; and the upstreams
+    that could not be reached.
 
     Raises:
         ConfigError: Tool RAG is off.
     """
-    from armory.cli.local import opened  # the whole gateway: only when it is asked for
+    from armory.cli.local import opened, tools_of  # the whole gateway: only when it is asked for
 
     async with opened(loaded_config(config)) as runtime:
         if runtime.retriever is None:
             raise ConfigError("Tool RAG is off; there is nothing to tune", path="tool_rag")
-        return tuple(runtime.gateway.view.catalog.tools.values())
+        return tools_of(runtime)
 
 
 async def _tune(dataset: Dataset, options: RetrievalOptions, name: str) -> Tuned:

@@ -35,7 +35,7 @@ class TokenConfig(Block):
     """The secret; take it from a variable: `${ARMORY_TOKEN}`."""
     scopes: Texts = Field(default_factory=list[str])
     """What it grants; policies speak about scopes."""
-    user: str | None = None
+    user: OptionalText = None
     """The account that it acts for."""
 
 
@@ -46,7 +46,7 @@ class JwtConfig(Block):
     """Required `iss`."""
     audience: OptionalText = None
     """Required `aud`."""
-    jwks_url: OptionalText = None
+    jwks_url: OptionalUrl = None
     """Where the provider's public keys are; or give `secret`."""
     secret: OptionalSecret = None
     """Shared secret of HS256."""

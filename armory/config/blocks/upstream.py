@@ -13,6 +13,7 @@ from pydantic import Field
 from armory.config.base import (
     Block,
     Count,
+    Name,
     OptionalSecret,
     OptionalText,
     OptionalUrl,
@@ -59,7 +60,7 @@ class ToolsConfig(Block):
     """Glob patterns; a tool that none of them matches is not offered."""
     deny: list[str] = Field(default_factory=list[str])
     """Glob patterns that win over `allow`."""
-    rename: dict[str, str] = Field(default_factory=dict[str, str])
+    rename: dict[str, Name] = Field(default_factory=dict[str, str])
     """Original name: the name that clients see behind `server__`."""
     describe: dict[str, str] = Field(default_factory=dict[str, str])
     """Original name: a description that replaces the upstream's."""

@@ -65,6 +65,28 @@ def _sets(config: Config) -> Found:
             yield ("sets", name), "a set needs 'servers' or 'tools'"
 
 
+def _set_queries(config: Config) -> Found:
+    """A query that no caller could send: each listing of the set would fail, and none for what its
+    caller wrote.
+    """
+    most = config.server.limits.query_chars
+    for name, chosen in config.sets.items():
+        given = chosen.query or ()
+        texts = (given,) if isinstance(given, str) else tuple(given)
+        for position, text in enumerate(texts):
+            if not text.strip():
+                at = ("sets", name, "query")
+                said = "expected what is to be done, in plain words; it is blank"
+                yield (at if isinstance(given, str) else (*at, position)), said
+        length = sum(map(len, texts))
+        if length > most:
+            yield (
+                ("sets", name, "query"),
+                f"it has {length:,} characters, and server.limits.query_chars allows {most:,}; say "
+                "it shorter",
+            )
+
+
 def _proxies(config: Config) -> Found:
     for position, network in enumerate(config.server.trusted_proxies):
         try:
@@ -123,10 +145,12 @@ def _metrics_port(config: Config) -> Found:
 
 _CHECKS: tuple[tuple[Callable[[Config], Found], tuple[Path, ...]], ...] = (
     (_sets, (("upstreams",), ("sets",))),
+    (_set_queries, (("sets",), ("server", "limits"))),
     (fit.upstreams, ()),
     (fit.hosts, (("server", "allowed_hosts"),)),
     (fit.origins, (("server", "allowed_origins"),)),
     (fit.addresses, ()),
+    (fit.with_hosts, ()),
     (_proxies, (("server", "trusted_proxies"),)),
     (_accounts, (("accounts", "plans"), ("accounts", "default_plan"), ("accounts", "enabled"))),
     (authorization.jwt, (("security", "jwt", "jwks_url"), ("security", "jwt", "secret"))),

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, cast
+from typing import Any
 
-import msgspec
 from msgspec import Raw
 
 from armory.domain.tool import ToolRecord
 from armory.errors import UpstreamTimeout
+from armory.gateway.views.definitions import must_be_task
 from armory.protocol.link import Params, Reply
-from armory.protocol.rawjson import members_or_none, pack, text_of, value
+from armory.protocol.rawjson import members_or_none, pack, scalar, text_of
 from armory.tasks import start
 
 Send = Callable[[str, Params], Coroutine[Any, Any, Reply]]
@@ -29,12 +29,7 @@ _OVER = frozenset(("completed", "failed", "cancelled", "input_required"))
 
 def needs_task(record: ToolRecord, params: Params) -> bool:
     """Whether a plain call of the tool would be refused by its upstream."""
-    if "task" in params:
-        return False
-    execution = record.definition.get("execution")
-    if not isinstance(execution, dict):
-        return False
-    return cast("dict[str, object]", execution).get("taskSupport") == "required"
+    return "task" not in params and must_be_task(record)
 
 
 async def drive(server: str, params: Params, send: Send) -> Reply:
@@ -74,9 +69,6 @@ async def drive(server: str, params: Params, send: Send) -> Reply:
 
 
 def _interval_s(task: dict[str, Raw]) -> float:
-    try:
-        wanted = value(task.get("pollInterval", Raw(b"500")))
-    except msgspec.DecodeError:
-        wanted = None
+    wanted = scalar(task.get("pollInterval"))
     milliseconds = wanted if isinstance(wanted, int | float) else 500
     return min(max(milliseconds / 1_000, _SHORTEST_S), _LONGEST_S)

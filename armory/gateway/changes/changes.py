@@ -50,7 +50,7 @@ class Changes:
         pool: the upstream sessions.
         register: whose a task is.
         may_use: whether a caller sees anything of a server at an endpoint.
-        allows: whether policy lets a caller use what has that exposed name.
+        may_read: whether policy lets a caller use the resource with that URI of a server.
         on_dropped: told of each notification of a server that is meant for nobody in particular.
 
     Attributes:
@@ -62,7 +62,7 @@ class Changes:
         pool: Pool,
         register: TaskRegister,
         may_use: MayUse,
-        allows: Callable[[Principal, str], bool],
+        may_read: Callable[[Principal, str, str], bool],
         on_dropped: Callable[[str], None] = lambda _server: None,
     ) -> None:
         self._on_dropped = on_dropped
@@ -70,7 +70,7 @@ class Changes:
         self._pool = pool
         self._register = register
         self._may_use = may_use
-        self._allows = allows
+        self._may_read = may_read
         self._subscriptions: set[Subscription] = set()
         self._direct: set[Subscription] = set()  # those of them at a transparent endpoint
         self._waiting = tasks.Tasks()
@@ -195,9 +195,8 @@ class Changes:
         for subscription in list(self._subscriptions):
             if not subscription.uris or not self._concerns(event, subscription, about):
                 continue
-            exposed = expose_uri(server, uri)
-            if self._allows(subscription.principal, exposed):  # by now, whatever it was before
-                shown = uri if subscription.endpoint.transparent else exposed
+            if self._may_read(subscription.principal, server, uri):  # by now
+                shown = uri if subscription.endpoint.transparent else expose_uri(server, uri)
                 subscription.deliver(RESOURCE_UPDATED, {**event.params, "uri": pack(shown)})
 
     def _concerns(

@@ -19,8 +19,10 @@ from armory.gateway.views.definitions import Form
 from armory.protocol.codes import RESOURCE_NOT_FOUND
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Reply
-from armory.protocol.rawjson import items, members_or_none, pack, text_of
+from armory.protocol.rawjson import few_items, members_or_none, pack, text_of
 
+_MOST = 20_000
+"""Entries of one list that are gone through; of a longer one none is shown."""
 Members = dict[str, Raw]
 Shown = Callable[[Members, Raw], Raw | None]
 """An entry as the caller sees it; None: it sees none."""
@@ -82,7 +84,7 @@ def _only(result: Members, member: str, shown: Shown) -> None:
 
 def _entries(raw: Raw) -> list[Raw]:
     try:
-        return items(raw)
+        return few_items(raw, _MOST)
     except (msgspec.DecodeError, RecursionError):
         return []
 

@@ -317,7 +317,8 @@ def _with_meta_tools(context: RequestContext, body: bytes, *, cut: bool) -> byte
     if settings.search_tools:
         parts.append(context.view.search_json(context, call_tool=with_call))
     if settings.find_tools:
-        parts.append(encode(definitions.find_definition()))
+        limits = {"chars": settings.query_chars, "top_k": settings.query_top_k}
+        parts.append(encode(definitions.find_definition(**limits)))
     if with_call:
         parts.append(encode(definitions.call_definition()))
     return b",".join(parts)

@@ -68,7 +68,7 @@ def read_search(params: Mapping[str, Raw]) -> SearchArguments:
         )
     texts = check_texts(need_value(raw, "arguments.query"), "arguments.query")
     top_k = _optional(arguments, "top_k")
-    servers = _optional(arguments, "servers")
+    servers = _optional(arguments, "servers") or None  # models write an empty list for any
     return SearchArguments(
         texts,
         None if top_k is None else check_top_k(top_k, "arguments.top_k"),

@@ -152,8 +152,8 @@ def call_definition() -> dict[str, Any]:
     }
 
 
-def find_definition() -> dict[str, Any]:
-    """`find_tools` as listed."""
+def find_definition(*, chars: int = MAX_QUERY_CHARS, top_k: int = MAX_TOP_K) -> dict[str, Any]:
+    """`find_tools` as listed; the arguments: as of `search_definition`."""
     entry = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
     return {
         "name": FIND,
@@ -165,13 +165,13 @@ def find_definition() -> dict[str, Any]:
                 "query": {
                     "type": "string",
                     "minLength": 1,
-                    "maxLength": MAX_QUERY_CHARS,
+                    "maxLength": chars,
                     "description": "The whole task, in plain words.",
                 },
                 "top_k": {
                     "type": "integer",
                     "minimum": 1,
-                    "maximum": 50,
+                    "maximum": top_k,
                     "description": "At most so many tools.",
                 },
                 "rejected": {

@@ -47,6 +47,7 @@ _HEADERS = {
     "hour": "X-Armory-Hour",
     "last_tool": "X-Armory-Last-Tool",
 }
+_MODE = "X-Armory-Mode"
 _FILTER = "params.filter"
 
 
@@ -79,14 +80,14 @@ def read_mode(request: ClientRequest) -> Mode | None:
     Raises:
         RpcError: it is none of the three.
     """
-    text = _header(request, "X-Armory-Mode")
+    where, text = _MODE, _header(request, _MODE)
     if text is None:
         given = request.url.get("mode")
-        text = given[-1] if given else None
+        where, text = "the URL's mode", given[-1] if given else None
     if text is None:
         return None
     if text not in MODES:
-        raise refused("mode", text, f"one of {', '.join(MODES)}")
+        raise refused(where, text, f"one of {', '.join(MODES)}")
     return text
 
 

@@ -89,7 +89,7 @@ def check_threshold(given: Any, where: str) -> float:
     number = given
     if isinstance(given, str):
         try:
-            number = float(given)
+            number = math.nan if "_" in given else float(given)  # Python reads 0_1 as 1
         except ValueError:
             number = math.nan
     if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number <= 1:

@@ -22,7 +22,10 @@ from armory.gateway.tasks.ownership import TaskOwnership
 from armory.protocol.link import Reply
 from armory.protocol.meta import ERROR
 from armory.protocol.rawjson import encode, members_or_none, pack
+from armory.threads import for_callers
 
+_LARGE_BYTES = 256 * 1024
+"""A longer result with links is gone through beside the event loop."""
 _SAYS_WHEN = re.compile(r"\bagain (in|when)\b|\bbegins anew\b")
 """In a message that says when to come back."""
 
@@ -55,7 +58,8 @@ class Answers:
             result = await compact_result(result, server, self._on_compacted)
         if result is reply.result and not linked:
             return reply
-        exposed = expose_result(result, server)
+        large = len(memoryview(result)) > _LARGE_BYTES
+        exposed = await for_callers(large, expose_result, result, server)
         return reply if exposed is reply.result else Reply(result=exposed, era=reply.era)
 
     async def own(self, context: RequestContext, origin: str, result: Raw) -> Reply:

@@ -7,6 +7,7 @@ Never touches `structuredContent`, other blocks or errors.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping
 
 import msgspec
@@ -21,6 +22,7 @@ from armory.protocol.rawjson import encode, items, members_or_none, pack, text_o
 _log = Logger(__name__)
 
 MEDIA_TYPE = "text/toon"
+_DECLINED = re.compile(r"q\s*=\s*0(\.0*)?")
 _TRUE = Raw(b"true")
 #: Above this, encoding is worth a thread of its own, so that the event loop goes on.
 _THREAD_BYTES = 8_000
@@ -39,7 +41,7 @@ def wants_toon(headers: Mapping[str, str], configured: ResultFormat = "json") ->
     for part in accept.split(",") if accept is not None and "toon" in accept.lower() else ():
         kind, *parameters = (piece.strip().lower() for piece in part.split(";"))
         if kind == MEDIA_TYPE:
-            return not any(p.replace(" ", "") in ("q=0", "q=0.0", "q=0.00") for p in parameters)
+            return not any(_DECLINED.fullmatch(parameter) for parameter in parameters)
     return configured == "toon"
 
 

@@ -15,9 +15,10 @@ from msgspec import Raw
 
 from armory.domain.naming import expose_task, expose_uri, split_task
 from armory.protocol.meta import RELATED_TASK, UI, UI_RESOURCE
-from armory.protocol.rawjson import encode, items, members_or_none, pack, text_of
+from armory.protocol.rawjson import encode, items_in_pieces, members_or_none, pack, text_of
 
 Members = dict[str, Raw]
+_AT_ONCE = 1_000
 _RELATED = encode(RELATED_TASK)
 
 
@@ -139,7 +140,7 @@ def _each(target: Members, key: str, server: str, change: Callable[[Members, str
     if not has_links(raw):
         return False
     try:
-        entries = items(raw)
+        entries = [entry for piece in items_in_pieces(raw) for entry in piece]
     except msgspec.DecodeError:
         return False
     changed = False
@@ -149,8 +150,16 @@ def _each(target: Members, key: str, server: str, change: Callable[[Members, str
             entries[place] = pack(opened)
             changed = True
     if changed:
-        target[key] = pack(entries)
+        target[key] = _packed(entries)
     return changed
+
+
+def _packed(entries: list[Raw]) -> Raw:
+    """A list, in parts: one go at very many would keep the interpreter."""
+    if len(entries) <= _AT_ONCE:
+        return pack(entries)
+    starts = range(0, len(entries), _AT_ONCE)
+    return Raw(b"[%b]" % b",".join(encode(entries[at : at + _AT_ONCE])[1:-1] for at in starts))
 
 
 def _block(block: Members, server: str) -> bool:

@@ -22,8 +22,10 @@ from armory.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Reply
 from armory.protocol.meta import TASKS
-from armory.protocol.rawjson import items, members_or_none, need_text, pack, text_of, value
+from armory.protocol.rawjson import few_items, members_or_none, need_text, pack, scalar, text_of
 
+_LISTED = 10_000
+"""Tasks in an answer of an upstream that are gone through; of more, none is shown."""
 _NO_ROOM = nullcontext()
 
 
@@ -106,7 +108,7 @@ class TaskOwnership:
         if result is None or "tasks" not in result:
             return reply
         try:
-            listed = items(result["tasks"])
+            listed = few_items(result["tasks"], _LISTED)
         except (msgspec.DecodeError, RecursionError):
             listed = []
         own: list[Raw] = []
@@ -126,10 +128,7 @@ def _declares(capabilities: Mapping[str, Any]) -> bool:
 
 def _ttl_s(task: Mapping[str, Raw]) -> float | None:
     for member in ("ttlMs", "ttl"):
-        try:
-            given = value(task.get(member, Raw(b"null")))
-        except (msgspec.DecodeError, RecursionError):
-            continue
+        given = scalar(task.get(member))
         if isinstance(given, int | float) and not isinstance(given, bool):
             return float(min(max(given, 0), MOST_S * 1_000)) / 1_000
     return None

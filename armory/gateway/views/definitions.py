@@ -48,6 +48,8 @@ def tool_bytes(record: ToolRecord, form: Form) -> bytes:
         mapped = _mapped_ui(definition.get("_meta"), record.server)
         if mapped is not None:
             changed["_meta"] = mapped
+        if must_be_task(record):
+            changed["execution"] = {**definition["execution"], "taskSupport": "optional"}
         hint = record.hint
         if hint and not record.search_hint:
             changed["_meta"] = {**_members(changed.get("_meta")), SEARCH_HINT: hint}
@@ -129,6 +131,16 @@ def _without_headers(node: Any) -> Any:
 
 def _annotation(key: str, child: object) -> bool:
     return key == HEADER_KEY and not isinstance(child, dict)  # a property may bear this name
+
+
+def must_be_task(tool: ToolRecord) -> bool:
+    """Whether its upstream takes calls of it as tasks only. The gateway takes plain ones as well;
+    there are SDKs that refuse to send those where the definition forbids it.
+    """
+    execution = tool.definition.get("execution")
+    if not isinstance(execution, dict):
+        return False
+    return cast("dict[str, object]", execution).get("taskSupport") == "required"
 
 
 def for_models(tool: ToolRecord) -> bool:

@@ -78,8 +78,12 @@ class PrincipalView(View):
 
     def lacks(self, request: ClientRequest) -> str | None:
         """As `View.lacks`; names the servers of which everybody may know."""
-        scope = request.endpoint.scope
-        missing = sorted(key for key in self._missing if scope.has_server(key))
+        scope, concerns = request.endpoint.scope, self.policy.concerns
+        missing = sorted(
+            key
+            for key in self._missing
+            if scope.has_server(key) and concerns(request.principal, key)
+        )
         if not missing:
             return None
         known = [

@@ -148,6 +148,22 @@ class View:
         """The upstreams of which `principal` sees anything, in configuration order."""
         return [key for key in self.catalog.servers if self.may_use(principal, ALL, key)]
 
+    def servers_told(self, request: ClientRequest) -> Mapping[str, ServerLists]:
+        """The upstreams of its endpoint that a caller may hear of: it sees something of them, or
+        may once they have anything, or tell this caller what they have.
+        """
+        servers, policy = self.servers(request.endpoint), self.policy
+        if request.endpoint.transparent or not policy.restricts:
+            return servers
+        principal, endpoint, personal = request.principal, request.endpoint, self.settings.personal
+
+        def told(key: str, lists: ServerLists) -> bool:
+            if self.may_use(principal, endpoint, key):
+                return True
+            return (not lists.entries or key in personal) and policy.concerns(principal, key)
+
+        return {key: lists for key, lists in servers.items() if told(key, lists)}
+
     def sees_whole(self, request: ClientRequest) -> bool:
         """Whether policy bars nothing that the caller's endpoint has."""
         if not self.policy.restricts:

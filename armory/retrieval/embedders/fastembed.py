@@ -19,7 +19,10 @@ from armory.retrieval.options import PartOptions
 from armory.retrieval.ports import FloatArray
 
 #: Short names that the configuration accepts.
-ALIASES = {"all-MiniLM-L6-v2": "sentence-transformers/all-MiniLM-L6-v2"}
+ALIASES = {
+    "all-MiniLM-L6-v2": "sentence-transformers/all-MiniLM-L6-v2",
+    "BGE-large": "BAAI/bge-large-en-v1.5",
+}
 _BATCH = 1  # int8 models: a text's vector must not depend on its neighbours
 
 

@@ -76,7 +76,8 @@ def _gaps(text: str) -> Iterator[re.Match[str]]:
 def clauses(text: str) -> list[tuple[int, int]]:
     """Where the clauses of a query stand that can be searched by themselves, at most six.
 
-    (start, end) in characters, in order. Fewer than two such clauses: none, the query is one wish.
+    (start, end) in characters, in order. Fewer than two such clauses: none, the query is one wish,
+    or what stands before a colon ("write down: meeting at 5"), if that begins with a verb.
     A clause needs two searchable terms (one, where a verb begins it), so that "deploy and notify
     the team" gives both halves. Of more than six those that ask for something go first, then the
     first and the last: what is wanted stands above or below a log, a chat or a stack trace.
@@ -100,10 +101,15 @@ def clauses(text: str) -> list[tuple[int, int]]:
             if len(found) > MAX_CLAUSES:
                 least = min(range(len(found)), key=lambda i: (asks[i], abs(i - MAX_CLAUSES // 2)))
                 del found[least], asks[least]
-    return found if len(found) > 1 else []
+    if len(found) > 1:
+        return found
+    head = _HEAD.match(text)
+    return [head.span(1)] if head else []
 
 
 _STARTS = re.compile(rf"(?:{_VERB})\b", re.IGNORECASE)
+#: "Write down: meeting at 5": the words before the colon say what is wanted, the others to what.
+_HEAD = re.compile(rf"\s*+((?:{_VERB}|jot|note)\b[\w '\-]{{0,40}}):\s", re.IGNORECASE)
 
 
 class _Names:

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armory.retrieval.lexical.bags import Bag, Floats, Ints, Inverted, Places, flat, offsets
-from armory.retrieval.lexical.spelling import Spelling, may_be_misspelt
-from armory.retrieval.lexical.text import fold, is_cjk, stem, terms
+from armory.retrieval.lexical.spelling import LEAST_CHARS, Spelling, may_be_misspelt
+from armory.retrieval.lexical.text import STOP_WORDS, fold, is_cjk, stem, terms
 
 FIELDS = ("name", "server", "title", "description", "params", "tags")
-_NAME, _DESCRIPTION = 0, 3
+NAME, _DESCRIPTION = 0, 3
 #: BM25F: what an occurrence in each field weighs, and how much its length tells against it.
 WEIGHTS = np.array([2.0, 1.0, 1.0, 1.0, 0.5, 1.0], np.float32)
 LENGTH_B = np.array([0.3, 0.3, 0.3, 0.6, 0.6, 0.3], np.float32)
@@ -32,6 +32,9 @@ _FUZZY_CACHE = 20_000
 _WORD = re.compile(r"(?:(?<![\w/\\@#$%&=~.+-])|(?<=[^\W\d_]-))[^\W\d_]++(?![\w/\\@=(]|\.\w|:[\w/])")
 #: Of a text with at least so many words, most must be spelt rightly for the others to be doubted.
 _FOREIGN_WORDS = 4
+#: A text of no more words may be misspelt throughout: where so many of its words are near a tool's,
+#: or small English ones, for each that is neither.
+_SHORT_WORDS, _OWN_WORDS = 12, 3
 _MOST_CORRECTED = 24
 
 
@@ -112,7 +115,7 @@ class Postings:
         lengths = bag.lengths
         mean = np.maximum(lengths.mean(0) if size else lengths.sum(0), 1.0)
         self._scale = WEIGHTS / (1 - LENGTH_B + LENGTH_B * lengths / mean)
-        length = lengths[:, _NAME] + lengths[:, _DESCRIPTION]
+        length = lengths[:, NAME] + lengths[:, _DESCRIPTION]
         self._flat = K1 * (1 - B + B * length / max(float(length.mean()) if size else 1.0, 1.0))
         self._weights = np.empty(len(found.rows), np.float32)
         self._plain = np.empty(len(found.rows), np.float32)
@@ -165,7 +168,7 @@ class Postings:
         for field in range(len(FIELDS)):
             tf += counts[:, field] * self._scale[rows, field]
         self._weights[pairs] = tf * (K1 + 1) / (tf + K1)
-        plain = counts[:, _NAME].astype(np.float32) + counts[:, _DESCRIPTION]
+        plain = counts[:, NAME].astype(np.float32) + counts[:, _DESCRIPTION]
         self._plain[pairs] = plain * (K1 + 1) / (plain + self._flat[rows])
         self._weighed[found] = True
 
@@ -177,7 +180,8 @@ class Postings:
         """
         found = list(_WORD.finditer(text))
         doubted = [word for word in found if self._doubted(word)]
-        if not doubted or (len(found) >= _FOREIGN_WORDS and 2 * len(doubted) > len(found)):
+        most = len(found) >= _FOREIGN_WORDS and 2 * len(doubted) > len(found)
+        if not doubted or (most and not self._slips(found)):
             return text
         parts: list[str] = []
         at = 0
@@ -185,6 +189,23 @@ class Postings:
             parts += [text[at : word.start()], self._meant(fold(word[0])) or word[0]]
             at = word.end()
         return "".join([*parts, text[at:]])
+
+    def _slips(self, found: list[re.Match[str]]) -> bool:
+        """Whether words of which most are doubted are slips of the hand, and no other language."""
+        if len(found) > _SHORT_WORDS:
+            return False
+        own = strange = 0
+        for match in found:
+            word = fold(match[0])
+            if self._doubted(match):
+                mine = self._meant(word) is not None
+            elif len(word) < LEAST_CHARS:
+                mine = word in STOP_WORDS
+            else:
+                continue
+            own += mine
+            strange += not mine and stem(word) not in self._vocabulary
+        return own > _OWN_WORDS * strange
 
     def _meant(self, word: str) -> str | None:
         number = self._vocabulary.get(stem(word))
@@ -202,7 +223,7 @@ class Postings:
         if number >= self._width:
             return False
         pairs = slice(*self.inverted.starts[number : number + 2].tolist())
-        return bool((self.inverted.whole[pairs] & (self.inverted.counts[pairs, _NAME] > 0)).any())
+        return bool((self.inverted.whole[pairs] & (self.inverted.counts[pairs, NAME] > 0)).any())
 
     def keyword(self, query: str, found: TermHits | None = None) -> Floats:
         """BM25 over name and description ÷ the most that the query could attain; (n,) in [0, 1].

@@ -98,7 +98,10 @@ class Spelling:
         self._known[word] = number
 
     def alike(self, term: str, df: NDArray[np.int64]) -> list[tuple[int, float]]:
-        """Up to four terms in use with a Dice coefficient of at least 0.5, best first."""
+        """Up to four terms in use with a Dice coefficient of at least 0.5, best first.
+
+        Not those that only rhyme with it: `book` is no form of `look`.
+        """
         grams = trigrams(term)
         # copies, made without letting another thread run: a term may be added at any time
         lists = [self._trigrams[gram].tobytes() for gram in grams if gram in self._trigrams]
@@ -115,8 +118,7 @@ class Spelling:
         sizes = np.array([self._sizes[i] for i in numbers.tolist()], np.float64)
         dice = 2 * shared / (sizes + len(grams))
         near = dice >= _SIMILARITY
-        if len(dice) > _VARIANTS:
-            near &= dice >= np.partition(dice, -_VARIANTS)[-_VARIANTS]
+        near[near] = [not _rhymes(term, self._terms[i]) for i in numbers[near].tolist()]
         numbers, dice = numbers[near], dice[near]
         # of equals the commoner, then by the alphabet: not by which came first
         terms = [self._terms[i] for i in numbers.tolist()]
@@ -167,6 +169,13 @@ def _is_another(word: str, spelt: str, edits: int) -> bool:
     if len(word) != len(spelt) or Hamming.distance(word, spelt) != edits:
         return False  # something was left out, put in or swapped
     return edits > 1 or len(word) < _REPLACED
+
+
+def _rhymes(term: str, other: str) -> bool:
+    """Whether but one letter differs, and makes another word: the first one, or one of four."""
+    if len(term) != len(other) or Hamming.distance(term, other) != 1:
+        return False
+    return term[0] != other[0] or len(term) < _REPLACED
 
 
 def _within(word: str, words: Sequence[str], most: int) -> list[tuple[str, int, int]]:

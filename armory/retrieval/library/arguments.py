@@ -5,6 +5,7 @@ Owns: the checks of arguments. Never imports the memory, nor the retriever.
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from collections.abc import Iterable, Mapping
@@ -26,13 +27,15 @@ _PARTS = (
     ("reranker", ("scores",)),
 )
 """What an object has that a caller made to be a part, see `ports` and `ranking.rerank`."""
+_READ = ("identity", "dimension")
+"""What of it is read; all else is awaited."""
 
 
 def check_parts(embedder: Any, index: Any, reranker: Any) -> None:
     """Refuse what could be no part of a memory, before the first selection finds out.
 
     Raises:
-        ConfigError: one is neither a name nor an object of its kind.
+        ConfigError: one is neither a name nor an object of its kind, or what is awaited is not.
     """
     for (part, members), given in zip(_PARTS, (embedder, index, reranker), strict=True):
         named = "None" if part == "reranker" else "a name"
@@ -42,6 +45,17 @@ def check_parts(embedder: Any, index: Any, reranker: Any) -> None:
             raise ConfigError(
                 f"{part} is {said(given)}, expected {named}, or an object with {', '.join(members)}"
             )
+        for member in members if made else ():
+            _check_member(f"{part}.{member}", inspect.unwrap(getattr(given, member)))
+
+
+def _check_member(name: str, member: Any) -> None:
+    if not (inspect.isfunction(member) or inspect.ismethod(member)):
+        return  # of anything else only its call tells
+    read = name.endswith(_READ)
+    if read or not inspect.iscoroutinefunction(member):
+        expected = "a property" if read else "`async def` (what blocks goes to asyncio.to_thread)"
+        raise ConfigError(f"{name} is a plain function, expected {expected}")
 
 
 def folder_of(folder: Any) -> Path | None:

@@ -33,6 +33,7 @@ from armory.retrieval.library.arguments import (
     whole,
 )
 from armory.retrieval.library.held import Filter, Held
+from armory.retrieval.library.own_embedder import checked
 from armory.retrieval.library.tool_context import ToolContext, selected
 from armory.retrieval.library.toolbox import (
     ATTRIBUTES,
@@ -100,7 +101,7 @@ class AsyncToolMemory:
         settings = settings_of(ranker, rankers, tag_boosts, diversity)
         check_parts(NO_EMBEDDER if embedder is None else embedder, index, reranker)
         self._folder = folder_of(folder)
-        model = _named(embedder) if isinstance(embedder, str) else embedder
+        model = _named(embedder) if isinstance(embedder, str) else checked(embedder)
         if model is None:
             settings = replace(settings, ranker="lexical")
         path = None if self._folder is None else self._folder / "vectors.db"

@@ -133,7 +133,7 @@ class Tool:
         or Anthropic's form, (identifier, mapping), or a tool of LangChain or of MCP's SDK.
 
         Raises:
-            InvalidRequest: none of these, or a mapping without a name.
+            InvalidRequest: none of these, or a mapping or callable without a name.
         """
         if isinstance(given, Tool):
             return given
@@ -151,6 +151,11 @@ class Tool:
                 + ("; of several, each is an argument of its own: add(*tools)" if several else "")
             )
         name = name_of(given)
+        if name == "<lambda>":
+            raise InvalidRequest(
+                f"{said(given)} has no name that a model could call; write it as a `def`, or give "
+                "Tool(identifier, name, description, handle=...)"
+            )
         return cls(
             identifier=name,
             name=name,

@@ -75,6 +75,7 @@ def calibrated(
         order = _order_of(odds, best, wanted, settings)
     else:  # a stricter formula may not be overtaken: probability follows its order
         order = descending(raw)
+        order[: len(best)] = best  # the same, but that equals may have an order of their own
         odds[order] = np.minimum.accumulate(odds[order])
         if settings.tag_boosts:  # but by what tags say
             odds = _boosted(odds, features, settings)

@@ -12,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from armory.retrieval.features import CandidateFeatures, Moments, greatest, moments_of
+from armory.retrieval.lexical.postings import NAME
 from armory.retrieval.ports import FloatArray, IntArray
 from armory.retrieval.rankers.base import RankSettings, Scores
 from armory.retrieval.rankers.calibrated import FormulaResult, calibrated, explain
@@ -141,6 +142,11 @@ class LexicalRanker(FormulaRanker):
         """As any formula's, and says that words alone decided."""
         return replace(super().rank(features, settings), by_words=True)
 
+    def result(self, ranker: str, features: CandidateFeatures, raw: FloatArray) -> FormulaResult:
+        """As any formula's; of equals those first whose names have more of the query."""
+        found = super().result(ranker, features, raw)
+        return replace(found, best=_named_first(features, raw, found.best))
+
     def spread(self, features: CandidateFeatures, raw: FloatArray) -> Moments:
         """Of all: words are known of every tool."""
         if features.sample is None:
@@ -152,3 +158,15 @@ class LexicalRanker(FormulaRanker):
     def reason(self, features: CandidateFeatures, scores: Scores, position: int) -> str:
         """Of words alone, which alone decided."""
         return explain(features, scores, position, meaning=False)
+
+
+def _named_first(features: CandidateFeatures, raw: FloatArray, best: IntArray) -> IntArray:
+    """The best, of which equals stand by how much of the query their names have."""
+    top = raw[best]
+    if np.all(top[1:] < top[:-1]):
+        return best
+    near = np.zeros(len(best), np.float32)
+    for subquery in features.whole:
+        fields = features.postings.fields(subquery.hits, features.rows[best])
+        np.maximum(near, fields.shares[:, NAME], out=near)
+    return best[np.lexsort((-near, -top))]

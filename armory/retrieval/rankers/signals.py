@@ -23,7 +23,7 @@ _NAME, _SERVER, _DESCRIPTION, _PARAMS = 0, 1, 3, 4
 _ALONE = -6.0
 #: The best cosine of few tools is lower than that of many: counts below so many tools, and no
 #: further below so few.
-_MANY, _LEAST_VISIBLE = 200, 4
+MANY, _LEAST_VISIBLE = 200, 4
 #: Tools up to which size counts: counted on to 20,000, learned there as well, it gains nothing.
 _SIZE_ENDS = 4_100
 
@@ -164,7 +164,7 @@ def query_signals(
     """
     gap, covered = signals["fusion_gap"], signals["covered"]
     whole = [subquery.text for subquery in features.whole]
-    few = max(0.0, float(np.log(_MANY / max(features.visible, _LEAST_VISIBLE))))
+    few = max(0.0, float(np.log(MANY / max(features.visible, _LEAST_VISIBLE))))
     about = {
         "clauses": float(len(features.subqueries) - len(whole)),
         "log_tools": _log_tools(features),

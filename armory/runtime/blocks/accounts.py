@@ -20,6 +20,7 @@ from armory.storage.database import Database
 
 if TYPE_CHECKING:
     from armory.config.blocks.security import OAuthConfig
+    from armory.config.model import StorageConfig
     from armory.security.jwt import JwtScheme
     from armory.security.oauth import OAuthScheme
 
@@ -44,7 +45,7 @@ def make_accounts(
     log = config.observability.query_log
     return Accounts(
         Database(config.storage.url),
-        _cache(config.storage.redis),
+        _cache(config.storage),
         AccountSettings(
             enabled=config.accounts.enabled,
             default_plan=config.accounts.default_plan,
@@ -58,12 +59,12 @@ def make_accounts(
     )
 
 
-def _cache(redis: str | None) -> Cache:
-    if not redis:
+def _cache(storage: StorageConfig) -> Cache:
+    if not storage.redis:
         return MemoryCache()
     from armory.storage.redis_cache import RedisCache  # an extra
 
-    return RedisCache(redis)
+    return RedisCache(storage.redis, prefix=storage.redis_prefix)
 
 
 def accounts_needed(config: Config) -> bool:

@@ -29,7 +29,13 @@ _SHARED = "pins.json"
 def pinning_of(loaded: Loaded, mode: PinningMode) -> Pinning:
     """The pinned definitions of one configuration file, or of the folder where there is none."""
     path = loaded.place_in(loaded.home / _FOLDER, ".json")
-    return Pinning(path, mode, project=loaded.project, before=loaded.home / _SHARED)
+    return Pinning(
+        path,
+        mode,
+        project=loaded.project,
+        before=loaded.home / _SHARED,
+        configured=loaded.config.upstreams,
+    )
 
 
 def follow_approvals(accounts: Accounts, keeper: CatalogKeeper) -> None:

@@ -62,13 +62,14 @@ async def shared(
         port: the bound port, never 0.
         base_path: prefix of every route, which what is passed on has already.
     """
-    if config.storage.redis is None:
+    redis, prefix = config.storage.redis, config.storage.redis_prefix
+    if redis is None:
         return Shared()
     from armory.storage.redis_cache import RedisCache  # an extra
 
-    store = RedisCache(config.storage.redis)
+    store = RedisCache(redis, prefix=prefix)
     stack.push_async_callback(store.aclose)
-    directory = RedisCache(config.storage.redis, timeout_s=_DIRECTORY_TIMEOUT_S)
+    directory = RedisCache(redis, prefix=prefix, timeout_s=_DIRECTORY_TIMEOUT_S)
     stack.push_async_callback(directory.aclose)
     url = os.environ.get(REPLICA_URL) or f"http://{_reachable(host)}:{port}"
     url = url.rstrip("/").removesuffix(base_path)
@@ -76,7 +77,7 @@ async def shared(
     watch = CacheWatch(store)
     watch.start()
     stack.push_async_callback(watch.stop)
-    counts = SharedCounts(RedisCache(config.storage.redis))
+    counts = SharedCounts(RedisCache(redis, prefix=prefix))
     stack.push_async_callback(counts.aclose)
     return Shared(Replicas(directory, url), store, watch, counts)
 

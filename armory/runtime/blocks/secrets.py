@@ -6,7 +6,6 @@ Owns: finding them. Never imports a room above observability.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 from urllib.parse import unquote, unquote_plus, urlsplit
 
 from pydantic import BaseModel, SecretStr
@@ -18,6 +17,7 @@ from armory.observability.redaction import (
     hide,
     hide_parameters,
     names_secret,
+    secret_arguments,
     seems_drawn,
 )
 
@@ -70,14 +70,10 @@ def _of_upstream(block: UpstreamConfig) -> Iterator[str]:
         scheme = CREDENTIAL_SCHEME.match(value)
         if name.lower() not in _PLAIN_HEADERS and (names_secret(name) or scheme):
             yield value[scheme.end() if scheme else 0 :].strip()
+    for place, start, _ in secret_arguments(block.args):
+        yield block.args[place][start:]
     for argument in block.args:
-        name, given, value = argument.partition("=")
-        if given and names_secret(name):
-            yield value
         yield from _in_url(argument)
-    for name, value in pairwise(block.args):
-        if name.startswith("-") and "=" not in name and names_secret(name):
-            yield value
     for url in (block.url, block.openapi, block.base_url, block.proxy):
         yield from _in_url(url or "")
 

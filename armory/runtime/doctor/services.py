@@ -39,7 +39,7 @@ async def services(loaded: Loaded, retriever: Retriever | None = None) -> list[F
     config = loaded.config
     asked: list[Awaitable[list[Finding]]] = [_one(database(config.storage.url))]
     if config.storage.redis is not None:
-        asked.append(_one(redis(config.storage.redis)))
+        asked.append(_one(redis(config.storage.redis, config.storage.redis_prefix)))
     if config.tool_rag.enabled:
         asked.append(retrieval(loaded, retriever))
     if config.agent.enabled:
@@ -83,13 +83,13 @@ def _not_made_yet(url: str) -> bool:
     return file is not None and not file.exists()
 
 
-async def redis(url: str) -> Finding:
+async def redis(url: str, prefix: str) -> Finding:
     """Whether Redis answers."""
     fix = "start it, or correct storage.redis: host, port, password, `rediss://` for TLS"
     try:
         from armory.storage.redis_cache import RedisCache
 
-        cache = RedisCache(url, timeout_s=5.0)
+        cache = RedisCache(url, prefix=prefix, timeout_s=5.0)
     except ArmoryError as error:
         return bad("redis", error.message, fix)
     try:

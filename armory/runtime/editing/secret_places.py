@@ -11,7 +11,6 @@ import types
 import typing
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 from urllib.parse import unquote
 
@@ -23,7 +22,9 @@ from armory.config.blocks.upstream import UpstreamConfig
 from armory.config.source import composed
 from armory.observability.redaction import (
     CREDENTIAL_SCHEME,
+    is_count,
     names_secret,
+    secret_arguments,
     secret_spans,
     seems_drawn,
 )
@@ -102,17 +103,12 @@ class _Finder:
     def _arguments(self, node: yaml.SequenceNode) -> None:
         """`--token VALUE` and `--token=VALUE`."""
         entries = [entry for entry in node.value if isinstance(entry, yaml.ScalarNode)]
-        for option, value in pairwise(entries):
-            named = option.value.startswith("-") and "=" not in option.value
-            if named and names_secret(option.value):
-                self._hide(self._span(value))
-        for entry in entries:
-            name, given, value = entry.value.partition("=")
-            if given and names_secret(name) and not _is_count(value):
-                start, end = self._span(entry)
-                at = self.text.find("=", start, end) + 1
+        for place, offset, _ in secret_arguments([str(entry.value) for entry in entries]):
+            start, end = self._span(entries[place])
+            if offset:
                 closing = self.text[end - 1] in "\"'" and self.text[start] in "\"'"
-                self._hide((at, end - closing))
+                start, end = self.text.find("=", start, end) + 1, end - closing
+            self._hide((start, end))
 
     def look_between(self) -> None:
         """Comments: whatever is redacted, and `name: value` where the name is a secret's."""
@@ -122,7 +118,7 @@ class _Finder:
             for match in _COMMENT.finditer(self.text, at, max(at, start)):
                 self._hide_parts(match[0], match.start())
                 for assigned in _ASSIGNED.finditer(match[0]):
-                    if names_secret(assigned[1]) and not _is_count(assigned[2]):
+                    if names_secret(assigned[1]) and not is_count(assigned[2]):
                         self._hide(assigned.span(2), match.start())
             at = max(at, end)
 
@@ -163,10 +159,6 @@ def _parameters(raw: str) -> Iterator[Span]:
         if word[2] and ("http://" in word[1] or "https://" in word[1]):
             for match in _PARAMETER.finditer(raw, *word.span(2)):
                 yield match.span(2)
-
-
-def _is_count(value: str) -> bool:
-    return value.isdigit() and len(value) < 7
 
 
 def _apart(spans: list[Span]) -> list[Span]:

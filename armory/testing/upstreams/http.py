@@ -84,6 +84,8 @@ class ScriptedUpstream:
         peers: address and port of every connection that a POST came on.
         disconnected: set when a client went away before its answer.
         lists_stay: refuse `subscriptions/listen`.
+        honours: members of a filter that are acknowledged, None: all; where that leaves none, the
+            stream ends at once, as those of some SDKs.
     """
 
     def __init__(
@@ -111,6 +113,7 @@ class ScriptedUpstream:
         self.resumed: list[str] = []
         self.ask_on_get = False
         self.lists_stay = False
+        self.honours: frozenset[str] | None = None
         self.disconnected = asyncio.Event()
         self.peers: set[Any] = set()
         self._dropped = asyncio.Event()
@@ -273,12 +276,18 @@ class ScriptedUpstream:
             return _refusal(message, 404, -32601, "Method not found", None)
         stream = web.StreamResponse(headers=STREAM)
         await stream.prepare(http)
-        wanted = message["params"]["notifications"]
+        wanted: Json = message["params"]["notifications"]
+        if self.honours is not None:
+            wanted = {name: asked for name, asked in wanted.items() if name in self.honours}
         meta = {f"{PREFIX}subscriptionId": message["id"]}
         ack = notification(
             "notifications/subscriptions/acknowledged", {"notifications": wanted, "_meta": meta}
         )
         await stream.write(b"data: " + json.dumps(ack).encode() + b"\n\n")
+        if not wanted:
+            over: Json = {"jsonrpc": "2.0", "id": message["id"], "result": {"_meta": meta}}
+            await stream.write(b"data: " + json.dumps(over).encode() + b"\n\n")
+            return stream
         self.listens[message["id"]] = (stream, wanted)
         try:
             await self._dropped.wait()

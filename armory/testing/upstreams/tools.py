@@ -159,11 +159,16 @@ async def _stranger(_script: ScriptState, request: Request) -> Json:
 
 
 async def _report(script: ScriptState, _request: Request) -> Json:
-    """What has come so far: the methods, texts, what was cancelled, what is subscribed."""
+    """What has come so far: the methods, notifications, texts, what was cancelled or subscribed."""
     return text(
         "report",
         structuredContent={
             "methods": [message.get("method") for message in script.received],
+            "said": [
+                [message["method"], message.get("params")]
+                for message in script.received
+                if message.get("method", "").startswith(("resources/", "notifications/"))
+            ],
             "texts": [
                 message["params"]["arguments"]["text"]
                 for message in script.received

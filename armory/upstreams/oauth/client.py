@@ -7,8 +7,9 @@ or repeats a secret.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from ssl import SSLContext
 from typing import Any
 
@@ -64,6 +65,7 @@ class TokenClient:
         server: key of the upstream, for messages.
         tls: as for the upstream itself.
         proxy: likewise.
+        trusted: makes `tls` anew of the file that it was made of; None: there is none.
         timeout_s: for each request.
         named: URLs that the configuration names: only who is inside may point inside.
     """
@@ -74,11 +76,13 @@ class TokenClient:
         *,
         tls: SSLContext | bool = True,
         proxy: str | None = None,
+        trusted: Callable[[], SSLContext | bool] | None = None,
         timeout_s: float = 15.0,
         named: tuple[str, ...] = (),
     ) -> None:
         self._server = server
         self._route = Route(tls, proxy, timeout_s, named=named)
+        self._trusted = trusted
         self._lock = asyncio.Lock()
 
     async def given(
@@ -138,8 +142,15 @@ class TokenClient:
         try:
             answer = await exchange(method, url, headers, form=form, json=json, route=self._route)
         except NoAnswer as error:
+            self._look_again()
             raise self.failed(str(error)) from None
         return answer.status, answer.body
+
+    def _look_again(self) -> None:
+        """Trust whom `tls.ca_file` names by now: it is replaced while a gateway runs."""
+        if self._trusted is not None:
+            with suppress(UpstreamUnavailable):
+                self._route = replace(self._route, tls=self._trusted())
 
     def refused(self, reason: str) -> TokenRefused:
         """Likewise where the authorization server has answered."""

@@ -19,7 +19,7 @@ from armory.logger import Logger
 from armory.protocol.jsonrpc import error_of
 from armory.protocol.link import Answer, Call, ClientGone, Params
 from armory.protocol.methods import GROUPS_DECLARED, declares_groups
-from armory.protocol.rawjson import NULL, encode, items, members, text_of
+from armory.protocol.rawjson import NULL, encode, few_items, members, text_of
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.entries import Unusable, opened
 
@@ -28,6 +28,8 @@ log = Logger(__name__)
 MAX_GROUPS = 500
 MAX_LEVELS = 8
 _MAX_PAGES = 100
+_MOST = 20_000
+"""Entries of a group that are gone through."""
 _TEXT_CHARS = 4_000
 Entry = Mapping[str, Any]
 
@@ -144,9 +146,9 @@ def _members(raw: Raw) -> dict[str, Raw]:
 
 def _array(source: Mapping[str, Raw], member: str) -> list[Raw]:
     try:
-        return items(source.get(member, Raw(b"[]")))
+        return few_items(source.get(member, Raw(b"[]")), _MOST)
     except (msgspec.DecodeError, RecursionError):
-        raise _Bad(f"its {member!r} is no array") from None
+        raise _Bad(f"its {member!r} is no array, or too long a one") from None
 
 
 def _text(value: object) -> str:

@@ -19,6 +19,8 @@ RATE = 1_000.0
 BURST = 5_000.0
 TOLD_TO_ALL = 20.0
 """What it costs that lists changed: every open session is looked at, the lists are asked for."""
+TOLD_EACH_S = 0.05
+"""What is announced more often is told together, and costs what other notifications do."""
 NUISANCE = 10.0
 """What garbage costs, an answer to nothing, a request of the upstream's own."""
 _LONGEST_PAUSE_S = 1.0

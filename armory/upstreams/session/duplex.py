@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from functools import partial
 
-from armory.errors import UpstreamTimeout, UpstreamUnavailable
+from armory.errors import ArmoryError, UpstreamTimeout, UpstreamUnavailable
 from armory.http1.deadlines import CallDeadline
 from armory.logger import Logger
 from armory.protocol import jsonrpc
@@ -170,7 +170,7 @@ class DuplexLink(StatefulLink):
     async def _notify_quietly(self, method: str, params: Params) -> None:
         try:
             await self.notify(method, params)
-        except UpstreamUnavailable as error:
+        except ArmoryError as error:
             log.debug("upstream_notify_failed", upstream=self.server, error=str(error))
 
     async def _send_answer(self, data: bytes) -> None:

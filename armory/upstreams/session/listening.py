@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from msgspec import Raw
 
@@ -45,17 +45,24 @@ class _Stream:
     progress_token: Raw | None = None
 
     def __init__(
-        self, hear: Callable[[str, Params], None], capabilities: Mapping[str, Any]
+        self,
+        hear: Callable[[str, Params], None],
+        capabilities: Mapping[str, Any],
+        wanted: Mapping[str, Any],
     ) -> None:
         self._hear = hear
+        self._wanted = wanted
         self.capabilities = capabilities
         self.answered = asyncio.Event()
-        self.honoured = False
+        self.acknowledged = False
+        self.honoured: Mapping[str, Any] = {}
         self.task: asyncio.Task[Reply | None] | None = None
 
     async def notify(self, method: str, params: Params) -> None:
         if method == ACKNOWLEDGED:
-            self.honoured = True
+            said = params.get("notifications")
+            self.honoured = self._wanted if said is None else object_of(said)
+            self.acknowledged = True
             self.answered.set()
             return
         meta = object_of(params.get("_meta"))
@@ -65,6 +72,11 @@ class _Stream:
             if rest:
                 params["_meta"] = Raw(encode(rest))
         self._hear(method, params)
+
+    @property
+    def honours(self) -> bool:
+        """Whether the upstream reports anything on it; where it does not, it may end it at once."""
+        return any(self.honoured.values())
 
     async def ask(self, method: str, params: Params) -> Answer:
         raise ClientGone
@@ -100,8 +112,19 @@ class ListenStream:
         self._lock = asyncio.Lock()
         self._closed = False
 
+    def unheard(self, uris: frozenset[str]) -> frozenset[str]:
+        """Those of these resources of which the upstream did not say that it reports updates."""
+        honoured = {} if self._stream is None else self._stream.honoured
+        named = honoured.get("resourceSubscriptions")
+        known = cast("list[object]", named) if isinstance(named, list) else []
+        if len(known) >= len(uris):  # all of them, it may write them in another way
+            return frozenset()
+        return uris.difference(map(str, known))
+
     async def want(self, *, lists: bool | None = None, uris: frozenset[str] | None = None) -> bool:
-        """Change what is listened for; True once the upstream has acknowledged it."""
+        """Change what is listened for; True once the upstream has acknowledged it, though perhaps
+        not all of it: see `unheard`.
+        """
         async with self._lock:
             self._lists = self._lists if lists is None else lists
             self._uris = self._uris if uris is None else uris
@@ -133,7 +156,7 @@ class ListenStream:
         wanted: dict[str, Any] = {name: True for name, _ in self._kinds} if self._lists else {}
         if self._uris:
             wanted["resourceSubscriptions"] = sorted(self._uris)
-        stream = _Stream(self._hear, self._declared)
+        stream = _Stream(self._hear, self._declared, wanted)
         call = Call(
             LISTEN,
             {"notifications": Raw(encode(wanted))},
@@ -149,7 +172,7 @@ class ListenStream:
         except asyncio.CancelledError:
             stream.task.cancel()
             raise
-        if not stream.honoured:
+        if not stream.acknowledged:
             await _end(stream)
             return None
         return stream
@@ -188,7 +211,8 @@ class ListenStream:
             async with self._lock:
                 if self._stream is stream and (renewed := await self._open()) is not None:
                     self._stream = renewed
-                    failures = 0
+                    if renewed.honours:
+                        failures = 0
                     self._report_gap()
 
     def _report_gap(self) -> None:

@@ -29,7 +29,7 @@ from armory.protocol.rawjson import (
     encode,
     items_in_pieces,
     members,
-    value,
+    scalar,
 )
 from armory.tasks import give_way
 from armory.threads import in_turn_if
@@ -40,6 +40,9 @@ log = Logger(__name__)
 
 MAX_PAGES = 2_000
 MAX_ENTRIES = 250_000
+LONGEST_S = 30.0
+"""After so long no further page is asked for, of lists other than the tools', which wait for it:
+there are servers that list every file of a cloud drive as a resource, ten a page."""
 _TURN_S = 0.001
 """What opening entries may take of the event loop at a time."""
 
@@ -146,7 +149,14 @@ async def _fetch(
     hints: list[tuple[int, str]] = []
     cursor: Raw | None = None
     seen: set[bytes] = set()
-    for _ in range(MAX_PAGES):
+    until = monotonic() + LONGEST_S
+    for number in range(MAX_PAGES):
+        if number and method != TOOLS and monotonic() > until:
+            raise BadList(
+                f"upstream {server!r}: {method} has no end within {number:,} pages and "
+                f"{LONGEST_S:g} s",
+                upstream=server,
+            )
         reply = await link.request(
             Call(method, {} if cursor is None else {"cursor": cursor}, safe_to_retry=True)
         )
@@ -236,11 +246,7 @@ async def _in_turns(entries: Sequence[_T]) -> AsyncGenerator[_T]:
 def _hint(page: Mapping[str, Raw]) -> tuple[int, str] | None:
     if "ttlMs" not in page and "cacheScope" not in page:
         return None
-    try:
-        ttl = value(page.get("ttlMs", Raw(b"0")))
-        scope = value(page.get("cacheScope", Raw(b'"private"')))
-    except (ValueError, RecursionError):
-        return None
+    ttl, scope = scalar(page.get("ttlMs")), scalar(page.get("cacheScope"))
     number = int(ttl) if isinstance(ttl, int | float) and not isinstance(ttl, bool) else 0
     return max(0, number), "public" if scope == "public" else "private"
 

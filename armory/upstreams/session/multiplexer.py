@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Awaitable, Callable
+from time import monotonic
 from typing import cast
 
+import msgspec
 from msgspec import Raw
 
 from armory.errors import UpstreamUnavailable
@@ -28,7 +30,7 @@ from armory.protocol.methods import (
     OF_NO_REQUEST,
     PROGRESS,
 )
-from armory.protocol.rawjson import encode, object_of, text_of, value
+from armory.protocol.rawjson import TooWide, encode, scalar, text_of
 from armory.protocol.upstream_messages import (
     ABSENT,
     DEEPEST,
@@ -39,11 +41,20 @@ from armory.protocol.upstream_messages import (
     params_of,
 )
 from armory.upstreams.session.base import BaseLink
-from armory.upstreams.session.budget import TOLD_TO_ALL
+from armory.upstreams.session.budget import TOLD_EACH_S, TOLD_TO_ALL
 from armory.upstreams.session.pending import Item, Note, Pending
 from armory.upstreams.session.questions import Question, Questions
 
 log = Logger(__name__)
+
+
+class _Meta(msgspec.Struct, gc=False):
+    """Of a notification's `_meta` what says where it belongs; all else is passed over."""
+
+    subscription: Raw = msgspec.field(name=SUBSCRIPTION_ID, default=ABSENT)
+
+
+_meta = msgspec.json.Decoder(_Meta).decode
 
 
 class RequestMultiplexer:
@@ -64,6 +75,7 @@ class RequestMultiplexer:
     ) -> None:
         self._link = cast("BaseLink", weakref.proxy(link))  # which has this one
         self._last_id = 0
+        self._told_until: dict[str, float] = {}
         self.pending: dict[int, Pending] = {}
         self.questions = Questions(link, send, self.pending, exact=exact)
 
@@ -107,12 +119,16 @@ class RequestMultiplexer:
         """
         if message.method is None:
             return self._response(message, via)
-        params = params_of(message)
+        try:
+            params = params_of(message)
+        except TooWide as error:
+            self._link.budget.garbage(error, len(memoryview(message.params)))
+            return None
         if message.id is not None:
             self._link.budget.nuisance(len(memoryview(message.params)))
             self.questions.serve(Question(encode(message.id), message.method, params), via)
             return None
-        cost = TOLD_TO_ALL if message.method in LISTS_CHANGED else 1.0
+        cost = self._cost_of_changes(message.method) if message.method in LISTS_CHANGED else 1.0
         self._link.budget.notification(len(memoryview(message.params)), cost)
         if message.method == CANCELLED:
             self.questions.withdraw(params)
@@ -125,10 +141,20 @@ class RequestMultiplexer:
             self._link.notified(message.method, params)
         return None
 
+    def _cost_of_changes(self, method: str) -> float:
+        """What it costs that lists changed: servers say so with each of a thousand tools that they
+        add, and however often they do, others are told every `TOLD_EACH_S` at most.
+        """
+        now = monotonic()
+        if now < self._told_until.get(method, 0.0):
+            return 1.0
+        self._told_until[method] = now + TOLD_EACH_S
+        return TOLD_TO_ALL
+
     def _response(
         self, message: UpstreamMessage, via: Pending | None
     ) -> tuple[Pending, Item] | None:
-        known = own_id(message.id)
+        known = own_id(message.id) if message.answers else None
         pending = None if known is None else self.pending.get(known)
         if pending is None:
             if via is not None and message.id is None and message.failed:
@@ -173,11 +199,7 @@ class RequestMultiplexer:
         return None if listener is None else (listener, Note(method, params))
 
     def _progress(self, params: Params) -> tuple[Pending, Note | None] | None:
-        token = params.get(PROGRESS_TOKEN)
-        try:
-            known = None if token is None else own_id(value(token))
-        except ValueError:
-            known = None
+        known = own_id(scalar(params.get(PROGRESS_TOKEN)))
         pending = None if known is None else self.pending.get(known)
         if pending is None or pending.client is None:
             return None
@@ -189,7 +211,7 @@ class RequestMultiplexer:
     def _listener(self, params: Params) -> Pending | None:
         if self._link.era != "modern" or "_meta" not in params:
             return None
-        known = own_id(object_of(params["_meta"]).get(SUBSCRIPTION_ID))
+        known = own_id(_subscription(params["_meta"]))
         return None if known is None else self.pending.get(known)
 
     def _only_call(self) -> Pending | None:
@@ -198,6 +220,14 @@ class RequestMultiplexer:
         if len(owned) != 1 or self.questions.may_be_anothers(owned[0].call):
             return None
         return owned[0]
+
+
+def _subscription(meta: Raw) -> object:
+    """The id of the subscription that a `_meta` names; None: it names none."""
+    try:
+        return scalar(_meta(meta).subscription)
+    except (msgspec.DecodeError, RecursionError):
+        return None
 
 
 def call_cancelled(request_id: int) -> Params:

@@ -22,7 +22,7 @@ from typing import cast
 
 from msgspec import Raw
 
-from armory.errors import UpstreamUnavailable
+from armory.errors import ArmoryError
 from armory.logger import Logger
 from armory.protocol import jsonrpc
 from armory.protocol.codes import INTERNAL_ERROR, METHOD_NOT_FOUND
@@ -36,7 +36,7 @@ from armory.protocol.link import (
 )
 from armory.protocol.meta import PROGRESS_TOKEN
 from armory.protocol.methods import CAPABILITY, PROGRESS
-from armory.protocol.rawjson import EMPTY_OBJECT, NULL, encode, members_or_none, value
+from armory.protocol.rawjson import EMPTY_OBJECT, encode, members_or_none, scalar
 from armory.tasks import spawn
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.pending import Pending, Unfinished
@@ -333,7 +333,7 @@ class Questions:
             return
         try:
             await send(data)
-        except UpstreamUnavailable as error:
+        except ArmoryError as error:
             self._budget.say(log.info, "upstream_answer_unsent", error=str(error))
 
 
@@ -344,7 +344,4 @@ def _busy(pending: Mapping[int, Pending]) -> int:
 
 def _key_in(request_id: Raw | None) -> bytes:
     """The key of the question that a `notifications/cancelled` names."""
-    try:
-        return encode(value(NULL if request_id is None else request_id))
-    except ValueError:
-        return b""
+    return encode(scalar(request_id))

@@ -14,15 +14,19 @@ from msgspec import Raw
 
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
 from armory.logger import Logger
-from armory.protocol.link import Call, Params, Refused, Reply
+from armory.protocol import codes, jsonrpc
+from armory.protocol.link import SAID_OF_RESOURCE, Call, Params, Refused, Reply
 from armory.protocol.loglevels import LOG_LEVELS, loud_enough
-from armory.protocol.methods import declares_groups
+from armory.protocol.methods import LISTEN, declares_groups
 from armory.protocol.rawjson import encode
+from armory.tasks import Tasks
 from armory.upstreams.session.context import UNKNOWN, Identity
 from armory.upstreams.session.listening import ListenStream
 from armory.upstreams.spec import UpstreamSpec
 
 log = Logger(__name__)
+_LEVEL_S = 1.0
+"""So long a call waits for the answer of an upstream that is told how much to log."""
 
 
 class Subscriptions:
@@ -52,6 +56,7 @@ class Subscriptions:
         self._reported: set[str] = set()  # legacy: another object for each session
         self._lock = asyncio.Lock()
         self._levelling = asyncio.Lock()
+        self._asking = Tasks()
         self._stream: ListenStream | None = None
 
     async def watch_lists(self) -> bool:
@@ -78,12 +83,7 @@ class Subscriptions:
         async with self._lock:
             if self.identity.era == "modern":
                 if uris != self._wanted:
-                    if not await self._listen_stream().want(uris=uris) and uris:
-                        key = self._spec.key
-                        raise UpstreamUnavailable(
-                            f"upstream {key!r}: it does not serve subscriptions/listen",
-                            upstream=key,
-                        )
+                    await self._listen_for(uris)
                     self._wanted = uris
                 return
             for uri in sorted(self._wanted - uris):
@@ -108,8 +108,8 @@ class Subscriptions:
 
     async def ensure_log_level(self, wanted: str | None) -> None:
         """Legacy: have an upstream that logs do so at the lowest level that any caller has wanted
-        yet. One that does not answer is not asked again: each call would wait for it. Calls that
-        come meanwhile wait, too, since they must not overtake the first one.
+        yet. One that does not answer at once is waited for beside the calls, and not asked again.
+        Calls that come meanwhile wait as long, since they must not overtake the first one.
         """
         if self.identity.era == "modern" or wanted is None or wanted not in LOG_LEVELS:
             return
@@ -137,7 +137,8 @@ class Subscriptions:
                     log.info("upstream_resubscribe_refused", upstream=self._spec.key, error=error)
 
     async def close(self) -> None:
-        """End the stream of a modern upstream, where there is one."""
+        """End the stream of a modern upstream, where there is one, and what waits for answers."""
+        await self._asking.stop()
         if self._stream is not None:
             await self._stream.close()
 
@@ -146,6 +147,18 @@ class Subscriptions:
 
     async def _set_log_level(self, wanted: str) -> None:
         before, self._log_level = self._log_level, wanted
+        asking = self._asking.start(self._ask_log_level(wanted, before), "log level")
+        try:
+            await asyncio.wait((asking,), timeout=_LEVEL_S)
+        except asyncio.CancelledError:
+            asking.cancel()
+            raise
+        if not asking.done():
+            asking.add_done_callback(_seen)
+        elif not asking.cancelled():
+            asking.result()
+
+    async def _ask_log_level(self, wanted: str, before: str | None) -> None:
         level = {"level": Raw(encode(wanted))}
         wait_s = self._spec.connect_timeout_s
         try:
@@ -154,11 +167,26 @@ class Subscriptions:
             log.info("upstream_log_level_unanswered", upstream=self._spec.key, error=str(error))
             return
         except BaseException:
-            self._log_level = before
+            self._not_set(wanted, before)
             raise
         if reply.error is not None:
-            self._log_level = before
+            self._not_set(wanted, before)
             log.info("upstream_log_level_refused", upstream=self._spec.key, level=wanted)
+
+    def _not_set(self, wanted: str, before: str | None) -> None:
+        if self._log_level == wanted:  # else another one was set meanwhile
+            self._log_level = before
+
+    async def _listen_for(self, uris: frozenset[str]) -> None:
+        key, stream = self._spec.key, self._listen_stream()
+        if not await stream.want(uris=uris) and uris:
+            raise UpstreamUnavailable(
+                f"upstream {key!r}: it does not serve subscriptions/listen", upstream=key
+            )
+        if unheard := stream.unheard(uris):
+            await stream.want(uris=self._wanted)
+            why = f"upstream {key!r} reports no updates of {min(unheard)[:200]}"
+            raise Refused(LISTEN, jsonrpc.error(codes.INVALID_PARAMS, why))
 
     async def _subscribe(self, uri: str) -> None:
         session = self._reported
@@ -166,7 +194,11 @@ class Subscriptions:
         session.add(uri)
 
     async def _ask(self, method: str, uri: str) -> None:
-        reply = await self._request(Call(method, {"uri": Raw(encode(uri))}))
+        params = {"uri": Raw(encode(uri))}
+        said = SAID_OF_RESOURCE.get()
+        if said is not None and said[0] == uri:
+            params["_meta"] = said[1]
+        reply = await self._request(Call(method, params))
         if reply.error is not None:
             raise Refused(method, reply.error)
 
@@ -177,6 +209,12 @@ class Subscriptions:
                 self._spec.key, self._request, self._notified, groups=groups
             )
         return self._stream
+
+
+def _seen(task: asyncio.Task[None]) -> None:
+    """Nobody waits for it any more; a session that ends says so elsewhere."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _flag(capabilities: Mapping[str, Any], kind: str, name: str) -> bool:

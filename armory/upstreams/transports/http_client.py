@@ -10,6 +10,7 @@ import asyncio
 import ssl
 from collections.abc import Awaitable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from yarl import URL
@@ -75,6 +76,8 @@ class HttpClient:
                 "proxy": spec.proxy,
                 "timeout_s": spec.connect_timeout_s,
             }
+            if spec.ca_file is not None:
+                more["trusted"] = partial(_tls, spec)
             more["named"] = named_by(spec.auth, spec.url or "")
             if is_personal(spec.auth):
                 self.people = PeopleTokens(spec.key, spec.auth, vault, **more)
@@ -254,7 +257,7 @@ class HttpClient:
 
     def _look_again(self) -> None:
         """Trust whom `tls.ca_file` names by now: it is replaced while a gateway runs."""
-        if self._spec.ca_file is not None and isinstance(self._connections, Connections):
+        if self._spec.ca_file is not None:
             with suppress(UpstreamUnavailable):
                 self._connections.trust(_tls(self._spec))
 

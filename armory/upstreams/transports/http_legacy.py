@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from armory.errors import ArmoryError, UpstreamUnavailable
+from armory.errors import ArmoryError
 from armory.http1.deadlines import CallDeadline
 from armory.http1.eventstream import EventTooLarge
 from armory.http1.failing import broken
@@ -156,7 +156,7 @@ class LegacyHttpLink(StatefulLink):
             answered = True
             response = None
             return reply
-        except UpstreamUnavailable:
+        except ArmoryError:  # it was turned away, a login that is missing included
             answered = True
             raise
         finally:

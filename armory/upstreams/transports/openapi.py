@@ -10,23 +10,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+import msgspec
 from msgspec import Raw
 from yarl import URL
 
 from armory.errors import UpstreamTimeout
 from armory.http1.failing import broken
 from armory.http1.reading import BodyTooLarge, read_body
+from armory.openapi.media import is_json
 from armory.openapi.operation import Operation
 from armory.openapi.operations import Operations
 from armory.openapi.requests import BadArguments, request_for
 from armory.openapi.results import refused, result_of
 from armory.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from armory.protocol.link import Call, ClientChannel, Params, Reply, Sent
-from armory.protocol.rawjson import encode, object_of, text_of
+from armory.protocol.rawjson import TooWide, brief, encode, members, text_of, value
+from armory.threads import for_callers
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.context import Identity, LinkContext
 from armory.upstreams.transports.http_client import Answer, HttpClient
 
+_PARAMETER_BYTES = 64 * 1024
+_FORM_VALUES = 10_000
+_LARGE_BYTES = 256 * 1024
+"""A longer answer is written as a result beside the event loop."""
 _UNAVAILABLE = frozenset((502, 503, 504))
 
 
@@ -104,12 +111,12 @@ class OpenApiLink(BaseLink):
             if call.sent is not None:
                 call.sent = Sent(0)
         try:
-            return _reply(await self._answer(call, operation))
+            return Reply(result=await self._answer(call, operation), era="modern")
         except BadArguments as problem:
             return _reply(refused(f"{operation.name} was not called: {problem}"))
 
-    async def _answer(self, call: Call, operation: Operation) -> dict[str, Any]:
-        made = request_for(operation, object_of(call.params.get("arguments")))
+    async def _answer(self, call: Call, operation: Operation) -> Raw:
+        made = request_for(operation, _arguments(operation, call.params.get("arguments")))
         own = {name.lower() for name in self.spec.headers}
         given = {k: v for k, v in made.headers.items() if k.lower() not in own}
         headers = {"Accept": "application/json, */*;q=0.5", **given, **self.spec.headers}
@@ -126,7 +133,9 @@ class OpenApiLink(BaseLink):
             body = await read_body(response, self.spec.message_bytes, self.meter)
             status, answered = response.status, cast("Mapping[str, str]", response.headers)
             response = None
-            return result_of(status, answered, bytes(body))
+            return await for_callers(
+                len(body) > _LARGE_BYTES, _result, status, answered, bytes(body)
+            )
         except TimeoutError:
             raise UpstreamTimeout(
                 f"upstream {self.server!r} did not answer {operation.name} within {timeout_s:g} s",
@@ -147,8 +156,58 @@ class OpenApiLink(BaseLink):
         return f"{self._base}{path}?{self._query}{'&' if query else ''}{query}"
 
 
+def _arguments(operation: Operation, given: Raw | None) -> dict[str, Any]:
+    """What a call gives, by name; a body that is sent as JSON is not opened.
+
+    Raises:
+        BadArguments: it is too much for the parameters of a request.
+    """
+    try:
+        found = {} if given is None else members(given)
+    except TooWide as error:
+        raise BadArguments(str(error)) from None
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+    body = operation.body
+    unopened = body.argument if body is not None and is_json(body.media_type) else None
+    arguments: dict[str, Any] = {}
+    for name, raw in found.items():
+        view = memoryview(raw)
+        if name == unopened and bytes(view[:5]) != b"null":
+            arguments[name] = raw
+            continue
+        if len(view) > _PARAMETER_BYTES and (body is None or name != body.argument):
+            raise BadArguments(
+                f"the argument {name[:80]!r} has {len(view):,} bytes; {_PARAMETER_BYTES:,} are the "
+                "most that a parameter may have"
+            )
+        try:
+            if len(view) > _PARAMETER_BYTES and _many_values(raw):
+                raise BadArguments(f"the argument {name[:80]!r} has too many values for a form")
+            arguments[name] = value(raw)
+        except (msgspec.DecodeError, RecursionError):
+            raise BadArguments(f"the argument {name[:80]!r} cannot be read: {brief(raw)}") from None
+    return arguments
+
+
+def _many_values(form: Raw) -> bool:
+    """Whether a form holds more than can be written out in the midst of other calls."""
+    if bytes(memoryview(form)[:1]) != b"{":
+        return False  # a text
+    texts = (bytes(memoryview(each)) for each in members(form).values())
+    return sum(text.count(b",") for text in texts if text[:1] in (b"[", b"{")) > _FORM_VALUES
+
+
+def _result(status: int, headers: Mapping[str, str], body: bytes) -> Raw:
+    return _complete(result_of(status, headers, body))
+
+
+def _complete(result: Mapping[str, Any]) -> Raw:
+    return Raw(encode({"resultType": "complete", **result}))
+
+
 def _reply(result: Mapping[str, Any]) -> Reply:
-    return Reply(result=Raw(encode({"resultType": "complete", **result})), era="modern")
+    return Reply(result=_complete(result), era="modern")
 
 
 def _error(code: int, message: str) -> Reply:

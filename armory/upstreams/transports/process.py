@@ -106,9 +106,10 @@ class ServerProcess(asyncio.SubprocessProtocol):
         command = spec.command or ""
         found = shutil.which(command, path=env.get("PATH"))
         if found is None and os.sep not in command:
-            raise FileNotFoundError(
-                f"command {command!r} was not found on the PATH; install it or give its full path"
-            )
+            fix = "install it or give its full path"
+            if len(command.split()) > 1:
+                fix = "what stands behind the program belongs into 'args'"
+            raise FileNotFoundError(f"command {command!r} was not found on the PATH; {fix}")
         if spec.cwd is not None and not os.path.isdir(spec.cwd):  # noqa: ASYNC240 - one stat
             raise FileNotFoundError(f"working directory {spec.cwd!r} does not exist")
         kept = ErrorOutput() if errors is None else errors

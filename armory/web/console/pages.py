@@ -93,5 +93,8 @@ async def _moved(request: web.Request) -> web.StreamResponse:
 
 async def _front(request: web.Request) -> web.StreamResponse:
     if "text/html" not in request.headers.get("Accept", ""):
-        raise web.HTTPNotFound
+        raise web.HTTPNotFound(
+            text="there is nothing here but for browsers: MCP clients connect to mcp, the REST API "
+            "is described at docs, each below this path\n"
+        )
     raise web.HTTPFound(f"{request.rel_url.raw_path}{CONSOLE.lstrip('/')}/")

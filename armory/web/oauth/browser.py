@@ -14,10 +14,10 @@ from collections.abc import Awaitable, Callable
 import msgspec
 from aiohttp import web
 
-from armory.authserver.clients import decoded, encoded
 from armory.authserver.errors import OAuthError
 from armory.authserver.grants import Grant
 from armory.authserver.requests import Request, Returned, each_once, read
+from armory.domain.base64url import decoded, encoded
 from armory.errors import ArmoryError
 from armory.logger import Logger
 from armory.upstreams.oauth.code_flow import BegunLogin
@@ -95,7 +95,8 @@ class Pages:
     async def authorize(self, request: web.Request) -> web.Response:
         """`GET /oauth/authorize`: a client sends a person here."""
         query = each_once(request.query, lambda name: len(request.query.getall(name)))
-        client = await self._server.client(query.get("client_id", ""))
+        asker = self._places.asker(request)
+        client = await self._server.client(query.get("client_id", ""), asker)
         issuer = self._places.issuer(request)
         asked = read(
             query,

@@ -162,7 +162,7 @@ class Endpoints:
             raise UnusableClient(f"expected client_assertion_type {KIND}")
         if assertion and not id:
             id = claimed(assertion)
-        client = await self._server.client(id)
+        client = await self._server.client(id, self._places.asker(request))
         await self._server.check(client, secret, assertion, self._places.issuer(request))
         return client
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from ipaddress import IPv4Address, ip_address
 from typing import Any
 
 import msgspec
@@ -56,6 +57,10 @@ class Places:
         """The issuer identifier of the gateway."""
         return f"{self.origin(request)}{self._s.base_path}"
 
+    def asker(self, request: web.Request) -> str:
+        """The network of who asks, through trusted proxies."""
+        return network_of(self._s.hosts.seen_as(request.remote, request.headers)[0] or "")
+
     def is_allowed(self, request: web.Request) -> bool:
         """Whether it was asked under a name of its own."""
         _, host = self._s.hosts.seen_as(request.remote, request.headers)
@@ -65,6 +70,18 @@ class Places:
         """Whether a URL is one of the gateway's endpoints."""
         issuer = self.issuer(request)
         return url.startswith(f"{issuer}/") and self._s.is_endpoint(url.removeprefix(issuer))
+
+
+def network_of(address: str) -> str:
+    """What one who has an address has to itself: of IPv6 all that begin with the same 64 bits."""
+    try:
+        found = ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(found, IPv4Address):
+        return str(found)
+    mapped = found.ipv4_mapped
+    return found.packed[:8].hex() if mapped is None else str(mapped)
 
 
 def as_json(

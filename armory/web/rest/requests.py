@@ -16,6 +16,7 @@ from uuid import uuid4
 
 import msgspec
 from aiohttp import web
+from msgspec import Raw
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
@@ -24,6 +25,7 @@ from armory.domain.principal import ANONYMOUS, Principal
 from armory.errors import AccessDenied, ArmoryError, AuthenticationFailed, InsufficientScope
 from armory.logger import Logger
 from armory.observability.operation import CURRENT
+from armory.protocol.rawjson import members
 from armory.web.observed import Asked, note, of_a_call, recorded, traced
 from armory.web.rest.problems import Problem, problem_of, problem_response
 from armory.web.rest.routes import Reply, RestCall, Route
@@ -35,6 +37,9 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _KEY = re.compile(r"acx_[A-Za-z0-9_-]{8,}")
 _NO_STORE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 _LONGEST_PATH_PART = 200
+_MOST_VALUES = 10_000
+"""In a body of anybody's: what is wrong with them is found for all of them at once."""
+_SHOWN_CHARS = 100
 CLIENT_LEFT = 499
 """As which a request counts that was cancelled, as proxies write it; nothing is answered."""
 
@@ -168,11 +173,9 @@ async def _call(
                 parameter=name[:40],
             )
     principal = await _principal(services, route, request, asked)
-    if route.accounts and not services.accounts.enabled:
-        raise Problem(404, "accounts_disabled", "accounts are off; see accounts.enabled")
     path = {name: _path_part(name, value) for name, value in request.match_info.items()}
     params = None if route.params is None else _params(route.params, request)
-    body = None if route.body is None else await _body(services, route.body, request)
+    body = None if route.body is None else await _body(services, route, route.body, request)
     return RestCall(services, principal, request_id, path, params, body, request, cors)
 
 
@@ -189,6 +192,8 @@ async def _principal(
     resource = resources.whole(request) if resources is not None else None
     principal = await services.authenticator.authenticate(request.headers, remote, resource)
     asked.principal = principal
+    if route.accounts and not services.accounts.enabled:
+        raise Problem(404, "accounts_disabled", "accounts are off; see accounts.enabled")
     if route.access == "admin" and "admin" not in principal.scopes:
         raise AccessDenied("this needs a credential with the scope `admin`")
     if route.access == "user" and principal.user is None and "admin" not in principal.scopes:
@@ -236,7 +241,9 @@ def _is_text(value: str) -> bool:
     return True
 
 
-async def _body(services: RestServices, model: type[BaseModel], request: web.Request) -> BaseModel:
+async def _body(
+    services: RestServices, route: Route, model: type[BaseModel], request: web.Request
+) -> BaseModel | dict[str, Raw]:
     if request.content_type != "application/json":
         raise Problem(
             415,
@@ -253,11 +260,27 @@ async def _body(services: RestServices, model: type[BaseModel], request: web.Req
         raise too_large from None
     if len(data) > limit:
         raise too_large
+    if route.access != "admin" and not route.verbatim and data.count(b",") > _MOST_VALUES:
+        said = f"the body has more than {_MOST_VALUES:,} values"
+        raise Problem(422, "invalid_request", said, parameter="body")
     try:
+        if route.verbatim:
+            return _known_members(model, data)
         value = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Problem(400, "malformed_json", f"the body is not JSON ({error})") from None
     return _validated(model, value)
+
+
+def _known_members(model: type[BaseModel], data: bytes) -> dict[str, Raw]:
+    data.decode()  # what passes as it came is checked here
+    found = members(data)
+    for name in found:
+        if name not in model.model_fields:
+            known = ", ".join(model.model_fields)
+            said = f"{_short(name)}: is not known here; known: {known}"
+            raise Problem(422, "invalid_request", said, parameter=_short(name))
+    return found
 
 
 def _validated(model: type[BaseModel], value: object) -> BaseModel:
@@ -278,7 +301,7 @@ def _said(model: type[BaseModel], error: ErrorDetails) -> str:
         if len(error["loc"]) > 1:
             return "is not known here"
         return f"is not known here; known: {', '.join(model.model_fields)}"
-    given = json.dumps(error["input"], default=str)
+    given = json.dumps(error["input"], default=str)[:_SHOWN_CHARS]
     wanted = expectation(error["type"], error.get("ctx", {}), error["input"], PATTERNS)
     if wanted == MAPPING:
         wanted = "a JSON object"
@@ -288,7 +311,7 @@ def _said(model: type[BaseModel], error: ErrorDetails) -> str:
 
 
 def _short(name: str) -> str:
-    shown = "".join(char if char.isprintable() else "?" for char in name)
+    shown = "".join(char if char.isprintable() else "?" for char in name[:_SHOWN_CHARS])
     return shown if len(shown) <= 60 else f"{shown[:57]}..."
 
 

@@ -6,7 +6,7 @@ Owns: the routes and the shapes of their parameters. Never ranks anything.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from typing import Annotated, Any, Literal
 from uuid import uuid4
@@ -17,7 +17,7 @@ from pydantic import Field, create_model
 
 from armory.accounts.packs import Kind
 from armory.accounts.query_log import QueryRecord
-from armory.accounts.quotas import Quota
+from armory.agent.findings import AgentResult, Event
 from armory.domain.query import Query
 from armory.errors import ArmoryError, AuthenticationFailed, InvalidRequest
 from armory.logger import Logger
@@ -159,7 +159,8 @@ class RetrieveHandlers:
         quota = await call.spend()
         wanted = SearchRequest(query, given.top_k)
         found = await self._searching.search(call.principal, wanted, packs=path == "v2")
-        return self._answer(call, given.query, found, path, started, quota)
+        body = self._body(call, given.query, found, path, started)
+        return Reply(msgspec.json.encode(body), headers=limit_headers(quota))
 
     async def _ranked(
         self, call: RestCall, given: Any, filters: Filter, context: Context
@@ -181,17 +182,13 @@ class RetrieveHandlers:
         wanted = SearchRequest(query, given.top_k, filters.min_score, given.debug)
         path = "v2" if call.principal.user is not None else "v1"
         found = await self._searching.search(call.principal, wanted, packs=path == "v2")
-        return self._answer(call, given.query, found, path, started, quota)
+        body = self._body(call, given.query, found, path, started)
+        return Reply(msgspec.json.encode(body), headers=limit_headers(quota))
 
-    def _answer(
-        self,
-        call: RestCall,
-        text: str,
-        found: Found,
-        path: str,
-        started: float,
-        quota: Quota | None,
-    ) -> Reply:
+    def _body(
+        self, call: RestCall, text: str, found: Found, path: str, started: float
+    ) -> dict[str, Any]:
+        """The members of an answer, which is noted by the way."""
         took_ms = round((time.perf_counter() - started) * 1000, 3)
         query_id = uuid4().hex
         self._log(call, query_id, text, found, path, took_ms)
@@ -201,7 +198,7 @@ class RetrieveHandlers:
             body["degraded"] = found.degraded
         if found.debug is not None:
             body["debug"] = msgspec.Raw(found.debug)
-        return Reply(msgspec.json.encode(body), headers=limit_headers(quota))
+        return body
 
     def _log(
         self, call: RestCall, query_id: str, text: str, found: Found, path: str, took_ms: float
@@ -240,36 +237,56 @@ class RetrieveHandlers:
         asked: dict[str, Any] = {"visible": visible, "user": call.principal.owner}
         asked["top_k"] = given.top_k
         asked["rejected"] = digests_of(given.rejected)
+
+        def told(result: AgentResult) -> bytes:
+            return self._told(call, given.query, result, len(visible), path, started)
+
+        headers = limit_headers(quota)
         if "text/event-stream" in call.request.headers.get("Accept", ""):
-            return await self._stream(call, self._agent, given.query, asked)
-        result = await self._agent.run(given.query, **asked)
+            events = self._agent.stream(given.query, **asked)
+            return await self._stream(call, events, told, headers)
+        return Reply(told(await self._agent.run(given.query, **asked)), headers=headers)
+
+    def _told(
+        self,
+        call: RestCall,
+        text: str,
+        result: AgentResult,
+        visible: int,
+        path: str,
+        started: float,
+    ) -> bytes:
+        """The answer of a run of the agent, noted like that of any search."""
         tools = [
             record_json(f.tool, score=f.score, relevance=f.match.score, reason=f.reason)
             for f in result.tools
         ]
         names = tuple(tool["name"] for tool in tools)
         top = float(tools[0]["score"]) if tools else 0.0
-        found = Found(msgspec.json.encode(tools), names, len(visible), top)
-        reply = self._answer(call, given.query, found, path, started, quota)
-        told = result.as_json()
-        body = msgspec.json.decode(reply.body)
-        body |= {name: told[name] for name in AGENT_TOLD}
-        return Reply(msgspec.json.encode(body), headers=reply.headers)
+        found = Found(msgspec.json.encode(tools), names, visible, top)
+        body = self._body(call, text, found, path, started)
+        said = result.as_json()
+        return msgspec.json.encode(body | {name: said[name] for name in AGENT_TOLD})
 
     async def _stream(
-        self, call: RestCall, agent: Agent, question: str, asked: Mapping[str, Any]
+        self,
+        call: RestCall,
+        run: AsyncGenerator[Event, None],
+        told: Callable[[AgentResult], bytes],
+        limits: Mapping[str, str],
     ) -> web.StreamResponse:
         headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-store", **call.cors}
-        response = web.StreamResponse(headers={**headers, "X-Request-ID": call.request_id})
+        headers |= {"X-Request-ID": call.request_id, **limits}
+        response = web.StreamResponse(headers=headers)
 
         async def steps() -> None:
-            async with aclosing(agent.stream(question, **asked)) as events:
+            async with aclosing(run) as events:
                 async for event in events:
                     if not response.prepared:  # an error before the first event is still a problem
                         await response.prepare(call.request)
                     data = event.as_json()
                     if event.result is not None:
-                        data["result"] = event.result.as_json()
+                        data["result"] = msgspec.Raw(told(event.result))
                     await response.write(_event(event.kind, data))
 
         try:
@@ -280,12 +297,12 @@ class RetrieveHandlers:
         except Exception as error:
             if not response.prepared:
                 raise
-            await response.write(_event("error", _told(error)))  # a problem has no place here
+            await response.write(_event("error", _problem(error)))  # a problem has no place here
         await response.write_eof()
         return response
 
 
-def _told(error: Exception) -> dict[str, str]:
+def _problem(error: Exception) -> dict[str, str]:
     """What is told of an error once a stream has begun."""
     if isinstance(error, ArmoryError):
         problem = problem_of(error)
@@ -312,8 +329,8 @@ _V2 = "Tools by meaning and words, within the user's active packs and servers"
 _RANKED = "Tools ranked by several factors, with filters, reasons and numbers"
 _RANKED_TEXT = (
     "`debug` adds the numbers behind the ranking. `mode: agent` lets the retrieval agent search "
-    "(POST with `Accept: text/event-stream` streams its steps; `rejected` names by digest the "
-    "`chunks` of earlier answers that were of no use). A caller with a user searches "
-    "within its active packs."
+    "(POST with `Accept: text/event-stream` streams its steps, the last one with the whole answer; "
+    "`rejected` names by digest the `chunks` of earlier answers that were of no use). A caller "
+    "with a user searches within its active packs."
 )
 _TRACK = "Record that the user has installed a pack, a server or a tool"

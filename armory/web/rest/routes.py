@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from aiohttp import web
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
 from armory.accounts.quotas import Quota
 from armory.domain.principal import Principal
@@ -39,10 +40,25 @@ def storable(text: str) -> str:
 Text = Annotated[str, AfterValidator(storable)]
 
 
+def _kinds(annotation: Any) -> set[Any]:
+    """The types that an annotation is made of."""
+    return {annotation}.union(*map(_kinds, get_args(annotation)))
+
+
 class Shape(BaseModel):
     """A JSON object of the API: unknown members are refused."""
 
     model_config = ConfigDict(extra="forbid", defer_build=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _truth_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """`true` where a number is expected is refused; pydantic takes it for 1."""
+        if isinstance(value, bool):
+            kinds = _kinds(cls.model_fields[str(info.field_name)].annotation)
+            if kinds & {int, float} and bool not in kinds:
+                raise PydanticCustomError("int_type" if int in kinds else "float_type", "")
+        return value
 
 
 class Answer(BaseModel):
@@ -61,7 +77,7 @@ class RestCall:
         request_id: echoed in the answer.
         path: path parameters.
         params: the query parameters as the route's model.
-        body: the body as the route's model.
+        body: the body as the route's model, or its members as JSON (`Route.verbatim`).
         request: the request itself, for what streams.
         cors: headers that let the browser page that asked read the answer, likewise.
     """
@@ -147,6 +163,7 @@ class Route:
         description: more than the summary.
         limit_headers: whether answers carry X-RateLimit-*.
         counts: whether it counts against the caller's rate by itself.
+        verbatim: whether the members of the body come as they were sent, each as JSON.
     """
 
     method: str
@@ -167,6 +184,7 @@ class Route:
     description: str = ""
     limit_headers: bool = False
     counts: bool = False
+    verbatim: bool = False
 
     @property
     def operation(self) -> str:

@@ -163,6 +163,9 @@ class Searching:
         matches = [ranking.match(position) for position in cut.shown]
         debug = None
         if wanted.debug:
+            usage, user = ranking.features.usage, wanted.query.user
+            if usage is not None and user is not None:
+                await usage.recall(user)
             debug = _json(_debug(ranking, cut.shown, matches, wanted.query.user))
         return Found(
             _json([tool_json(match) for match in matches]),
@@ -275,7 +278,7 @@ def record_json(
         "name": record.name,
         "server": record.server,
         "description": record.description,
-        "inputSchema": record.input_schema,
+        "inputSchema": record.input_schema or {"type": "object"},
         "score": round(score, _DIGITS),
         "relevance": round(relevance, _DIGITS),
         "reason": reason,

@@ -199,6 +199,8 @@ class RestServices:
         limits: see `RestLimits`.
         base_path: prefix of every route, without a trailing slash.
         variant: gives a text that differs whenever the retrieval configuration does.
+        indexed: waits until the tools that were told to the index can be found; None: nothing is
+            searched.
         asked: told of every answered search: who, the texts, the exposed names that were found;
             None: nobody wants to know.
         take: counts one request of a principal; raises `RateLimited` where it is one too many.
@@ -228,6 +230,7 @@ class RestServices:
     limits: RestLimits = field(default_factory=RestLimits)
     base_path: str = ""
     variant: Callable[[], str] = str
+    indexed: Callable[[], Awaitable[None]] | None = None
     asked: Callable[[Principal, tuple[str, ...], tuple[str, ...]], None] | None = None
     take: Callable[[Principal], Awaitable[None]] | None = None
     searching: Callable[[Principal], Awaitable[None]] | None = None

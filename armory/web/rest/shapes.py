@@ -64,7 +64,15 @@ AGENT_TOLD = (
 MAX_REJECTED = 1_000
 _DIGEST = r"^[0-9a-f]{32}$"
 _DIGESTS = r"^([0-9a-f]{32}(,[0-9a-f]{32})*)?$"
+_SERVER = r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$"
+MOMENT = r"^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d)?)?$"
+SCOPE = r"^[A-Za-z0-9_.:/*-]{1,64}$"
+PACK = r"^[a-z0-9]([a-z0-9-]{0,62}[a-z0-9])?$"
 PATTERNS = {
+    _SERVER: "lower-case words joined by hyphens",
+    MOMENT: "a date or a time, as 2026-01-31 or 2026-01-31T12:00",
+    SCOPE: "1 to 64 letters, digits or _.:/*-",
+    PACK: "1 to 64 small letters, digits or hyphens, which neither begin nor end it",
     r"\S": "text that is not blank",
     _DIGEST: "32 hexadecimal digits",
     _DIGESTS: "groups of 32 hexadecimal digits with commas between them",
@@ -179,9 +187,7 @@ class NewTools(Shape):
     tools: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=TOOLS_AT_ONCE)] = Field(
         description="MCP tool objects; each needs a `name` and may name its `server`."
     )
-    server: Annotated[str, Field(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$", max_length=64)] = (
-        "indexed"
-    )
+    server: Annotated[str, Field(pattern=_SERVER, max_length=64)] = "indexed"
     category: Name | None = None
     tags: Annotated[list[Name], Field(max_length=50)] = Field(default=[])
     skip_existing: bool = False

@@ -104,6 +104,7 @@ class StderrAnswer(Answer):
     """What an upstream's processes wrote to standard error: the last 64 KiB, without secrets."""
 
     server: str
+    process: str | None = Field(description="Of which replica: each has its own processes.")
     lines: list[str]
 
 
@@ -155,9 +156,7 @@ async def upstreams(call: RestCall) -> Reply:
             entry["dropped_count"] = info.dropped_count
             entry["dropped"] = [asdict(dropped) for dropped in info.dropped]
         shown.append(entry)
-    live = services.live
-    process = None if live is None else live.activity.process
-    return Reply({"process": process, "upstreams": shown})
+    return Reply({"process": _process(call), "upstreams": shown})
 
 
 async def stderr(call: RestCall) -> Reply:
@@ -166,7 +165,7 @@ async def stderr(call: RestCall) -> Reply:
     lines = call.services.stderr(server)
     if lines is None:
         raise UnknownTool(f"there is no upstream {server!r}")
-    return Reply({"server": server, "lines": list(lines)})
+    return Reply({"server": server, "process": _process(call), "lines": list(lines)})
 
 
 async def catalog(call: RestCall) -> Reply:
@@ -188,6 +187,12 @@ async def catalog(call: RestCall) -> Reply:
             "servers": dict(_visible_by_server(call)),
         }
     )
+
+
+def _process(call: RestCall) -> str | None:
+    """Which replica answers."""
+    live = call.services.live
+    return None if live is None else live.activity.process
 
 
 def _visible_by_server(call: RestCall) -> Counter[str]:

@@ -21,6 +21,11 @@ def asks_url(params: Mapping[str, Raw]) -> bool:
     return text_of(params, "mode") == "url"
 
 
+def is_unknown(method: str) -> bool:
+    """Whether Armory knows no such request of a server."""
+    return method not in CAPABILITY and method != "ping" and not method.startswith("tasks/")
+
+
 def may_ask(
     method: str, params: Mapping[str, Raw], capabilities: Mapping[str, Any], era: Era, version: str
 ) -> bool:

@@ -5,6 +5,9 @@ Owns: what an answer gains or loses on its way between revisions. Pure; never do
 
 from __future__ import annotations
 
+from typing import cast
+
+import msgspec
 from msgspec import Raw
 
 from armory.protocol import codes, jsonrpc
@@ -13,7 +16,9 @@ from armory.protocol.link import Reply
 from armory.protocol.meta import SERVER_INFO
 from armory.protocol.rawjson import (
     EMPTY_OBJECT,
+    TooWide,
     brief,
+    members,
     members_or_none,
     pack,
     text_of,
@@ -82,10 +87,19 @@ def _for_modern(result: Raw, info: Raw, *, cacheable: bool, private: bool) -> Ra
         opened.setdefault("ttlMs", _ZERO)
         if private or "cacheScope" not in opened:
             opened["cacheScope"] = _PRIVATE
-    meta = members_or_none(opened.get("_meta")) or {}
-    meta[SERVER_INFO] = info
-    opened["_meta"] = pack(meta)
+    opened["_meta"] = _with_server(opened.get("_meta"), info)
     return pack(opened)
+
+
+def _with_server(meta: Raw | None, info: Raw) -> Raw:
+    """A `_meta` that says who answers; one that is too large to be opened keeps what it has."""
+    try:
+        return pack({**({} if meta is None else members(meta)), SERVER_INFO: info})
+    except TooWide:
+        inside = bytes(memoryview(cast("Raw", meta))[1:])
+        return Raw(b'{"%b":%b,%b' % (_SERVER_INFO, memoryview(info), inside))
+    except (msgspec.DecodeError, RecursionError):
+        return pack({SERVER_INFO: info})
 
 
 def _for_legacy(result: Raw) -> Reply:

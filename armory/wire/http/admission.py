@@ -133,7 +133,7 @@ class Admission:
             raise RequestRejected(refusal(404, codes.INVALID_REQUEST, message, headers=extra))
         connection = request.protocol
         if hasattr(connection, "caller"):
-            setattr(connection, "caller", principal.key)  # noqa: B010 what the server gave it
+            setattr(connection, "caller", principal.person)  # noqa: B010 what the server gave it
         pages = self._resources.pages_at(request)
         caller = Caller(principal, endpoint, headers, url_of(request), remote, pages)
         return AdmittedRequest(request, connection, caller, extra, *accepts(headers.get("Accept")))

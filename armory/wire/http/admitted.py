@@ -121,7 +121,7 @@ def url_of(request: web.Request) -> dict[str, list[str]]:
 def share_of(caller: Caller) -> str:
     """Whose share of the event loop a request has: who is nobody has that of an address."""
     principal = caller.principal
-    return f"{principal.key} {caller.remote}" if principal is ANONYMOUS else principal.key
+    return f"{principal.key} {caller.remote}" if principal is ANONYMOUS else principal.person
 
 
 class Bodies:

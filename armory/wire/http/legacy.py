@@ -120,7 +120,7 @@ class LegacyEndpoint:
                 continue
             if len(going) >= _BATCH_AT_ONCE:
                 _, going = await asyncio.wait(going, return_when=asyncio.FIRST_COMPLETED)
-            await self._turns.next(admitted.caller.principal.key)
+            await self._turns.next(admitted.caller.principal.person)
             if full := held.full:
                 answers.append(refused(message.key, codes.LIMITED, full))
                 continue
@@ -141,7 +141,7 @@ class LegacyEndpoint:
         if isinstance(session, web.StreamResponse):
             return session
         stream, after = _resumed(session, admitted.caller.headers.get(LAST_EVENT_ID))
-        key = admitted.caller.principal.key
+        key = admitted.caller.principal.person
         if full := self._edge.streams.take(key):
             return refusal(503, codes.LIMITED, full, headers=admitted.extra)
         try:
@@ -241,7 +241,7 @@ def _resumed(session: Session, last_event_id: str | None) -> tuple[EventStream, 
     """(stream, position after which to go on) of a GET; the general stream where none is known."""
     place = parse_event_id(last_event_id) if last_event_id is not None else None
     stream = session.stream(place[0]) if place is not None else None
-    if place is None or stream is None:
+    if place is None or stream is None or place[1] > stream.last:  # of a session before this one
         return session.general, None
     return stream, place[1]
 

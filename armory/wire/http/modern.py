@@ -101,7 +101,7 @@ class ModernEndpoint:
         if not admitted.takes_sse:
             message = "Accept must list text/event-stream"
             return refusal(406, codes.INVALID_REQUEST, message, id=id, headers=admitted.extra)
-        key = admitted.caller.principal.key
+        key = admitted.caller.principal.person
         if full := streams.take(key):
             return refusal(503, codes.LIMITED, full, id=id, headers=admitted.extra)
         listening = None

@@ -49,7 +49,7 @@ class SseFront:
         edge, request, caller = self._edge, admitted.request, admitted.caller
         if request.method != "GET":
             return _only(admitted, "GET")
-        if full := edge.streams.take(caller.principal.key):
+        if full := edge.streams.take(caller.principal.person):
             return refusal(503, codes.LIMITED, full, headers=admitted.extra)
         out = EventStream("sse", keep_bytes=0)
         duplex = Duplex(edge.dispatcher, edge.sessions, caller, out, json_depth=None)
@@ -69,7 +69,7 @@ class SseFront:
             await response.write_eof()
             return response
         finally:
-            edge.streams.give_back(caller.principal.key)
+            edge.streams.give_back(caller.principal.person)
             edge.streams.drop_pipe(out)
             out.on_held = None
             del self._open[key]
@@ -101,6 +101,8 @@ class SseFront:
             if duplex is None:
                 admitted.body = body
                 return await self._elsewhere(admitted, id)
+            if duplex.closed:  # meanwhile
+                return _no_session(admitted)
             await duplex.take(body)
         except Malformed as bad:
             if duplex is None:

@@ -30,6 +30,9 @@ from armory.wire.settings import PARKED, PARKED_TIMEOUT_S
 
 _log = Logger(__name__)
 _elicitations = msgspec.json.Decoder(list[dict[str, Any]])
+_NOT_VISITED = jsonrpc.error(
+    codes.INTERNAL_ERROR, "the user did not visit the URL that the upstream asks to visit first"
+)
 Handler = Callable[[RequestContext, dict[str, Raw]], Coroutine[Any, Any, Reply]]
 
 
@@ -96,8 +99,9 @@ class Interactions:
             del params[STATE]
             if kind == "upstream":
                 params[STATE] = pack(inner)
-            else:  # "again": a URL was visited; the upstream hears the call anew
-                params.pop(RESPONSES, None)
+            elif _declined(params.pop(RESPONSES, None)):
+                return Reply(error=_NOT_VISITED)
+            # else "again": a URL was visited; the upstream hears the call anew
         if not _interactive(context.client.capabilities):
             reply = await handler(context, params)
             return await self._sealed(context, reply, binding)
@@ -113,13 +117,13 @@ class Interactions:
             if not call.over and not self._states.loaded:
                 await self._states.load()
                 await call.pause()  # as it is by now
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as cancelled:
             self._running.discard(call)
-            await call.end()
+            await call.end(*cancelled.args)
             raise
         if call.over:
             return await self._finished(context, call)
-        key = context.principal.key
+        key = context.principal.person
         mine = sum(owner == key for owner in self._of.values())
         if len(self._parked) >= self._capacity or mine >= self._per_principal:
             if call.running.done():  # answered already: only a question is left
@@ -227,6 +231,15 @@ def _visits(error: Raw) -> list[dict[str, Any]]:
     except (msgspec.DecodeError, RecursionError):
         return []
     return listed if all(isinstance(entry.get("url"), str) for entry in listed) else []
+
+
+def _declined(responses: Raw | None) -> bool:
+    """Whether the user did not go where an upstream sent them: they are not asked again."""
+    answers = members_or_none(responses) or {}
+    return any(
+        text_of(members_or_none(answer) or {}, "action") in ("decline", "cancel")
+        for answer in answers.values()
+    )
 
 
 def _input_required(requests: Mapping[str, Any], state: str) -> Reply:

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Raw
 
-from armory.protocol.link import Answer, ClientChannel, ClientGone, Params, Reply
+from armory.protocol.link import Answer, CancelReason, ClientChannel, ClientGone, Params, Reply
 from armory.protocol.rawjson import members_or_none, pack
 from armory.tasks import start, stop
 from armory.wire.eras.client_meta import passed_meta
@@ -141,15 +141,15 @@ class ParkedCall:
                 future.set_exception(ClientGone("the client did not come back"))
                 future.exception()
 
-    def stop(self) -> None:
+    def stop(self, reason: CancelReason | None = None) -> None:
         """Cancel the call; whoever cares waits for `end`."""
         self.leave()
         if self.task is not None:
-            self.task.cancel()
+            self.task.cancel(reason)
 
-    async def end(self) -> None:
+    async def end(self, reason: CancelReason | None = None) -> None:
         """Cancel the call and wait for it."""
-        self.stop()
+        self.stop(reason)
         await stop(self.task, timeout_s=5)
 
 

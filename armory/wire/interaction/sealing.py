@@ -6,7 +6,6 @@ SDK's servers use. Never knows what is sealed.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import importlib
 import os
@@ -14,6 +13,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from armory.domain.base64url import decoded, encoded
 from armory.libraries import read_ahead
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Seals:
         """A text, safe in a URL, that holds `data`."""
         id, key = next(iter(self._keys.items()))
         nonce = os.urandom(_NONCE)
-        return _FORM + _text(id + nonce + key.encrypt(nonce, data, _FORM.encode() + id))
+        return _FORM + encoded(id + nonce + key.encrypt(nonce, data, _FORM.encode() + id))
 
     def unseal(self, text: str) -> bytes:
         """What `seal` got.
@@ -80,7 +80,7 @@ class Seals:
         """
         from cryptography.exceptions import InvalidTag
 
-        raw = _bytes(text.removeprefix(_FORM)) if text.startswith(_FORM) else b""
+        raw = (decoded(text.removeprefix(_FORM)) if text.startswith(_FORM) else None) or b""
         if len(raw) < _ID + _NONCE + _TAG:
             raise BrokenSeal("malformed")
         id, nonce, sealed = raw[:_ID], raw[_ID : _ID + _NONCE], raw[_ID + _NONCE :]
@@ -98,16 +98,3 @@ def load_ciphers() -> None:
     read_ahead("cryptography")
     for module in ("ciphers.aead", "hashes", "kdf.hkdf"):
         importlib.import_module(f"cryptography.hazmat.primitives.{module}")
-
-
-def _text(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).decode("ascii").rstrip("=")
-
-
-def _bytes(text: str) -> bytes:
-    """What `_text` got; nothing for what it never gives."""
-    try:
-        data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    except ValueError:
-        return b""
-    return data if _text(data) == text else b""

@@ -26,6 +26,8 @@ from armory.wire.interaction.sealing import SECRET_BYTES, BrokenSeal, Seals, loa
 
 _log = Logger(__name__)
 _sorted = msgspec.json.Encoder(order="deterministic").encode
+_SORTED_BYTES = 256 * 1024
+"""Longer arguments are the same where their bytes are: to sort small values takes long."""
 _REFUSED = "Invalid or expired requestState"
 _REASON = {"reason": "invalid_request_state"}
 REFUSED_STATE = jsonrpc.error(INVALID_PARAMS, _REFUSED, _REASON)
@@ -72,7 +74,11 @@ class Binding:
 
 
 def _canonical(arguments: Raw) -> bytes:
-    """Equal bytes for equal arguments; those that cannot be read (1e400) as they came."""
+    """Equal bytes for equal arguments; those that cannot be read (1e400), or only at length, as
+    they came.
+    """
+    if len(memoryview(arguments)) > _SORTED_BYTES:
+        return bytes(arguments)
     try:
         return _sorted(cast("object", value(arguments)))
     except (msgspec.DecodeError, RecursionError):

@@ -12,6 +12,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from itertools import islice
 from typing import Protocol, TypeVar
 
 from cachetools import LRUCache, TTLCache
@@ -30,6 +31,8 @@ WAITED_S = 1.0
 """So long at most anybody waits for a store: a client whose session begins or ends, a replica that
 starts or ends.
 """
+_AT_ONCE = 16
+"""So many sessions are claimed side by side: a sign of life waits for all of them."""
 _BEATS = 15
 """Signs of life while one lasts."""
 _LOST = "replicas-lost"
@@ -194,16 +197,17 @@ class Directory:
                 _log.warning("sessions_not_claimed_again", error=error.message)
 
     async def _claim_again(self) -> None:
-        for session_id in tuple(self._claimed):
-            if session_id in self._claimed:
-                await self._claim(session_id)
+        left = iter(tuple(self._claimed))
+        while some := tuple(islice(left, _AT_ONCE)):
+            await asyncio.gather(*(self._claim(one) for one in some if one in self._claimed))
 
     async def release(self, session_id: str) -> None:
-        """A session ended: it belongs to no replica any more. A store that is away is not told: it
-        forgets the session by itself, and whoever asks this replica for it learns that it ended.
+        """A session ended: it belongs to no replica any more. A store that is away is not told, and
+        that it is, one client waits for: it forgets the session by itself, and whoever asks this
+        replica for it learns that it ended.
         """
         self._claimed.discard(session_id)
-        if self._failing:
+        if self._failing or self._hangs:
             return
         if why := await self._not_deleted(f"session:{session_id}"):
             _log.info("session_not_released", error=why)
@@ -216,6 +220,7 @@ class Directory:
         except ArmoryError as error:
             return error.message
         except TimeoutError:
+            self._hangs = True
             return "no answer in time"
         return ""
 

@@ -18,11 +18,20 @@ from msgspec import Raw
 from armory.domain.principal import Principal
 from armory.gateway.gateway import Gateway
 from armory.gateway.lists.groups import served_to
+from armory.gateway.requests import ClientRequest
 from armory.logger import Logger
 from armory.protocol import codes
 from armory.protocol.errors import Malformed
 from armory.protocol.jsonrpc import Message
-from armory.protocol.methods import CANCELLED, GROUPS_CHANGED, PROGRESS, ROOTS_CHANGED
+from armory.protocol.link import Params
+from armory.protocol.methods import (
+    ABOUT_TASKS,
+    CANCELLED,
+    GROUPS_CHANGED,
+    INITIALIZED,
+    PROGRESS,
+    ROOTS_CHANGED,
+)
 from armory.protocol.rawjson import text_of
 from armory.tasks import Tasks, give_way, start
 from armory.wire.caller import Caller
@@ -42,8 +51,12 @@ _T = TypeVar("_T")
 _log = Logger(__name__)
 _TURN_S = 0.001
 """So long sessions are ended in one go."""
+_AT_ONCE = 16
+"""So many sessions end side by side: each may wait for an upstream, or for a store."""
 _SOON_S = 0.01
 """A session that takes longer to end waits for somebody else."""
+_ERRANDS = 64
+"""What one client says at once that Armory does not know; more of it reaches nobody."""
 _TOLD = 5
 """Of many that expire together so many are named."""
 
@@ -142,7 +155,7 @@ class Sessions:
                 raise TooMany(
                     f"{self._capacity} sessions are open (server.limits.sessions); try again later"
                 )
-        key = caller.principal.key
+        key = caller.principal.person
         if self._of[key] >= self._per_principal:
             await self.expire()
             if self._of[key] >= self._per_principal:
@@ -164,7 +177,11 @@ class Sessions:
         self._of[key] += 1
         self._gateway.changes.add(session.subscription)
         if self.directory is not None:
-            await self.directory.claim(session.id)
+            try:
+                await self.directory.claim(session.id)
+            except asyncio.CancelledError:  # its client left, and never learns of it
+                self._ending.spawn(self._end(session), "end a session")
+                raise
         return session
 
     def find(self, id: str, caller: Caller) -> Session | None:
@@ -188,11 +205,22 @@ class Sessions:
             session.answered(message)
         elif message.method == ROOTS_CHANGED:
             # No request is open by which an upstream could ask what they are now.
-            session.run(self._gateway.pool.roots_changed(session.owner, session.channel))
+            session.run(self._gateway.client_news.roots_changed(session, session.channel))
         elif message.method == CANCELLED:
             session.cancel(*cancelled(message))
         elif message.method == PROGRESS:
             session.progressed(notified(message))
+        elif session.endpoint.transparent and session.errands < _ERRANDS:
+            method = str(message.method)
+            if method != INITIALIZED and method not in ABOUT_TASKS:  # it has none for upstreams
+                session.run(self._pass_on(session, method, notified(message)))
+
+    async def _pass_on(self, session: Session, method: str, params: Params) -> None:
+        """Tell the one upstream of a session's endpoint what Armory does not know."""
+        client, version, endpoint = session.channel, session.version, session.endpoint
+        request = ClientRequest(session.principal, client, "legacy", version, endpoint, session)
+        gateway = self._gateway
+        await gateway.client_news.pass_on(await gateway.context(request), method, params)
 
     async def end(self, session: Session) -> None:
         """End one session; to its end, also where whoever waits is cancelled."""
@@ -201,7 +229,7 @@ class Sessions:
     async def _end(self, session: Session) -> None:
         if self._sessions.pop(session.id, None) is None:
             return
-        key = session.principal.key
+        key = session.person
         self._of[key] -= 1
         if not self._of[key]:
             del self._of[key]
@@ -231,29 +259,30 @@ class Sessions:
     async def _end_those(self, chosen: Callable[[Session], bool]) -> list[str]:
         """End sessions, a millisecond of them at a time: what one caller opened in some seconds
         ends together, half an hour later. One that waits for an upstream or a store ends beside the
-        others. Gives their ids.
+        others, and one that fails keeps none of them. Gives their ids.
         """
         gone: list[str] = []
-        late: list[asyncio.Task[None]] = []
+        endings: list[asyncio.Task[None]] = []
         begun = time.perf_counter()
         try:
             for session in list(self._sessions.values()):
                 if session.id in self._sessions and chosen(session):
-                    ending = start(self._end(session), "end a session")
-                    if (await asyncio.wait((ending,), timeout=_SOON_S))[0]:
-                        ending.result()
-                    else:
-                        late.append(ending)
-                        begun = time.perf_counter()  # the loop was the others'
+                    session.closed = True  # a request that comes before its end began finds none
+                    endings.append(start(self._end(session), "end a session"))
                     gone.append(session.id)
+                    await asyncio.sleep(0)
+                    if len(endings) % _AT_ONCE == 0:
+                        await asyncio.wait(endings[-_AT_ONCE:], timeout=_SOON_S)
+                        begun = time.perf_counter()  # the loop was the others'
                 if (took := time.perf_counter() - begun) > _TURN_S:
                     await give_way(took)
                     begun = time.perf_counter()
         finally:
-            if late:
-                await asyncio.wait(late)
-        for ending in late:
-            ending.result()
+            if endings:
+                await asyncio.wait(endings)
+        errors = [error for ending in endings if (error := ending.exception()) is not None]
+        if errors:
+            raise errors[0]
         return gone
 
     async def _wholly(self, work: Coroutine[Any, Any, _T]) -> _T:

@@ -34,7 +34,7 @@ from armory.protocol.meta import PROGRESS_TOKEN
 from armory.protocol.methods import CANCELLED, LOGGED, session_answers
 from armory.protocol.rawjson import NULL, encode, members_or_none, pack, text_of
 from armory.tasks import Tasks, stop
-from armory.wire.eras.questions import may_ask, refusal
+from armory.wire.eras.questions import is_unknown, may_ask, refusal
 from armory.wire.sessions.running import Running, ended
 from armory.wire.streams import EventStream, Outlet
 
@@ -44,6 +44,7 @@ KEPT_STREAMS = 32
 KEPT_BYTES = 4 << 20
 ASK_TIMEOUT_S = 600.0
 _END_S = 5.0
+_SILENT = "the client answers nothing any more"
 GENERAL = "0"
 
 
@@ -53,6 +54,7 @@ class Session:
     Attributes:
         id: the `Mcp-Session-Id`.
         principal, endpoint: whose it is and where; as of the last request.
+        person: as whose it is counted: who opened it.
         version: the negotiated revision.
         capabilities: the client's own.
         log_level: as set with `logging/setLevel`; `info` until then.
@@ -72,6 +74,7 @@ class Session:
     ) -> None:
         self.id = id
         self.principal = principal
+        self.person = principal.person
         self.endpoint = endpoint
         self.version = version
         self.capabilities = capabilities
@@ -81,6 +84,7 @@ class Session:
         self.inflight: dict[bytes, asyncio.Task[None] | Running] = {}
         self.opened = self.used = time.monotonic()
         self.closed = False
+        self._hung_up = False
         self.subscription = Subscription(
             principal=principal,
             endpoint=endpoint,
@@ -188,8 +192,8 @@ class Session:
         Raises:
             ClientGone: the session ended, or nothing came in ten minutes.
         """
-        if self.closed:
-            raise ClientGone("the session has ended")
+        if self._hung_up:
+            raise ClientGone(_SILENT)
         self._count += 1
         id = f"armory-{self._count}"
         key = encode(id)
@@ -243,15 +247,25 @@ class Session:
         """Do something for the client that has no answer; ended with the session."""
         self._errands.spawn(errand, "errand of a session")
 
+    @property
+    def errands(self) -> int:
+        """How many of those are under way."""
+        return len(self._errands)
+
     # -- the end -----------------------------------------------------------------------------
+
+    def hang_up(self) -> None:
+        """The client answers nothing any more: calls that wait for that go on without."""
+        self._hung_up = True
+        for future in list(self._questions.values()):
+            if not future.done():
+                future.set_exception(ClientGone(_SILENT))
+                future.exception()
 
     async def close(self) -> None:
         """End everything: calls are cancelled, streams closed, questions withdrawn."""
         self.closed = True
-        for future in list(self._questions.values()):
-            if not future.done():
-                future.set_exception(ClientGone("the session has ended"))
-                future.exception()
+        self.hang_up()
         every = list(self.inflight.values())
         in_place = [running for running in every if isinstance(running, Running)]
         for running in in_place:
@@ -319,8 +333,11 @@ class SessionChannel:
             ClientGone: nobody is there to answer.
         """
         session = self._session
-        if not may_ask(method, params, session.capabilities, "legacy", session.version):
-            return Answer(error=refusal(method, session.capabilities))
+        declared = session.capabilities
+        # at its own endpoint a server may ask what Armory does not know
+        unknown = session.endpoint.transparent and is_unknown(method)
+        if not (unknown or may_ask(method, params, declared, "legacy", session.version)):
+            return Answer(error=refusal(method, declared))
         if "task" in params:  # not declared, so it is answered as if it were not there
             params = {name: value for name, value in params.items() if name != "task"}
         return await session.ask(self._stream, method, params)

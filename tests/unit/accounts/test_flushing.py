@@ -90,7 +90,7 @@ async def test_what_a_deleted_user_did_is_not_told_of_the_next_one_of_that_name(
         await accounts.users.create("ann")
         await accounts.flush()
         await accounts.usage.refresh()
-        assert accounts.usage.of_user("ann") == {}
-        assert accounts.usage.of_user("bob")["mail__send"].uses == 2
+        assert await accounts.usage.of_user("ann") == {}
+        assert (await accounts.usage.of_user("bob"))["mail__send"].uses == 2
     finally:
         await accounts.close()

@@ -40,3 +40,21 @@ async def test_a_record_is_not_lost_when_its_redacting_is_cancelled(
     await log.flush()
     assert sorted(record.query for record in await log.recent()) == ["first", "second"]
     await database.close()
+
+
+@pytest.mark.anyio
+async def test_a_record_has_the_time_of_its_query_not_of_its_writing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = iter(range(1_000, 9_000, 1_000))
+    monkeypatch.setattr("armory.accounts.query_log.now_ms", lambda: next(times))
+    database = Database(f"sqlite:///{tmp_path / 'a.db'}")
+    await database.open()
+    log = QueryLog(database, enabled=True, retention_days=1)
+    for text in ("first", "second"):
+        log.add(QueryRecord("q", "ann", "v1", text, (), 9, 0.5, 1.0))
+    monkeypatch.setattr("armory.accounts.query_log.now_ms", lambda: 9_000)
+    await log.flush()
+    found = {record.query: record.at_ms for record in await log.recent()}
+    assert found == {"first": 1_000, "second": 2_000}
+    await database.close()

@@ -65,7 +65,7 @@ async def test_days_leave_the_window_while_it_runs(database: Database) -> None:
     await running.refresh()
     assert running.tools() == {}
     assert running.statistics(None, TOOLS).popularity.tolist() == [0.0, 0.0, 0.0]
-    assert running.of_user("ann")["mail__send"].uses == 102  # kept for good
+    assert (await running.of_user("ann"))["mail__send"].uses == 102  # kept for good
 
 
 async def test_a_process_that_ran_on_agrees_with_one_that_starts(database: Database) -> None:
@@ -81,3 +81,39 @@ async def test_a_process_that_ran_on_agrees_with_one_that_starts(database: Datab
         here, there = running.statistics("ann", TOOLS), started.statistics("ann", TOOLS)
         assert here.popularity.tolist() == there.popularity.tolist()
         assert here.performance.tolist() == there.performance.tolist()
+
+
+async def test_of_many_users_those_that_asked_last_are_in_memory(database: Database) -> None:
+    running = UsageStatistics(
+        database, tools=lambda: 10, window_days=30, now_ms=Clock(), users_kept=2
+    )
+
+    def history(user: str) -> float:
+        return float(running.statistics(user, TOOLS).history[0])
+
+    for user in ("ann", "bob", "cid"):
+        running.called(user, "mail__send", ok=True, latency_ms=5)
+    await running.flush()
+    await running.refresh()
+    for user in ("ann", "bob", "ann", "cid"):
+        await running.recall(user)
+        assert history(user) == 1.0
+    assert [history(user) for user in ("ann", "bob", "cid")] == [1.0, 0.0, 1.0]
+    await running.recall("bob")  # it was stored
+    assert history("bob") == 1.0
+    running.called("bob", "mail__send", ok=False, latency_ms=5)
+    await running.flush()
+    await running.refresh()
+    assert history("bob") == pytest.approx(0.6)
+    assert (await running.of_user("ann"))["mail__send"].uses == 1
+
+
+async def test_a_database_that_is_away_holds_up_no_search() -> None:
+    away = Database("postgresql://nobody@127.0.0.1:9/none")
+    try:
+        running = usage(away, Clock())
+        for _ in range(2):
+            await running.recall("ann")
+        assert running.statistics("ann", TOOLS).history.tolist() == [0.0, 0.0, 0.0]
+    finally:
+        await away.close()

@@ -7,6 +7,7 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from armory.agent.findings import Event
 from armory.agent.labels import Search
@@ -16,6 +17,7 @@ from armory.agent.settings import AgentLimits
 from armory.domain.query import VisibleSet
 from armory.errors import InvalidRequest
 from armory.llm.client import ChatClient
+from armory.observability.logging import redact
 from armory.testing.chat import ScriptedChat, Turn
 from tests.unit.agent.conftest import DEPLOY, DONE, NOTIFY, Run, Shelf, act
 
@@ -50,6 +52,14 @@ async def test_the_model_sees_its_own_steps_and_the_observations(run: Run, shelf
     assert ran.sent(1).startswith("Observation: vector_search found 4 chunks")
     assert "Request: deploy and notify the team" in ran.sent(0)
     assert ran.requests[0]["stop"] == ["\nObservation:"]
+
+
+async def test_the_log_says_what_a_run_cost(run: Run, shelf: Shelf) -> None:
+    with capture_logs() as logs:
+        ran = await run(shelf, DEPLOY, DONE)
+    entry = next(entry for entry in logs if entry["event"] == "agent_finished")
+    spent = ran.result.prompt_tokens + ran.result.completion_tokens
+    assert redact(None, "info", dict(entry))["tokens_used"] == spent > 0
 
 
 async def test_it_stops_early(run: Run, shelf: Shelf) -> None:

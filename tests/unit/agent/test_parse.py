@@ -55,6 +55,13 @@ FORMS = {
     "trailing comma": GOOD.replace("3}", "3,}"),
     "bare keys": GOOD.replace('"query"', "query").replace('"top_k"', "top_k"),
     "python quotes": GOOD.replace('"', "'"),
+    "bare keys, python quotes": (
+        GOOD.replace('"query"', "query").replace('"top_k"', "top_k").replace('"', "'")
+    ),
+    "bare keys, python quotes, trailing comma": (
+        GOOD.replace('"query"', "query").replace('"', "'").replace("3}", "3,}")
+    ),
+    "typographic single quotes": GOOD.replace('"', "\u2019"),
     "typographic quotes": GOOD.replace('"', "\u201d"),
     "unfinished object": GOOD[:-1],
     "call with keywords": 'Thought: look\nAction: vector_search(query="deploy", top_k=3)',

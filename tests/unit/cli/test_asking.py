@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from armory.cli.answers import failure_of
+from armory.cli.answers import failed, failure_of
 from armory.errors import (
     ArmoryError,
     InvalidRequest,
+    QuotaExceeded,
     RateLimited,
     UnknownTool,
     UpstreamTimeout,
@@ -17,6 +18,7 @@ from armory.errors import (
 )
 from armory.protocol import codes
 from armory.protocol.jsonrpc import ErrorObject
+from armory.protocol.meta import ERROR
 
 
 @pytest.mark.parametrize(
@@ -25,7 +27,9 @@ from armory.protocol.jsonrpc import ErrorObject
         (codes.INVALID_PARAMS, "no such thing", {"code": "unknown"}, UnknownTool),
         (codes.INVALID_PARAMS, "unknown tool: a", None, ArmoryError),
         (codes.INVALID_PARAMS, "unknown tool: a", {"code": "invalid_request"}, InvalidRequest),
+        (codes.INVALID_PARAMS, "top_k is 999", {"parameter": "top_k"}, InvalidRequest),
         (codes.LIMITED, "too often", {"code": "rate_limited"}, RateLimited),
+        (codes.LIMITED, "used up", {"code": "quota_exceeded"}, QuotaExceeded),
         (codes.UNAVAILABLE, "away", None, UpstreamUnavailable),
         (codes.TIMED_OUT, "late", ["no object"], UpstreamTimeout),
         (codes.INTERNAL_ERROR, "", {"code": "of another program"}, ArmoryError),
@@ -35,3 +39,16 @@ def test_by_its_code(code: int, message: str, data: Any, kind: type[ArmoryError]
     failure = failure_of(ErrorObject(code, message, data))
     assert type(failure) is kind
     assert failure.message == (message or "refused")
+
+
+def test_what_else_a_gateway_tells_is_passed_on() -> None:
+    data = {"parameter": "_meta[dev.armory/query]"}
+    wrong = failure_of(ErrorObject(codes.INVALID_PARAMS, "too long", data))
+    assert isinstance(wrong, InvalidRequest)
+    assert wrong.parameter == "_meta[dev.armory/query]"
+    details = {"code": "rate_limited", "upstream": None, "retry_after_s": 2.5}
+    content = [{"type": "text", "text": "too often"}]
+    limited = failed({"content": content, "isError": True, "_meta": {ERROR: details}}, "failed")
+    assert isinstance(limited, RateLimited)
+    assert (limited.message, limited.retry_after_s) == ("too often", 2.5)
+    assert failed({"content": []}, "it offers none").message == "it offers none"

@@ -58,6 +58,9 @@ def test_help_says_who_is_asked_without_a_url(name: str, otherwise: str) -> None
         (("tools", "--url", "http://x", "--config", "a.yaml"), "--config"),
         (("search", "x", "--config", "a.yaml", "--url", "http://x"), "--config"),
         (("tools", "--token", "t"), "--token"),
+        (("usage", "--user", "ann", "forget", "--all"), "--user stands before 'forget'"),
+        (("audit", "--json", "verify"), "--json stands before 'verify'"),
+        (("audit", "--file", "a.jsonl", "verify"), "--file stands before 'verify'"),
     ],
 )
 def test_an_option_that_would_be_ignored_is_refused(arguments: tuple[str, ...], said: str) -> None:

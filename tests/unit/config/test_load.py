@@ -54,6 +54,8 @@ def test_unknown_keys_are_refused_with_path_and_nearest_key() -> None:
     assert "did you mean 'tool_rag'?" in found["tool_rga"]
     assert "did you mean 'port'?" in found["server.prot"]
     assert "did you mean 'env'?" in found["upstreams.a.evn"]
+    assert found["server.prot"].startswith("unknown key; did you mean 'port'? Known here: host, ")
+    assert problems("server: {xyzzy: 1}")["server.xyzzy"].startswith("unknown key; known here: ")
 
 
 def test_every_problem_comes_at_once_with_its_line() -> None:

@@ -92,6 +92,12 @@ def test_no_message_has_words_of_the_library_and_each_says_what_is_there(block: 
         (("upstreams", "some", "proxy"), "http://[::1", "expected a URL with a host"),
         (("security", "oauth", "proxy", "issuer"), "https:///x", "expected a URL with a host"),
         (("tool_rag", "miss_cost"), -1, "expected 'auto' or more than 0; it is -1"),
+        (("upstreams", "some", "tools", "rename", "some"), "", "expected at least 1 character"),
+        (("upstreams",), None, "expected a mapping of keys; it is empty; leave the key out"),
+        (("server", "allowed_hosts"), None, "expected a list; it is empty; leave the key out"),
+        (("upstreams", "some", "tags"), "one", "expected a list; it is 'one'; write it as ['one']"),
+        (("security", "rate_limit"), 20, "expected a mapping of keys: per_s, burst; it is 20"),
+        (("security", "tokens", "some"), "a", "expected a mapping of keys: token, scopes, user"),
     ],
 )
 def test_what_is_expected_is_said_in_plain_words(path: Path, value: object, message: str) -> None:
@@ -117,3 +123,28 @@ def test_usual_mistakes_of_yaml_are_told_in_words(text: str, said: str) -> None:
     (problem,) = caught.value.problems
     assert re.fullmatch(rf"broken YAML in column \d+: .*{said}.*", problem.message)
     assert not re.search("block|token|mapping|document|stream", problem.message)
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("1: a", "1"),
+        ("upstreams: {x: {command: y, env: {1: a}}}", "upstreams.x.env.1"),
+        ("upstreams: {x: {command: y, tools: {rename: {1: a}}}}", "upstreams.x.tools.rename.1"),
+        ("accounts: {plans: {free: {}, 1: {}}}", "accounts.plans.1"),
+    ],
+)
+def test_a_number_for_a_key_is_told_where_it_stands(text: str, path: str) -> None:
+    with pytest.raises(ConfigProblems) as caught:
+        load_text(text, environ={})
+    (problem,) = caught.value.problems
+    assert (problem.path, problem.line) == (path, 1)
+    assert problem.message == "a key is text here; put it in quotes: '1'"
+
+
+@pytest.mark.parametrize("block", ["tool_rag: {openai", "tool_rag: {qdrant", "security: {jwt"])
+def test_a_secret_in_place_of_its_block_is_not_shown(block: str) -> None:
+    with pytest.raises(ConfigProblems) as caught:
+        load_text(f"{block}: sk-hush-hush}}", environ={})
+    assert "expected a mapping of keys" in str(caught.value)
+    assert "hush" not in str(caught.value)

@@ -149,6 +149,21 @@ def test_tune_writes_what_the_gateway_reads(folder: Path) -> None:
     assert "lexical" in written
 
 
+def test_what_was_tuned_counts_in_eval_and_is_no_prior_of_the_next_time(folder: Path) -> None:
+    def run(command: str) -> dict[str, Any]:
+        done = CliRunner().invoke(cli, [command, str(folder), "--embedder", "none", "--json"])
+        assert done.exit_code == 0, done.output
+        return json.loads(done.stdout)
+
+    shipped = run("eval")["ece"]
+    first = run("tune")
+    tuned = load_calibration(first["written"])
+    assert run("eval")["ece"] != shipped
+    again = run("tune")
+    assert load_calibration(again["written"]) == tuned
+    assert again["ece_before"] != first["ece_before"]  # that of the constants in use
+
+
 def test_tune_with_queries_of_its_own_making(folder: Path) -> None:
     done = CliRunner().invoke(cli, ["tune", str(folder), "--embedder", "none", "--synthetic"])
     assert done.exit_code == 0, done.output

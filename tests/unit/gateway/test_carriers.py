@@ -154,8 +154,12 @@ def test_a_header_says_the_mode_before_the_url_and_others_are_refused() -> None:
     assert read_mode(context()) is None
     assert read_mode(context(headers={"X-Armory-Mode": "raw"}, url={"mode": ["all"]})) == "raw"
     assert read_mode(context(url={"mode": ["search"]})) == "search"
-    with pytest.raises(RpcError, match="mode"):
+    with pytest.raises(RpcError, match="the URL's mode"):
         read_mode(context(url={"mode": ["everything"]}))
+    with pytest.raises(RpcError, match="X-Armory-Mode"):
+        read_mode(context(headers={"X-Armory-Mode": "everything"}))
+    with pytest.raises(RpcError, match="the URL's threshold"):
+        read_list_request(context(url={"query": ["x"], "threshold": ["0_1"]}), {})
 
 
 def test_a_header_of_several_lines_is_one_list() -> None:

@@ -155,6 +155,7 @@ async def test_sub_resources_of_what_is_watched_are_news(bench: Bench) -> None:
     assert heard("file:///d") == [False, True, False]
     assert heard("file:///data/x") == [False, False, False]
     assert heard("file:///d/hidden/x") == [False, False, False]
+    assert heard("file:///d/%68idden/x") == [False, False, False]
     assert heard("file:///d/" + "a/" * 100_000) == [False, False, False]
 
 

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from armory.domain.catalog import ServerLists
 from armory.domain.principal import Principal
 from armory.gateway.settings import SetSpec
+from armory.protocol.methods import SKILLS_EXTENSION
 from armory.security.policy import Policy, Rule
 from tests.unit.gateway.conftest import Bench
 
@@ -28,3 +30,70 @@ async def test_discovery_shows_what_the_caller_may_see(bench: Bench) -> None:
     nothing = describe(bench.gateway.view, Principal("b"))
     assert [nothing["servers"], nothing["sets"]] == [{}, {}]
     assert "servers" not in describe(bench.gateway.view, None)
+
+
+async def test_capabilities_name_nothing_of_servers_that_a_caller_does_not_see(
+    bench: Bench,
+) -> None:
+    up = bench.pool.upstreams["up"]
+    secret = {
+        "tools": {},
+        "prompts": {},
+        "completions": {},
+        "extensions": {"vault/keys": {"hidden": 1}, SKILLS_EXTENSION: {}},
+    }
+    bench.pool.upstreams["up"] = replace(
+        up, lists=replace(up.lists, prompts=[], capabilities={"tools": {}, "logging": {}})
+    )
+    for name, tools in (("vault", up.lists.tools), ("empty", [])):
+        lists = ServerLists(tools=tools, capabilities=secret if tools else {"prompts": {}})
+        bench.pool.upstreams[name] = replace(up, lists=lists)
+    bench.gateway.publish(bench.pool.catalog(bench.gateway.view.catalog))
+
+    def told(who: str) -> set[str]:
+        said = bench.gateway.description.of_endpoint(bench.context(principal=Principal(who)))
+        named = said["capabilities"]
+        return named.keys() | named["extensions"].keys()
+
+    everything = told("a")
+    assert {"vault/keys", SKILLS_EXTENSION, "completions", "prompts", "logging"} <= everything
+    for rule, new in (
+        (Rule(allow=("up__*", "up+*")), set[str]()),
+        (Rule(allow=("*",), deny=("vault__*", "empty__*")), set[str]()),
+        (Rule(allow=("up__*", "em*")), {"prompts"}),  # it may have some yet
+        (Rule(allow=("up__*", "empty__one")), {"prompts"}),
+    ):
+        bench.gateway.reconfigure(policy=Policy([rule]))
+        hidden = {"vault/keys", SKILLS_EXTENSION, "completions", "prompts"}
+        assert told("a") & hidden == new, rule
+        assert "logging" in told("a")
+
+
+@pytest.mark.parametrize(
+    ("allow", "deny", "concerned"),
+    [
+        (("docs__*",), (), True),
+        (("d*",), (), True),
+        (("docs__read_*",), (), True),
+        (("docs+file:///a",), (), True),
+        (("ui://docs/*",), (), True),
+        (("other__*",), (), False),
+        (("*",), ("docs__*",), False),
+        (("*",), ("docs__read_*",), True),
+        ((), (), False),
+    ],
+)
+def test_which_servers_rules_can_concern(
+    allow: tuple[str, ...], deny: tuple[str, ...], concerned: bool
+) -> None:
+    policy = Policy([Rule(allow=allow, deny=deny)])
+    assert policy.concerns(Principal("a"), "docs") is concerned
+
+
+async def test_who_may_see_a_part_of_a_server_waits_for_it(bench: Bench) -> None:
+    bench.pool.upstreams["later"] = bench.pool.upstreams["up"]  # nothing is known of it yet
+    ann, awaits = Principal("ann"), bench.gateway.awaits
+    for allow, waits in (("later__read_*", True), ("later+file:///a", True), ("up*", False)):
+        bench.gateway.reconfigure(policy=Policy([Rule(allow=(allow,))]))
+        assert awaits("later", ann) is waits
+        assert not awaits("up", ann)

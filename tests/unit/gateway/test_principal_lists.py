@@ -12,12 +12,14 @@ import pytest
 
 from armory.domain.catalog import LARGE, ServerLists
 from armory.domain.principal import Principal
+from armory.errors import UpstreamUnavailable
 from armory.gateway.endpoint import ALL
 from armory.gateway.settings import GatewaySettings
 from armory.gateway.views import list_store, principal_views
 from armory.gateway.views.list_changes import changed_lists
 from armory.gateway.views.principal_views import VIEWS
 from armory.protocol.link import Owner
+from armory.security.policy import Policy, Rule
 from armory.testing.front import tool
 from armory.testing.waiting import until
 
@@ -51,6 +53,25 @@ async def test_whoever_comes_while_lists_are_fetched_first_waits_for_them_too(
         await asyncio.gather(first, second)
     (held,) = lists.held(ANN, ALL)
     assert held.lists is not None
+    await bench.gateway.close()
+
+
+async def test_who_may_see_nothing_of_a_server_lacks_nothing_of_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fetch(server: str, _owner: Owner, _declared: object) -> ServerLists:
+        raise UpstreamUnavailable("down", upstream=server)
+
+    monkeypatch.setattr(bench.pool, "fetch_lists", fetch)
+    rules = [Rule(who=("ann",), allow=("up__*",)), Rule(allow=("else__*",))]
+    settings = GatewaySettings(personal={"up": "always"})
+    bench.gateway.reconfigure(policy=Policy(rules), settings=settings)
+    lacking: dict[str, str | None] = {}
+    for who in ("ann", "bob"):
+        asked = bench.context(principal=Principal(who))
+        context = await bench.gateway.context(asked, own_lists="current")
+        lacking[who] = context.view.lacks(context)
+    assert lacking == {"ann": "without the lists of up, which have not come yet", "bob": None}
     await bench.gateway.close()
 
 

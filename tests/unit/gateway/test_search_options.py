@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from armory.domain.results import Selection
 from armory.gateway.settings import GatewaySettings
 from armory.protocol.errors import RpcError
 from armory.testing.front import WordRetriever
+from tests.unit.gateway.conftest import read
 
 if TYPE_CHECKING:
     from tests.unit.gateway.conftest import Bench
@@ -40,7 +42,8 @@ async def test_the_situation_reaches_the_retriever(
 
 
 async def test_longer_or_larger_than_configured_is_refused(bench: Bench) -> None:
-    bench.gateway.reconfigure(settings=GatewaySettings(query_chars=12, query_top_k=3))
+    limits = GatewaySettings(query_chars=12, query_top_k=3, find_tools=True)
+    bench.gateway.reconfigure(settings=limits)
     allowed = await bench.call("search_tools", {"query": "number 1", "top_k": 3})
     assert allowed["structuredContent"]["visible"] == 6
     for arguments, said in (
@@ -52,10 +55,22 @@ async def test_longer_or_larger_than_configured_is_refused(bench: Bench) -> None
             await bench.call("search_tools", arguments)
     with pytest.raises(RpcError, match="query_chars"):
         await bench.tools(bench.context(meta={"dev.armory/query": "number number"}))
-    view = bench.gateway.view
-    listed = view.search_json(bench.context(), call_tool=True)
-    assert b'"maxLength":12' in listed.replace(b" ", b"")
-    assert b'"maximum":3' in listed.replace(b" ", b"")
+    asked = bench.context(meta={"dev.armory/query": "number 1"})
+    listed = read(await bench.gateway.tool_lists.list(asked, {}))["tools"]
+    told = {entry["name"]: entry["inputSchema"]["properties"] for entry in listed}
+    for name in ("search_tools", "find_tools"):
+        shown = json.dumps(told[name])
+        assert '"maxLength": 12' in shown
+        assert '"maximum": 3' in shown
+
+
+async def test_what_a_model_leaves_empty_narrows_nothing(bench: Bench) -> None:
+    """The schema allows an empty list, and some models fill in every member."""
+    plain = await bench.call("search_tools", {"query": "number 1"})
+    filled = {"query": "number 1", "servers": [], "top_k": None}
+    assert await bench.call("search_tools", filled) == plain
+    with pytest.raises(RpcError, match=r"arguments\.servers is \[\"\"\]"):
+        await bench.call("search_tools", {"query": "number 1", "servers": [""]})
 
 
 async def test_an_explanation_has_every_candidate_and_why_it_is_out(bench: Bench) -> None:

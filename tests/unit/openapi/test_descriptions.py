@@ -178,7 +178,7 @@ def test_values_that_stay_in_their_path_are_sent(value: str) -> None:
 def test_an_answer_that_says_json_and_is_none() -> None:
     result = result_of(200, {"Content-Type": "application/json"}, b"<p>")
     assert result == {"content": [{"type": "text", "text": "<p>"}], "isError": False}
-    assert result_of(200, {}, b"[1]")["structuredContent"] == {"result": [1]}
+    assert bytes(result_of(200, {}, b"[1]")["structuredContent"]) == b'{"result":[1]}'
     blob = result_of(200, {"Content-Type": "application/zip"}, b"PK")["content"][0]["resource"]
     assert blob["blob"] == "UEs="
 

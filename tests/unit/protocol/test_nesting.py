@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from armory.protocol import nesting
-from armory.protocol.nesting import PIECE_BYTES, DepthScan, cut, deeper_than, pieces_deeper_than
+from armory.protocol.nesting import PIECE_BYTES, DepthScan, cutting, deeper_than, pieces_deeper_than
+from armory.protocol.outline import at_once
 
 TEXT = st.text(alphabet='[]{}"\\é,:a', max_size=6)
 JSON: st.SearchStrategy[Any] = st.recursive(
@@ -43,14 +44,14 @@ def test_depth_and_what_is_cut_are_as_a_walk_over_the_value_tells(
 ) -> None:
     data = json.dumps(value, ensure_ascii=plain).encode()
     assert deeper_than(data, limit) is (depth(value) > limit)
-    assert json.loads(cut(data, limit)) == pruned(value, limit)
+    assert json.loads(at_once(cutting(data, limit))) == pruned(value, limit)
 
 
 @given(data=st.binary(max_size=40), limit=st.integers(1, 3))
 @settings(max_examples=200, deadline=None)
 def test_what_is_no_json_is_looked_through_all_the_same(data: bytes, limit: int) -> None:
     deeper_than(data, limit)
-    assert len(cut(data, limit)) <= len(data)
+    assert len(at_once(cutting(data, limit))) <= len(data)
 
 
 @given(value=JSON, limit=st.integers(1, 5))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from armory.config import ConfigProblems
-from armory.runtime.checking import checked
+from armory.errors import ConfigError
+from armory.runtime.checking import check_address, checked
 
 SECRET = "0123456789abcdef0123456789abcdef"
 
@@ -100,11 +102,13 @@ def test_weights_that_do_not_add_up_show_without_serving(tmp_path: Path) -> None
          "security.jwt.algorithms", "expected some of"),
         (f"security: {{jwt: {{secret: {SECRET}, algorithms: [RS256]}}}}",
          "security.jwt.algorithms", "HS256"),
-        ("security: {jwt: {jwks_url: nope}}", "security.jwt.jwks_url", "http or https URL"),
+        ("security: {jwt: {jwks_url: nope}}", "security.jwt.jwks_url", "http:// or https:// URL"),
         ("security: {encryption_key: short}", "security.encryption_key", "at least 16"),
         ("agent: {enabled: true, documents: nowhere}", "agent.documents", "is not a folder"),
         ("tool_rag: {embedding_model: no-such-model}", "tool_rag.embedding_model",
          "fastembed has no model 'no-such-model'"),
+        ("security: {allow_anonymous: false}", "security.allow_anonymous",
+         "nobody could connect: who has no token is refused"),
         ("tool_rag: {embedding_provider: fastembed}", "tool_rag.embedding_model",
          "fastembed has no model 'embedded'"),
         ("tool_rag: {embedding_model: ''}", "tool_rag.embedding_model", "at least 1 character"),
@@ -178,6 +182,18 @@ def test_what_a_start_would_take_is_taken(tmp_path: Path, text: str) -> None:
     file = tmp_path / "armory.yaml"
     file.write_text(text)
     checked(file)
+
+
+def test_what_goes_by_the_address_is_asked_again_at_another_one(tmp_path: Path) -> None:
+    file = tmp_path / "armory.yaml"
+    file.write_text("security: {oauth: {issuer: 'https://login.example'}}")
+    loaded = checked(file)
+    check_address(loaded)
+    server = loaded.config.server.model_copy(update={"host": "0.0.0.0"})
+    elsewhere = replace(loaded, config=loaded.config.model_copy(update={"server": server}))
+    with pytest.raises(ConfigError, match="does not know its own name") as refused:
+        check_address(elsewhere)
+    assert refused.value.path == "security.oauth"
 
 
 def test_documents_without_their_parser_are_named(

@@ -145,3 +145,22 @@ async def test_names_that_do_not_exist_count_so_that_none_can_be_guessed(
         assert "unknown" in str(await client.ask("bob", method, guess))
         assert (await client.call("ann"))["result"]["isError"] is True
         assert "armory_rate_limited_total 2.0" in await client.metrics()
+
+
+async def test_a_user_has_one_rate_whatever_credential_it_comes_with(tmp_path: Path) -> None:
+    ann = "ann: {token: the-token-of-ann, user: ann}"
+    more = "laptop: {token: the-token-of-laptop, user: ann}"
+    text = CONFIG.replace("ann: {token: the-token-of-ann}", f"{ann}\n    {more}")
+    text += "  rate_limit: {per_s: 0.001, burst: 2}\n"
+    slow = load_text(text, environ={"ARMORY_HOME": str(tmp_path)})
+    async with (
+        open_runtime(slow, address=("127.0.0.1", 0)) as runtime,
+        aiohttp.ClientSession() as session,
+    ):
+        await runtime.ready()
+        client = Client(runtime, session)
+        assert not (await client.call("ann"))["result"]["isError"]
+        assert (await client.catalog("laptop"))[0] == 200
+        assert (await client.call("laptop"))["result"]["isError"] is True
+        assert (await client.catalog("ann"))[0] == 429
+        assert not (await client.call("bob"))["result"]["isError"]

@@ -9,10 +9,12 @@ from urllib.parse import quote
 import pytest
 import yaml
 
-from armory.config import load_text
+from armory.cli.config.clear_secrets import clear_secrets
+from armory.config import Config, load_text
 from armory.observability import redaction
-from armory.observability.redaction import hide, redacted, redacted_value
+from armory.observability.redaction import hide, redacted, redacted_value, secret_arguments
 from armory.runtime.blocks.secrets import hide_secrets, secret_values
+from armory.runtime.editing.secret_places import secret_places
 from armory.upstreams.transports.http_failures import http_failure
 
 SECRETS = {
@@ -64,8 +66,8 @@ def test_every_configured_secret_is_known_and_nothing_else(tmp_path: Path) -> No
 def test_parameters_of_upstreams_addresses_are_shown_nowhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(redaction, "_known", [])
-    monkeypatch.setattr(redaction, "_parameters", {})
+    monkeypatch.setattr(redaction, "_told", [])
+    monkeypatch.setattr(redaction, "_told_parameters", [])
     weather = {"url": "https://h.example/mcp?appid=k1&units=metric"}
     remote = {"command": "npx", "args": ["mcp-remote", "http://h/?v=2#x"]}
     text = yaml.safe_dump({"upstreams": {"weather": weather, "remote": remote}})
@@ -81,7 +83,7 @@ def test_where_a_redirect_leads_is_told_without_the_key_that_it_takes_over() -> 
 
 
 def test_a_configured_value_is_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redaction, "_known", [])
+    monkeypatch.setattr(redaction, "_told", [])
     hide(["plain words", "plain", "abc"])
     assert redacted("it said: plain words, and abc") == "it said: ***, and abc"
 
@@ -129,9 +131,61 @@ def test_values_by_the_name_of_a_secret_are_hidden(name: str) -> None:
 
 def test_a_secret_is_hidden_as_json_and_urls_spell_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lone half of a character, which no URL has, is no reason to fail."""
-    monkeypatch.setattr(redaction, "_known", [])
+    monkeypatch.setattr(redaction, "_told", [])
     secret = 'pa"ss\\wört/7'
     hide([secret, "half \ud800 of it"])
     for spelt in (secret, json.dumps({"a": secret}), json.dumps(secret, ensure_ascii=False)):
         assert "ss" not in redacted(spelt)
     assert redacted(f"GET /?q={quote(secret, safe='')}") == "GET /?q=***"
+
+
+def test_secrets_that_change_again_and_again_are_not_all_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(redaction, "_told", [])
+    monkeypatch.setattr(redaction, "_told_parameters", [])
+
+    def told(place: int) -> Config:
+        url = f"https://up.example/mcp?tenant={place}-of-many"
+        upstream = {"url": url, "headers": {"Authorization": f"Bearer changing-{place:04d}"}}
+        return load_text(json.dumps({"upstreams": {"up": upstream}})).config
+
+    for place in range(100):
+        hide_secrets(told(place))
+    for _ in range(100):  # the same one again pushes none out
+        hide_secrets(told(99))
+    for place in (0, 85, 99):  # what it began with may take a restart to change
+        assert redacted(f"changing-{place:04d}") == "***"
+        assert redacted(f"https://x/?tenant={place}-of-many") == "https://x/?tenant=***"
+    assert redacted("changing-0020") == "changing-0020"
+    assert redacted("https://x/?tenant=20-of-many") == "https://x/?tenant=20-of-many"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "secret"),
+    [
+        (["--token", "abc-def"], [(1, 0, "--token")]),
+        (["--token=abc-def", "rest"], [(0, 8, "--token")]),
+        (["run", "API_KEY=a=b"], [(1, 8, "API_KEY")]),
+        (["--password", "-s3cret!"], [(1, 0, "--password")]),
+        (["--token", "--verbose", "-v", "abc"], []),
+        (["--token", "-v"], []),
+        (["--max-tokens", "128000", "--max-tokens=4096"], []),
+        (["--password", "123456", "--pass=1234"], [(1, 0, "--password"), (2, 7, "--pass")]),
+        (["--token", "${TOKEN}"], [(1, 0, "--token")]),
+        (["--token=", "abc", ""], []),
+    ],
+)
+def test_what_of_a_commands_arguments_is_secret_is_said_once(
+    arguments: list[str], secret: list[tuple[int, int, str]]
+) -> None:
+    assert list(secret_arguments(arguments)) == secret
+
+
+def test_how_many_tokens_there_may_be_is_no_secret() -> None:
+    arguments = ["--max-tokens", "128000", "--api-key", "of-an-argument"]
+    text = yaml.safe_dump({"upstreams": {"up": {"command": "serve", "args": arguments}}})
+    assert secret_values(load_text(text).config) == {"of-an-argument"}
+    assert [text[start:end] for start, end in secret_places(text)] == ["of-an-argument"]
+    found = clear_secrets({"up": {"command": "serve", "args": arguments}})
+    assert [arguments[int(each.at)][each.start : each.end] for each in found] == ["of-an-argument"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import structlog
 from armory.domain.catalog import Catalog, ServerLists
 from armory.domain.catalog_builder import build_catalog
 from armory.errors import ConfigError
-from armory.security.pinning import GONE, Pinning
+from armory.security.pinning import GONE, REMOVED_DAYS, Pinning
 from armory.security.settings import PinningMode
 
 
@@ -162,3 +163,25 @@ def test_what_cannot_be_written_leaves_no_file_behind(path: Path) -> None:
     path.rmdir()
     pinning.admit(catalog("two"))
     assert list(Pinning(path, "block").admit(catalog("three")).tools) == ["s__b"]
+
+
+def test_an_upstream_that_is_removed_is_remembered_for_a_while(path: Path) -> None:
+    began = date(2026, 1, 31)
+    there, gone = ["s"], ["other"]
+
+    def pinning(configured: list[str], days: int) -> Pinning:
+        today = began + timedelta(days=days)
+        return Pinning(path, "block", configured=configured, today=today)
+
+    empty = build_catalog({})[0]
+    pinning(there, 0).admit(catalog("one"))
+    for days in (1, 50, REMOVED_DAYS + 1):
+        pinning(gone, days).admit(empty)
+    assert list(pinning(there, REMOVED_DAYS + 1).admit(catalog("two")).tools) == ["s__b"]
+    pinning(gone, 300).admit(empty)  # that it came back made it begin anew
+    assert list(pinning(there, 301).admit(catalog("two")).tools) == ["s__b"]
+    pinning(gone, 302).admit(empty)
+    pinning(gone, 303 + REMOVED_DAYS).admit(empty)
+    assert json.loads(path.read_text())["tools"] == {}
+    changed = catalog("two")
+    assert pinning(there, 304 + REMOVED_DAYS).admit(changed) is changed

@@ -6,11 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from armory.domain.catalog import Catalog, ServerLists, ToolRecord
 from armory.domain.catalog_builder import build_catalog
 from armory.domain.principal import ANONYMOUS, Principal
-from armory.domain.uris import plain
+from armory.domain.uris import has_steps, plain
 from armory.security.policy import EVERYTHING, Policy, Rule, Scope
 
 ALICE = Principal("alice", user="ann", scopes=frozenset(("read", "docs:write")))
@@ -98,6 +100,10 @@ def test_prompts_and_resources_follow_the_same_patterns() -> None:
         ("file:///public/%252e%252e%252fetc", False),
         ("file:///public/..\\etc", False),
         ("file:///public/?x=/../../etc", False),
+        ("file:///public/..?x", False),
+        ("file:///public/..#x", False),
+        ("file:///public/..;x/etc", False),
+        ("file:///public/a?b=..", True),
         ("file:///etc/passwd", False),
     ],
 )
@@ -105,6 +111,43 @@ def test_a_uri_is_allowed_as_whoever_opens_it_takes_it(uri: str, allowed: bool) 
     rule = Rule(allow=("git+[Ff][Ii]*://*/public/*",), deny=("git+file:///public/secret*",))
     assert Policy([rule]).allows_uri(ANONYMOUS, "git", uri) is allowed
     assert Policy().allows_uri(ANONYMOUS, "git", uri)
+
+
+def test_a_path_may_begin_with_a_step() -> None:
+    allowing = Policy([Rule(allow=("*",))])
+    for uri, allowed in {
+        "file:../x": False,
+        "file:..": False,
+        "..": False,
+        "urn:..x": True,
+    }.items():
+        assert allowing.allows_uri(ANONYMOUS, "git", uri) is allowed
+
+
+def test_what_is_not_readable_is_not_listed() -> None:
+    uris = ("file:///public/a", "FILE:///secret/a", "file:///public/%2e%2e/b", "file:///b%20c")
+    lists = ServerLists(
+        resources=[{"uri": uri} for uri in uris], templates=[{"uriTemplate": "FILE:///secret/{x}"}]
+    )
+    listed = build_catalog({"git": lists})[0]
+    policy = Policy([Rule(allow=("*",), deny=("git+file:///secret/*",))])
+    visible = policy.visible_catalog(listed, ANONYMOUS)
+    readable = {
+        record.name
+        for record in listed.resources.values()
+        if policy.allows_uri(ANONYMOUS, "git", record.original_name)
+    }
+    assert visible.resources == readable == {"git+file:///public/a", "git+file:///b%20c"}
+    assert visible.templates == frozenset()
+    assert len(Policy().visible_catalog(listed, ANONYMOUS).resources) == len(uris)
+
+
+@given(st.text(alphabet="Fafile:/.2e?#;\\@localhost*-\n", max_size=40))
+def test_how_a_uri_is_read_depends_on_no_encoding(text: str) -> None:
+    encoded = "".join(f"%{ord(letter):02x}" for letter in text)
+    for start in ("file://", "file:///a/", "http://"):
+        assert plain(start + text) == plain(start + encoded)
+        assert has_steps(start + text) is has_steps(start + encoded)
 
 
 def test_plain_forms_of_uris() -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from armory.retrieval.scoring.calibration import Calibration, Linear
 from armory.retrieval.scoring.fitting import Observations
 from training.english.make import words_of
 from training.relevance import among, judge, sets, sized
+from training.relevance.need import Acts
 
 WANTED = np.array([[True, False, True, False], [False, False, False, False]])
 SEEN = Observations({}, {}, WANTED, np.array([3, 0]))
@@ -72,3 +74,19 @@ def test_sets_that_share_their_tools_are_one(name: str, group: str, plain: str, 
 def test_only_plain_words_are_taken_for_the_list_of_english() -> None:
     lines = ["word\n", "abc\n", "Name\n", "don't\n", "naïve\n", "words\n", "word\n"]
     assert words_of(lines) == {"word", "words"}
+
+
+def test_what_is_refused_goes_by_the_number_of_tools_as_in_the_product() -> None:
+    constants = Calibration(Linear(), Linear(), Linear({"plain": 1.0}), 0.16, 20.0)
+    few = np.array([np.log(size) for size in (200 / 15, 200 / 50, 1.0)], np.float32)
+    need = np.full(3, -2.44, np.float32)  # a probability of 0.08
+    asked = Observations(
+        {},
+        {"plain": need, "few": few},
+        np.ones((3, 1), np.bool_),
+        np.ones(3, np.int64),
+        1.0,
+        list("abc"),
+    )
+    acts = Acts(lambda texts: np.eye(len(texts), 4, dtype=np.float32))
+    assert judge.is_refused(constants, asked, acts).tolist() == [False, True, True]

@@ -6,11 +6,11 @@ import asyncio
 import os
 import signal
 import sys
-import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from aiohttp import web
 from msgspec import Raw
 
 from armory.domain.catalog import ServerLists
@@ -87,8 +87,10 @@ Build = Callable[..., House]
 
 
 async def test_a_dead_a_hanging_and_a_crashing_one_delay_nobody(houses: Build) -> None:
-    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read()
+    ends = asyncio.Event()
+
+    async def silent(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await ends.wait()
         writer.close()
 
     hanging = await asyncio.start_server(silent, "127.0.0.1", 0)
@@ -98,22 +100,23 @@ async def test_a_dead_a_hanging_and_a_crashing_one_delay_nobody(houses: Build) -
         await gone.stop()
         house = houses(
             UpstreamSpec("good", url=good.url),
-            UpstreamSpec("hanging", url=f"http://127.0.0.1:{port}/", connect_timeout_s=2),
+            UpstreamSpec("hanging", url=f"http://127.0.0.1:{port}/", connect_timeout_s=60),
             UpstreamSpec("dead", url=dead),
             stdio("crashing", "--exit-at-start"),
             UpstreamSpec("missing", command="no-such-command"),
         )
-        begin = time.monotonic()
         await house.supervisor.start()
         assert house.state("good") == "connecting"
         await until(lambda: bool(house.told))
-        assert time.monotonic() - begin < 2
         assert [server for server, _ in house.told] == ["good"]
+        assert house.state("hanging") == "connecting"
         counted: list[tuple[int, int]] = []
 
         def count(done: int, all_of_them: int) -> None:
             counted.append((done, all_of_them))
 
+        ends.set()
+        hanging.close()
         assert await house.supervisor.wait_first(15, count)
         assert counted == [(done, 5) for done in range(6)]
         status = house.supervisor.status()
@@ -128,7 +131,6 @@ async def test_a_dead_a_hanging_and_a_crashing_one_delay_nobody(houses: Build) -
         assert "status 3" in status["crashing"].error
         assert (status["good"].era, status["good"].tools) == ("modern", len(good.script.tools))
         await house.close()
-        hanging.close()
 
 
 async def test_waiting_for_the_first_lists_is_bounded(houses: Build) -> None:
@@ -153,6 +155,21 @@ async def test_a_change_of_the_lists_is_heard_and_fetched(houses: Build, eras: s
         lists = [m for _, m in server.requests if m["method"] == "tools/list"]
         await until(lambda: len(lists) < len(server.requests))
         assert len(house.told) == 2, "lists that did not change are not told"
+
+
+class Growing(ScriptedUpstream):
+    """Has one more tool when it is listened to, of which it says nothing: nobody listened yet."""
+
+    async def _listen(self, http: web.Request, message: Json) -> web.StreamResponse:
+        self.script.tools.append(definition("new"))
+        return await super()._listen(http, message)
+
+
+async def test_what_changes_before_changes_are_announced_is_not_missed(houses: Build) -> None:
+    async with Growing(eras="modern") as server:
+        house = houses(UpstreamSpec("up", url=server.url))
+        await house.supervisor.start()
+        await until(lambda: house.state("up") == "ready" and "new" in house.names("up"))
 
 
 async def test_killed_it_comes_back_and_its_tools_never_left(houses: Build) -> None:

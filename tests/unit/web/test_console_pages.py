@@ -33,6 +33,7 @@ async def test_a_browser_is_sent_there_and_others_are_not(base: str) -> None:
                 assert answer.headers["Location"] == "/below/console/"
         async with session.get(base + "/") as answer:
             assert answer.status == 404
+            assert "MCP clients connect to mcp" in await answer.text()
 
 
 async def test_pages_may_load_nothing_but_their_own(base: str) -> None:

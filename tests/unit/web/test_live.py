@@ -232,3 +232,19 @@ async def test_minutes_of_others_are_for_administrators(client: Any) -> None:
 async def test_tools_of_a_set_that_is_not_there(client: Any) -> None:
     answer = await client("GET", "/v1/tools", params={"set": "nothing"})
     assert (answer.status, answer.body["code"]) == (422, "invalid_request")
+    assert answer.body["parameter"] == "set"
+
+
+async def test_a_search_is_as_long_as_a_query_of_a_listing_may_be(client: Any) -> None:
+    gateway = client.service.gateway
+    limits = replace(gateway.view.settings, query_chars=12, query_top_k=3)
+    gateway.reconfigure(settings=limits)
+    for body, parameter in (
+        ({"queries": ["deploy it", "now!"]}, "queries"),
+        ({"queries": ["deploy"], "top_k": 4}, "top_k"),
+    ):
+        refused = await client("POST", "/v1/search", token=SERVICE, json=body)
+        assert (refused.status, refused.body["parameter"]) == (422, parameter)
+        assert "server.limits.query_" in refused.body["detail"]
+    fits = {"queries": ["deploy it", "now"], "top_k": 3}
+    assert (await client("POST", "/v1/search", token=SERVICE, json=fits)).status == 200

@@ -9,10 +9,12 @@ from typing import Any
 import aiohttp
 import pytest
 
+from armory.accounts.settings import AccountSettings
 from armory.agent.catalog import CatalogSource
 from armory.agent.loop import RetrievalAgent
 from armory.llm.client import ChatClient
 from armory.retrieval.rankers.base import RankSettings
+from armory.security.authentication import StaticToken
 from armory.testing.chat import ScriptedChat
 from armory.testing.embedder import HashingEmbedder
 from armory.testing.service import ADMIN_TOKEN, catalog_of, running_service
@@ -133,6 +135,8 @@ async def test_the_agent_answers_with_its_trace_and_streams_it(tmp_path: Path) -
             catalog,
             embedder=HashingEmbedder(),
             agent=Later(),
+            settings=AccountSettings(enabled=True, plans={"free": 9}),
+            tokens=[StaticToken("ann", "the-token-of-ann", user="ann")],
         ) as service:
             late.append(RetrievalAgent(model, [CatalogSource(service.retriever)]))
             body = {"query": "send a message", "mode": "agent"}
@@ -157,9 +161,19 @@ async def test_the_agent_answers_with_its_trace_and_streams_it(tmp_path: Path) -
                 async with session.post(url, json=body, headers=accept) as answer:
                     assert answer.content_type == "text/event-stream"
                     text = await answer.text()
+                whose = {**accept, "Authorization": "Bearer the-token-of-ann"}
+                async with session.post(url, json=body, headers=whose) as answer:
+                    assert answer.headers["X-RateLimit-Remaining"] == "8"
+                    await answer.read()
+                await service.accounts.flush()
+                logged = await service.accounts.query_log.recent()
     events = [part.split("\n", 1) for part in text.strip().split("\n\n")]
     kinds = [head.removeprefix("event: ") for head, _ in events]
     assert kinds[-1] == "result"
     assert {"thought", "action", "observation", "final_answer"} <= set(kinds)
     last = json.loads(events[-1][1].removeprefix("data: "))
-    assert last["result"]["tools"][0]["name"] == "mail__send"
+    streamed = last["result"]
+    assert streamed.keys() == found.keys()
+    assert streamed["tools"] == found["tools"]  # each with its server, schema and relevance
+    assert [record.query_id for record in logged[1:]] == [streamed["query_id"], found["query_id"]]
+    assert logged[1].returned == tuple(tool["name"] for tool in streamed["tools"])

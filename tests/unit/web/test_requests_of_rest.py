@@ -14,6 +14,7 @@ import aiohttp
 import pytest
 from pydantic import BaseModel
 
+from armory.accounts.settings import AccountSettings
 from armory.domain.principal import ANONYMOUS
 from armory.errors import LoginNeeded, RateLimited
 from armory.security.ratelimit import RateLimiter
@@ -187,6 +188,72 @@ async def test_a_parameter_of_a_url_that_is_no_text_is_named(
     assert (found.status, found.body["parameter"]) == (422, named)
     assert said in found.body["detail"]
     assert (await client("GET", "/retrieve_tools?query=gr%C3%B6sse+%2B")).status == 200
+
+
+async def test_indexed_tools_whose_names_look_alike_stay_apart_whenever_they_come(
+    client: Any,
+) -> None:
+    async def index(name: str, **more: Any) -> Any:
+        body = {"tools": [{"name": name, "description": name}], "server": "space", **more}
+        return (await client("POST", "/v2/index_tools", token=ADMIN_TOKEN, json=body)).body
+
+    def known() -> dict[str, str]:
+        records = client.service.accounts.registry.records
+        return {record.original_name: name for name, record in records.items()}
+
+    assert (await index("a.b"))["indexed"] == ["space__a_b"]
+    (apart,) = (await index("a/b"))["indexed"]
+    assert known().keys() == {"a.b", "a/b"}
+    assert known()["a/b"] == apart
+    assert (await index("a_b"))["indexed"] == ["space__a_b"]
+    assert known().keys() == {"a.b", "a/b", "a_b"}
+    again = await index("a.b", skip_existing=True)
+    assert again == {"indexed": [], "skipped": [known()["a.b"]]}
+
+
+async def test_who_asks_for_packs_where_accounts_are_off_is_told_so(tmp_path: Path) -> None:
+    async with (
+        running_service(
+            f"sqlite:///{tmp_path / 'armory.db'}",
+            catalog_of({"maps": [tool("draw_map", "Draw a map")]}),
+            settings=AccountSettings(enabled=False),
+            embedder=HashingEmbedder(),
+            allow_anonymous=True,
+        ) as service,
+        aiohttp.ClientSession() as session,
+    ):
+        client = Client(session, service)
+        for token in (None, ADMIN_TOKEN):
+            for path in ("/v1/packs", "/v1/installations", "/v1/quota"):
+                found = await client("GET", path, token=token)
+                assert (found.status, found.body["code"]) == (404, "accounts_disabled")
+                assert "accounts.enabled" in found.body["detail"]
+
+
+async def test_truth_is_no_number(client: Any) -> None:
+    for body, parameter in (
+        ({"query": "x", "top_k": True}, "top_k"),
+        ({"query": "x", "context": {"hour": True}}, "context.hour"),
+        ({"query": "x", "filter": {"min_score": False}}, "filter.min_score"),
+    ):
+        found = await client("POST", "/v1/retrieve_tools", json=body)
+        assert (found.status, found.body["parameter"]) == (422, parameter)
+        assert "number; it is " in found.body["detail"]
+    truth = {"query": "x", "debug": True}
+    assert (await client("POST", "/v1/retrieve_tools", json=truth)).status == 200
+
+
+async def test_what_a_pattern_wants_is_said_in_words(client: Any) -> None:
+    admin: dict[str, Any] = {"token": ADMIN_TOKEN}
+    tools = [{"name": "a"}]
+    for path, body, words in (
+        ("/v2/index_tools", {"tools": tools, "server": "Bad"}, "words joined by hyphens"),
+        ("/v1/keys", {"name": "x", "scopes": ["a b"]}, "letters, digits"),
+        ("/v1/packs", {"title": "x", "id": "A b"}, "small letters"),
+    ):
+        found = await client("POST", path, json=body, **admin)
+        assert found.status == 422
+        assert words in found.body["detail"]
 
 
 def test_the_description_has_one_schema_of_each_name() -> None:

@@ -239,11 +239,12 @@ async def test_status_shows_what_the_caller_may_see(client: Any) -> None:
     assert [entry["server"] for entry in shown] == ["aws"]
     assert "error" not in shown[0]
     assert (await client("GET", "/v1/catalog")).body["servers"] == {"aws": 2}
-    whole = (await client("GET", "/v1/upstreams", token=ADMIN)).body["upstreams"]
-    assert len(whole) == 3
+    whole = (await client("GET", "/v1/upstreams", token=ADMIN)).body
+    assert len(whole["upstreams"]) == 3
     assert (await client("GET", "/v1/upstreams/aws/logs")).status == 403
     kept = await client("GET", "/v1/upstreams/aws/logs", token=ADMIN)
-    assert kept.body == {"server": "aws", "lines": ["a line"]}
+    expected = {"server": "aws", "process": whole["process"], "lines": ["a line"]}
+    assert kept.body == expected
     assert (await client("GET", "/v1/upstreams/nobody/logs", token=ADMIN)).status == 404
     client.service.accounts.usage.called("ann", "secret__vault", ok=True, latency_ms=1)
     await client.service.accounts.usage.flush()

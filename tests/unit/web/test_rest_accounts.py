@@ -30,6 +30,8 @@ async def test_users_make_keys_of_their_own_alone(client: Any) -> None:
     assert (await client("GET", "/v1/keys", token=key)).status == 401
     admin = await client("POST", "/v1/keys", token=ADMIN, json={"name": "x", "user": "nobody"})
     assert (admin.status, admin.body["parameter"]) == (422, "user")
+    past = await client("POST", "/v1/keys", json={"name": "x", "expires_at_ms": 1})
+    assert (past.status, past.body["parameter"]) == (422, "expires_at_ms")
 
 
 async def test_a_key_makes_none_that_outlasts_it(client: Any) -> None:

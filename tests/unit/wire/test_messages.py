@@ -9,6 +9,7 @@ from armory.gateway.metatools.arguments import read_call
 from armory.protocol import codes, jsonrpc
 from armory.protocol.errors import Malformed, RpcError
 from armory.wire.eras.inbound import refusal
+from armory.wire.messages import opened
 from armory.wire.methods import named_parameter
 
 META = (
@@ -43,6 +44,13 @@ def test_params_and_arguments_show_what_came() -> None:
         read_call({"name": Raw(b'"call_tool"'), "arguments": given})
     assert 'arguments.arguments is "xxx' in refused.value.message
     assert len(refused.value.message) < 250
+
+
+def test_null_stands_for_no_params() -> None:
+    message = jsonrpc.decode(b'{"jsonrpc":"2.0","id":1,"method":"x","params":null}')
+    assert opened(message) == ({}, {})
+    message = jsonrpc.decode(b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"_meta":null}}')
+    assert opened(message)[1] == {}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from armory.domain.catalog import ServerLists
-from armory.domain.principal import ANONYMOUS
+from armory.domain.principal import ANONYMOUS, Principal
 from armory.errors import BackendError
 from armory.gateway.gateway import Gateway
 from armory.protocol.jsonrpc import decode, request
@@ -28,7 +28,7 @@ from armory.testing.waiting import until
 from armory.wire.caller import Caller
 from armory.wire.http.replicas import Replicas
 from armory.wire.http.settings import HttpSettings
-from armory.wire.sessions.registry import Sessions
+from armory.wire.sessions.registry import Sessions, TooMany
 from armory.wire.sessions.session import Session
 
 pytestmark = pytest.mark.anyio
@@ -143,6 +143,57 @@ async def test_a_session_that_does_not_end_keeps_no_other_from_its_end() -> None
         await closing
 
 
+async def test_sessions_that_fail_to_end_keep_no_other_from_its_end() -> None:
+    pool = Stubborn()
+    pool.failing = 2
+    sessions = Sessions(behind(pool))
+    for _ in range(40):
+        await opened(sessions)
+    with pytest.raises(RuntimeError):
+        await sessions.close()
+    assert len(sessions) == 0
+    assert len(pool.released) == 38
+
+
+class Together(Replicas):
+    """One that lets sessions go only many at a time."""
+
+    def __init__(self) -> None:
+        super().__init__(MemoryCache(), "http://here")
+        self.waiting, self.enough = 0, asyncio.Event()
+
+    async def release(self, session_id: str) -> None:
+        self.waiting += 1
+        if self.waiting == 10:
+            self.enough.set()
+        await self.enough.wait()
+
+
+async def test_sessions_wait_side_by_side_for_a_store_that_is_told_of_their_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("armory.wire.sessions.registry._SOON_S", 3600)
+    sessions = Sessions(behind(ScriptedPool()), directory=Together())
+    for _ in range(40):
+        await opened(sessions)
+    async with asyncio.timeout(10):
+        await sessions.close()
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_no_request_finds_a_session_that_is_about_to_end(turns: int) -> None:
+    sessions = Sessions(behind(ScriptedPool()))
+    session = await opened(sessions)
+    session.used = float("-inf")
+    expiring = asyncio.create_task(sessions.expire())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    found = sessions.find(session.id, Caller(ANONYMOUS))
+    async with asyncio.timeout(10):
+        await expiring
+    assert found is None or not found.closed
+
+
 class Away(MemoryCache):
     """A store that takes long to say that it is away, for each thing that it is asked."""
 
@@ -174,3 +225,21 @@ async def test_a_store_that_is_away_is_not_told_of_each_session_that_ends() -> N
     await sessions.close()
     assert store.asked == 0
     await directory.close()
+
+
+async def test_sessions_are_counted_by_user_whatever_credential_opens_them() -> None:
+    sessions = Sessions(behind(ScriptedPool()), per_principal=2)
+
+    async def open_as(key: str, user: str | None) -> Session:
+        return await sessions.open(Caller(Principal(key, user)), MESSAGE, raws(HELLO))
+
+    one, _ = await open_as("key-1", "ann"), await open_as("key-2", "ann")
+    with pytest.raises(TooMany, match="sessions_per_principal"):
+        await open_as("key-3", "ann")
+    await open_as("key-3", None)
+    one.seen_as(Principal("key-1", "renamed"), one.endpoint)
+    await sessions.end(one)  # it was counted as ann's
+    await open_as("key-4", "ann")
+    with pytest.raises(TooMany):
+        await open_as("key-5", "ann")
+    await sessions.close()

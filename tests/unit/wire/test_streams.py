@@ -79,6 +79,16 @@ async def test_a_reader_that_is_behind_keeps_more() -> None:
     assert len(await drain(stream, stream.reader)) == 10
 
 
+async def test_where_nothing_is_kept_no_answer_makes_room_for_news() -> None:
+    stream = EventStream("k", keep_bytes=0, keep_events=2)
+    reader = stream.attach()
+    await stream.write(b"answer")
+    for _ in range(100):
+        stream.put(b"news")
+    assert await stream.next(reader, 1.0) == (1, b"answer")
+    assert stream.size_bytes == 15 * len(b"news")
+
+
 async def test_writers_wait_for_a_slow_reader() -> None:
     stream = EventStream("k", backlog=2)
     reader = stream.attach()

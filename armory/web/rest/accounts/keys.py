@@ -15,7 +15,7 @@ from armory.domain.principal import Principal
 from armory.errors import AccessDenied
 from armory.web.rest.problems import not_found
 from armory.web.rest.routes import Answer, Reply, RestCall, Route, Shape
-from armory.web.rest.shapes import LongPage, Name, Page, Paged
+from armory.web.rest.shapes import SCOPE, LongPage, Name, Page, Paged
 
 _FAR_MS = 253_402_300_799_999  # the year 9999
 
@@ -27,7 +27,7 @@ class NewKey(Shape):
     user: Name | None = Field(
         default=None, description="Whose; administrators only, others make their own."
     )
-    scopes: Annotated[list[Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:/*-]{1,64}$")]],
+    scopes: Annotated[list[Annotated[str, Field(pattern=SCOPE)]],
                       Field(max_length=50)] = Field(default=[])  # fmt: skip
     expires_at_ms: Annotated[int, Field(ge=0, le=_FAR_MS)] | None = Field(
         default=None, description="Milliseconds since 1970; null: never."

@@ -17,7 +17,7 @@ from armory.errors import AccessDenied
 from armory.web.rest.known import Known, check_known
 from armory.web.rest.problems import Problem, not_found
 from armory.web.rest.routes import Answer, Reply, RestCall, Route, Shape, Text
-from armory.web.rest.shapes import Installations, LongPage, Name, Page, Paged
+from armory.web.rest.shapes import PACK, Installations, LongPage, Name, Page, Paged
 
 _ENTRIES = 1_000
 _WORDS = re.compile(r"[a-z0-9]+")
@@ -40,7 +40,7 @@ class PackContents(Shape):
 class NewPack(PackContents):
     """A pack to make."""
 
-    id: Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,62}[a-z0-9])?$")] | None = Field(
+    id: Annotated[str, Field(pattern=PACK)] | None = Field(
         default=None, description="Administrators choose it for shared packs; others get one."
     )
     shared: bool = Field(default=False, description="For everybody; administrators only.")

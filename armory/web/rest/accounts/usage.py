@@ -120,7 +120,7 @@ def _whose(call: RestCall) -> str:
 async def usage(call: RestCall) -> Reply:
     """`GET /v1/usage`."""
     user = _whose(call)
-    found = call.services.accounts.usage.of_user(user)
+    found = await call.services.accounts.usage.of_user(user)
     tools = [
         {
             "tool": name,

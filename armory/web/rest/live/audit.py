@@ -5,17 +5,28 @@ Owns: the route. Never writes a record.
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import partial
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from armory.audit.reading import RecordFilter
 from armory.web.rest.live.access import LiveGateway
 from armory.web.rest.problems import Problem
 from armory.web.rest.routes import Answer, Reply, RestCall, Route, Shape, Text
+from armory.web.rest.shapes import MOMENT
 
 _Pattern = Annotated[Text, Field(max_length=200)]
+
+
+def _there(text: str) -> str:
+    """Whether there is such a time."""
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError("there is no such time") from None
+    return text
 
 
 class AuditQuery(Shape):
@@ -23,7 +34,7 @@ class AuditQuery(Shape):
 
     who: _Pattern | None = Field(default=None, description="Glob pattern.")
     tool: _Pattern | None = Field(default=None, description="Glob pattern.")
-    since: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d)?)?$")] | None = Field(
+    since: Annotated[str, Field(pattern=MOMENT), AfterValidator(_there)] | None = Field(
         default=None, description="The oldest time, UTC, e.g. `2026-01-31T12:00`."
     )
     limit: Annotated[int, Field(ge=1, le=10_000)] = Field(

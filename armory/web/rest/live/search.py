@@ -17,6 +17,7 @@ from armory.domain.query import MAX_QUERY_CHARS, MAX_TEXTS, MAX_TOP_K, Query
 from armory.domain.results import BYTES_PER_TOKEN, Listing, Match, Selection
 from armory.errors import AccessDenied, InvalidRequest
 from armory.gateway.context import RequestContext
+from armory.gateway.settings import GatewaySettings
 from armory.gateway.views.definitions import Form
 from armory.retrieval.names import RANKERS
 from armory.web.rest.live.access import LiveGateway
@@ -116,9 +117,7 @@ def route(live: LiveGateway) -> Route:
 
 async def _search(live: LiveGateway, call: RestCall) -> Reply:
     given: SearchBody = call.body
-    if sum(map(len, given.queries)) > MAX_QUERY_CHARS:
-        said = f"the queries have more than {MAX_QUERY_CHARS} characters together"
-        raise InvalidRequest(said, parameter="queries")
+    _check_size(given, live.gateway.view.settings)
     who = await _principal(live, call)
     quota = await call.spend()
     started = time.perf_counter()
@@ -164,6 +163,22 @@ async def _search(live: LiveGateway, call: RestCall) -> Reply:
         },
     }
     return Reply(body, headers=limit_headers(quota))
+
+
+def _check_size(given: SearchBody, settings: GatewaySettings) -> None:
+    """Refuse what a listing would refuse, too."""
+    length = sum(map(len, given.queries))
+    if length > settings.query_chars:
+        raise InvalidRequest(
+            f"the queries have {length:,} characters together; server.limits.query_chars allows "
+            f"{settings.query_chars:,}",
+            parameter="queries",
+        )
+    if given.top_k is not None and given.top_k > settings.query_top_k:
+        raise InvalidRequest(
+            f"top_k is {given.top_k}; server.limits.query_top_k allows {settings.query_top_k}",
+            parameter="top_k",
+        )
 
 
 def _described(

@@ -16,11 +16,12 @@ from pydantic import Field
 
 from armory.domain.results import BYTES_PER_TOKEN
 from armory.domain.tool import ToolRecord
-from armory.errors import InvalidRequest
+from armory.errors import InvalidRequest, UpstreamUnavailable
 from armory.gateway.context import RequestContext
+from armory.gateway.results.answers import missing
 from armory.gateway.views.definitions import Form
 from armory.protocol.errors import RpcError
-from armory.protocol.rawjson import pack
+from armory.protocol.rawjson import EMPTY_OBJECT, brief, pack
 from armory.web.rest.live.access import LiveGateway, tool_of
 from armory.web.rest.problems import Problem
 from armory.web.rest.routes import Answer, Reply, RestCall, Route, Shape
@@ -94,7 +95,8 @@ def routes(live: LiveGateway) -> list[Route]:
         Route("GET", "/v1/tools/{name}", partial(_one, live), "One tool", ToolDetail,
               tag="gateway", path_params=name),
         Route("POST", "/v1/tools/{name}/call", partial(_call, live), "Call a tool", CallAnswer,
-              tag="gateway", path_params=name, body=Arguments, problems=(504,), counts=True,
+              tag="gateway", path_params=name, body=Arguments, verbatim=True, problems=(504,),
+              counts=True,
               description="Counts and is limited like a call over MCP. A result with `isError` is "
               "the tool's own; what kept the tool from answering is a problem."),
     ]  # fmt: skip
@@ -103,7 +105,10 @@ def routes(live: LiveGateway) -> list[Route]:
 async def _list(live: LiveGateway, call: RestCall) -> Reply:
     asked: ToolPage = call.params
     path = "" if asked.set is None else f"set/{asked.set}"
-    endpoint = live.endpoint(path, None if call.admin else call.principal)
+    try:
+        endpoint = live.endpoint(path, None if call.admin else call.principal)
+    except Problem:
+        raise InvalidRequest(f"there is no set {asked.set!r}", parameter="set") from None
     context = await live.context(call.principal, endpoint, current=asked.after == 0)
     view = context.view
     seen = view.visible(context).tools.names
@@ -144,8 +149,15 @@ async def _call(live: LiveGateway, call: RestCall) -> Reply:
         record = tool_of(context, call.path["name"])
     except Problem:
         await call.count()  # else names could be guessed without limit
+        error = missing(live.gateway.pool, context, "tool", call.path["name"])
+        if isinstance(error, UpstreamUnavailable):  # nobody can tell whether it has that tool
+            raise error from None
         raise
-    params = {"name": pack(record.name), "arguments": pack(call.body.arguments)}
+    arguments: Raw = call.body.get("arguments", EMPTY_OBJECT)
+    if bytes(memoryview(arguments)[:1]) != b"{":
+        said = f"arguments: expected a JSON object; it is {brief(arguments)}"
+        raise InvalidRequest(said, parameter="arguments")
+    params = {"name": pack(record.name), "arguments": arguments}
     started = time.perf_counter()
     try:
         reply = await live.gateway.tool_calls.call(context, params, raising=True)

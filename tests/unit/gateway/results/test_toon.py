@@ -189,6 +189,7 @@ async def test_large_results_are_worked_on_beside_the_loop() -> None:
         ({"Accept": "application/json, text/event-stream, text/toon"}, "json", True),
         ({"Accept": "text/toon;q=0.5, application/json"}, "json", True),
         ({"Accept": "text/toon; q=0"}, "toon", False),
+        ({"Accept": "text/toon;q=0.000, application/json"}, "json", False),
         ({"Accept": "text/toonish"}, "json", False),
     ],
 )

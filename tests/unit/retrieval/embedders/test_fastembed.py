@@ -7,6 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from armory.retrieval.embedders.fastembed import FastembedEmbedder
+
 _UNREACHED = """
 import asyncio, sys
 from armory.errors import ArmoryError
@@ -35,3 +39,10 @@ def test_a_model_that_cannot_be_fetched_is_told_after_one_attempt(tmp_path: Path
     assert "all-MiniLM-L6-v2 failed: Could not load model" in first
     assert "cannot be loaded" in second
     assert done.stderr.count("Could not download model from HuggingFace") == 2
+
+
+@pytest.mark.parametrize(("name", "dimension"), [("all-MiniLM-L6-v2", 384), ("BGE-large", 1024)])
+def test_the_usual_models_have_short_names(name: str, dimension: int) -> None:
+    embedder = FastembedEmbedder(name)
+    assert embedder.dimension == dimension
+    assert "/" in embedder.identity

@@ -106,6 +106,26 @@ def test_of_many_clauses_those_that_ask_for_something_are_kept() -> None:
     assert found[-1] == told[-1]
 
 
+@pytest.mark.parametrize(
+    ("text", "head"),
+    [
+        ("write down: meeting at 5", "write down"),
+        ("Search: dentist", "Search"),
+        ("Jot this down as a note: wifi moose1987", "Jot this down as a note"),
+        ("Query our MSSQL: the five customers of 2024", "Query our MSSQL"),
+        ("Suzhou: sandals or boots", ""),  # says to what, not what is to be done
+        ("Run `status: 500` on the log", ""),
+        ("open http://127.0.0.1", ""),
+        ("at 10:30 call Ann", ""),
+        (f"write {'very ' * 20}long: text", ""),
+    ],
+)
+def test_what_stands_before_a_colon_is_a_clause_where_it_says_what_is_to_be_done(
+    text: str, head: str
+) -> None:
+    assert [text[slice(*span)] for span in clauses(text)] == ([head] if head else [])
+
+
 def test_names_are_found_only_in_full() -> None:
     names = ["GitHub", "Google Calendar", ""]
     assert named("open an issue with github", names) == {"GitHub"}

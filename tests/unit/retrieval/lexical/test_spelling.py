@@ -70,6 +70,53 @@ def test_what_may_be_meant_stays(postings: Postings, query: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("query", "meant"),
+    [
+        ("serach aplicaton fiels chnges", "search application files changes"),
+        ("creat a branhc for serach", "create a branch for search"),
+        ("deeploy teh aplicaton to kuberntes", "deploy teh application to kubernetes"),
+    ],
+)
+def test_a_short_text_that_is_misspelt_throughout_is_put_right(
+    postings: Postings, query: str, meant: str
+) -> None:
+    assert postings.corrected(query) == meant
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "crear archivo de texto",
+        "lösche alle dateien vom server",
+        "supprimer toutes les branches anciennes",
+        "busca las paginas en la web de zona",
+        "serach aplicaton fiels zorglub vantro",
+    ],
+)
+def test_another_language_is_left_as_it_is(query: str) -> None:
+    index = LexicalIndex()
+    index.add("a", Fields("create_text_archive", description="Clear files of a page by date"))
+    index.add("b", Fields("search", description="Search application files"))
+    assert index.freeze().corrected(query) == query
+
+
+@pytest.mark.parametrize(
+    ("asked", "other"),
+    [("look", "book"), ("mail", "main"), ("house", "mouse"), ("table", "cable")],
+)
+def test_a_word_that_rhymes_is_another(asked: str, other: str) -> None:
+    index = LexicalIndex()
+    index.add("a", Fields(f"{other}_it"))
+    assert not index.freeze().search(asked).bm25().any()
+
+
+def test_other_forms_of_a_word_stand_for_it() -> None:
+    index = LexicalIndex()
+    index.add("a", Fields("transcription"))
+    assert index.freeze().search("transcribe").bm25().all()
+
+
+@pytest.mark.parametrize(
     "term",
     ["toml", "docx", "wifi", "kubectl", "codec", "fasta", "nuxt", "apis", "psql", "nodejs", "webp"],
 )

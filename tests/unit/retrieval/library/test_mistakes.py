@@ -7,7 +7,8 @@ import os
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,50 @@ def test_parts_that_are_none_are_told_before_the_first_selection(
         ToolMemory(**given)
 
 
+class Plain(HashingEmbedder):
+    """An embedder as many libraries have them."""
+
+    def embed_queries(self, texts: Sequence[str]) -> Any:
+        return [[1.0] for _ in texts]
+
+
+class Asked(HashingEmbedder):
+    def identity(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return "asked"
+
+
+class Passed(HashingEmbedder):
+    """What is called is no function, so nothing is known of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed_queries = partial(super().embed_queries)
+
+
+class Grades:
+    def scores(self, query: str, texts: Sequence[str]) -> list[float]:
+        return [1.0 for _ in texts]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"embedder": Plain()}, "embedder.embed_queries is a plain function, expected `async def`"),
+        ({"embedder": Asked()}, "embedder.identity is a plain function, expected a property"),
+        ({"reranker": Grades()}, "reranker.scores is a plain function, expected `async def`"),
+    ],
+)
+def test_a_part_that_cannot_be_awaited_is_told_before_the_first_selection(
+    options: dict[str, Any], said: str
+) -> None:
+    given: dict[str, Any] = {"embedder": "none", **options}
+    with pytest.raises(ConfigError, match=said):
+        ToolMemory(**given)
+    with ToolMemory(embedder=Passed()) as memory:
+        memory.add(WEATHER)
+        assert len(memory.select_tools_for_query("weather")) == 1
+
+
 def test_a_model_of_openai_goes_by_the_variable_that_the_message_names(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -134,6 +179,9 @@ def test_attributes_of_a_tool(memory: ToolMemory, changes: dict[str, Any], said:
 def test_tools_that_cannot_be_added(memory: ToolMemory, tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match=r"is no tool: .* its own: add\(\*tools\)"):
         memory.add([WEATHER])  # pyright: ignore[reportArgumentType]
+    for nameless in (lambda: 1, partial(lambda: 1)):
+        with pytest.raises(InvalidRequest, match="has no name that a model could call; write it"):
+            memory.add(nameless)
     with pytest.raises(InvalidRequest, match="handles is 5, expected a callable by identifier"):
         memory.load(tmp_path, handles=5)  # pyright: ignore[reportArgumentType]
     holds_itself: dict[str, Any] = {}

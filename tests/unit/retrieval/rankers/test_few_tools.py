@@ -93,10 +93,12 @@ async def test_over_a_few_tools_a_wish_is_answered_and_a_strangers_is_not(
         "put the shopping list on top": "notes__pin_note",
         "move the old plans out of the way": "notes__archive_note",
         "dump all notes to a file": "notes__export_notes",
+        "search: dentist": "notes__search_notes",
     }
     in_vain = (
         "what is the meaning of life", "send an email to Bob", "weather in Paris", "Hi there",
         "translate hello into French", "tell me a joke", "how do I bake bread", "2+2",
+        "translate: good morning", "play: bohemian rhapsody",
     )  # fmt: skip
     async with Retriever(EmbeddedEmbedder(), ExactIndex(), make_rankers()) as retriever:
         await retriever.index(demo)

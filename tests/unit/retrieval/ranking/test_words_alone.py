@@ -80,6 +80,25 @@ async def test_a_threshold_of_the_query_is_kept(make_tool: MakeTool) -> None:
         assert all(match.score >= 0.999 for match in strict.matches)
 
 
+async def test_of_equals_the_one_that_is_called_like_the_query_comes_first(
+    make_tool: MakeTool,
+) -> None:
+    tools = [
+        make_tool("send_message", "Send an email"),
+        make_tool("send_email", "Send a message"),
+        make_tool("read_news", "Read it aloud"),
+    ]
+    for order in (tools, tools[::-1]):
+        async with Retriever(None, None, make_rankers()) as retriever:
+            await retriever.index(order)
+            ranking = await retriever.rank(Query(("email",), ranker="lexical"))
+            first, second, _ = ranking.order.tolist()
+            assert ranking.record(first).original_name == "send_email"
+            assert ranking.record(second).original_name == "send_message"
+            assert ranking.scores.raw[first] == ranking.scores.raw[second]
+            assert ranking.scores.probability[first] >= ranking.scores.probability[second]
+
+
 def test_plain_hits_are_few_and_near_the_best() -> None:
     share = np.array([0.1, 0.9, 0.5, 0.6, 0.0], np.float32)
     assert plain_hits(share, np.array([1, 3, 2, 0, 4])).tolist() == [0, 1]

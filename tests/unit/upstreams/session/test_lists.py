@@ -142,6 +142,26 @@ async def test_a_list_without_end_is_an_error() -> None:
         await fetch(Answers({"tools": {}}, tools=pages))
 
 
+async def test_a_list_that_takes_too_long_costs_the_tools_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lists_module, "LONGEST_S", -1.0)
+    page = b'{"tools":[{"name":"%s"}]%s}'
+    endless: list[bytes | Exception] = [
+        b'{"resources":[{"uri":"u%d"}],"nextCursor":"%d"}' % (n, n) for n in range(9)
+    ]
+    link = Answers(
+        {"tools": {}, "resources": {}},
+        tools=[page % (b"a", b',"nextCursor":"1"'), page % (b"b", b"")],
+        resources=endless,
+        templates=[b'{"resourceTemplates":[{"uriTemplate":"t"}]}'],
+    )
+    lists = await fetch(link, before=ServerLists(resources=[{"uri": "old"}]))
+    assert [tool["name"] for tool in lists.tools] == ["a", "b"]
+    assert (lists.resources, lists.templates) == ([{"uri": "old"}], [{"uriTemplate": "t"}])
+    assert len(link.sent) == 4
+
+
 async def test_an_unknown_method_is_an_empty_list() -> None:
     assert (await fetch(Answers({"tools": {}}, tools=[b'{"error":-32601}']))).tools == []
 

@@ -11,7 +11,7 @@ from msgspec import Raw
 
 from armory.domain.principal import ANONYMOUS
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
-from armory.protocol.link import Call, Owner
+from armory.protocol.link import Call, Owner, Refused
 from armory.protocol.session_events import Renewed
 from armory.testing.clients.recording import RecordingClient, RecordingObserver, plain
 from armory.testing.upstreams.exchange import Json, Wire, definition
@@ -156,6 +156,19 @@ async def test_an_upstream_that_does_not_serve_listening(
         await link.subscriptions.set_resources(frozenset({"mem://one"}))
 
 
+@pytest.mark.parametrize("lists", [False, True])
+async def test_what_is_not_acknowledged_is_not_watched(
+    connect: Open, server: ScriptedUpstream, lists: bool
+) -> None:
+    link = await connect("modern")
+    server.honours = frozenset({"toolsListChanged"} if lists else ())
+    if lists:
+        assert await link.subscriptions.watch_lists()
+    with pytest.raises(Refused, match="no updates of mem://one"):
+        await link.subscriptions.set_resources(frozenset({"mem://one"}))
+    await until(lambda: len(server.listens) == lists)
+
+
 # --- legacy
 
 
@@ -251,6 +264,7 @@ class Busy(Script):
     def __init__(self) -> None:
         super().__init__()
         self.levels: list[str] = []
+        self.refuses = False
         self.asked, self.free = asyncio.Event(), asyncio.Event()
 
     async def answer(self, message: Json, wire: Wire) -> Json | None:
@@ -258,6 +272,9 @@ class Busy(Script):
             self.levels.append(message["params"]["level"])
             self.asked.set()
             await self.free.wait()
+            if self.refuses:
+                error = {"code": -32603, "message": "busy"}
+                return {"jsonrpc": "2.0", "id": message["id"], "error": error}
         return await super().answer(message, wire)
 
 
@@ -280,12 +297,29 @@ async def test_a_log_level_is_set_again_whose_call_ended_meanwhile(
 async def test_an_upstream_that_does_not_answer_to_log_levels_is_used_all_the_same(
     connect: Open, server: ScriptedUpstream
 ) -> None:
-    link = await connect("legacy", connect_timeout_s=1.0)
+    link = await connect("legacy", connect_timeout_s=600.0)
     server.script = busy = Busy()
-    for _ in range(2):
-        client = RecordingClient(log_level="info")
-        assert (await call(link, "echo", client=client, timeout_s=10))["isError"] is False
-    assert busy.levels == ["info"]
+    for level in ("info", "info", "debug", "error"):
+        client = RecordingClient(log_level=level)
+        assert (await call(link, "echo", client=client, timeout_s=30))["isError"] is False
+    assert busy.levels == ["info", "debug"]
+
+
+async def test_a_log_level_that_is_refused_late_is_asked_for_again(
+    connect: Open, server: ScriptedUpstream
+) -> None:
+    link = await connect("legacy", connect_timeout_s=600.0)
+    server.script = busy = Busy()
+    busy.refuses = True
+    client = RecordingClient(log_level="info")
+    await call(link, "echo", client=client, timeout_s=30)
+    busy.free.set()
+
+    async def asked_again() -> None:
+        while busy.levels != ["info", "info"]:
+            await call(link, "echo", client=client)
+
+    await asyncio.wait_for(asked_again(), 10)
 
 
 async def test_a_connect_that_hangs_is_bounded(server: ScriptedUpstream) -> None:

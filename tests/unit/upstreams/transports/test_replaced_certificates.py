@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from yarl import URL
 
 from armory.errors import UpstreamUnavailable
 from armory.testing.certificates import certificate
+from armory.upstreams.oauth.client import NoToken
+from armory.upstreams.oauth.grants import ClientCredentials
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.http_client import HttpClient
 
 pytestmark = pytest.mark.anyio
+BODY = b'{"access_token": "t", "token_type": "Bearer"}'
 
 
 async def served(folder: Path, port: int) -> asyncio.Server:
@@ -23,14 +29,43 @@ async def served(folder: Path, port: int) -> asyncio.Server:
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}")
+        head = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(BODY)
+        writer.write(head + BODY)
         writer.close()
 
     return await asyncio.start_server(serve, "127.0.0.1", port, ssl=context)
 
 
+@pytest.fixture
+async def tunnel() -> AsyncIterator[str]:
+    """A proxy through which clients reach what they name."""
+    ways: set[asyncio.Task[None]] = set()
+
+    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(65_536):
+                writer.write(data)
+        writer.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked = await reader.readuntil(b"\r\n\r\n")
+        host, _, port = asked.split()[1].decode().partition(":")
+        far_reader, far_writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        ways.add(asyncio.create_task(carry(reader, far_writer)))
+        ways.add(asyncio.create_task(carry(far_reader, writer)))
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    server.close()
+    for way in ways:
+        way.cancel()
+    await asyncio.gather(*ways, return_exceptions=True)
+
+
+@pytest.mark.parametrize("proxied", [False, True])
 async def test_an_authority_that_takes_anothers_place_in_the_file_is_trusted(
-    tmp_path: Path,
+    tmp_path: Path, tunnel: str, proxied: bool
 ) -> None:
     before, after = tmp_path / "before", tmp_path / "after"
     before.mkdir()
@@ -40,11 +75,12 @@ async def test_an_authority_that_takes_anothers_place_in_the_file_is_trusted(
     port = server.sockets[0].getsockname()[1]
     trusted.write_bytes((before / "cert.pem").read_bytes())
     url = f"https://127.0.0.1:{port}/mcp"
-    client = HttpClient(UpstreamSpec("up", url=url, ca_file=str(trusted)))
+    proxy = tunnel if proxied else None
+    client = HttpClient(UpstreamSpec("up", url=url, ca_file=str(trusted), proxy=proxy))
     try:
         async with asyncio.timeout(60):
             response = await client.send("GET", {}, None, 10)
-            assert await response.read() == b"{}"
+            assert await response.read() == BODY
             server.close()
             server = await served(after, port)
             with pytest.raises(UpstreamUnavailable, match="not trusted"):
@@ -53,7 +89,33 @@ async def test_an_authority_that_takes_anothers_place_in_the_file_is_trusted(
             with pytest.raises(UpstreamUnavailable, match="not trusted"):
                 await client.send("GET", {}, None, 10)  # it is looked at again by this
             response = await client.send("GET", {}, None, 10)
-            assert await response.read() == b"{}"
+            assert await response.read() == BODY
+    finally:
+        await client.close()
+        server.close()
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+
+async def test_whoever_gives_out_tokens_is_trusted_by_the_file_as_it_is_now(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "before").mkdir()
+    trusted = tmp_path / "authorities.pem"
+    trusted.write_bytes(certificate(tmp_path / "before")[0].read_bytes())
+    server = await served(tmp_path, 0)
+    url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    auth = ClientCredentials("armory", "secret", token_url=f"{url}/token")
+    client = HttpClient(UpstreamSpec("up", url=f"{url}/mcp", ca_file=str(trusted), auth=auth))
+    try:
+        async with asyncio.timeout(60):
+            assert client.tokens is not None
+            with pytest.raises(NoToken):
+                await client.tokens.current(URL(url))
+            trusted.write_bytes((tmp_path / "cert.pem").read_bytes())
+            with pytest.raises(NoToken):
+                await client.tokens.current(URL(url))  # it is looked at again by this
+            assert await client.tokens.current(URL(url)) == "t"
     finally:
         await client.close()
         server.close()

@@ -102,6 +102,7 @@ async def test_the_working_directory(start: Start, tmp_path: Path) -> None:
     ("spec", "message"),
     [
         (UpstreamSpec("up", command="no-such-command"), "'no-such-command' was not found"),
+        (UpstreamSpec("up", command="python -m x"), "behind the program belongs into 'args'"),
         (UpstreamSpec("up", command="/no/such/file"), "cannot be started"),
         (UpstreamSpec("up", command="sh", cwd="/no/such/folder"), "'/no/such/folder' does not"),
     ],

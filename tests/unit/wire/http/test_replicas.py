@@ -343,6 +343,5 @@ async def test_a_store_that_hangs_keeps_no_start_no_session_and_no_end_waiting()
             await here.close()
     assert [(entry["event"], entry["error"]) for entry in logs] == [
         ("session_not_claimed", "no answer in time"),
-        ("session_not_released", "no answer in time"),
         ("replica_not_signed_off", "no answer in time"),
     ]

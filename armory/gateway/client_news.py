@@ -1,0 +1,75 @@
+"""What clients with a session say without being asked, on its way to upstreams.
+
+Owns: `ClientNews`: changed roots, and at an upstream's own endpoint whatever Armory does not know.
+Never imports a transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from armory.errors import ArmoryError, RateLimited
+from armory.gateway.context import RequestContext
+from armory.gateway.ports import Limiter, Pool
+from armory.gateway.requests import ClientSession
+from armory.logger import Logger
+from armory.protocol.link import ClientChannel, Params
+
+_log = Logger(__name__)
+_WAIT_S = 1.0
+"""Before another try where nobody says when the rate has room again."""
+
+
+class ClientNews:
+    """Passes on what clients say.
+
+    Args:
+        pool: the upstream sessions.
+        limiter: asked before any upstream is told.
+    """
+
+    def __init__(self, pool: Pool, limiter: Limiter) -> None:
+        self._pool = pool
+        self._limiter = limiter
+        self._more: dict[str, bool] = {}
+
+    async def roots_changed(self, session: ClientSession, client: ClientChannel) -> None:
+        """A client's roots changed. What comes while upstreams are being told, or while the rate of
+        the caller has no room, is told once, afterwards: what the roots are, they ask then.
+        """
+        id = session.id
+        if id in self._more:
+            self._more[id] = True
+            return
+        self._more[id] = True
+        try:
+            while self._more[id]:
+                await self._room(session)
+                self._more[id] = False
+                await self._pool.roots_changed(session.owner, client)
+        finally:
+            del self._more[id]
+
+    async def _room(self, session: ClientSession) -> None:
+        while True:
+            try:
+                await self._limiter.take(session.owner.principal)
+            except RateLimited as full:
+                await asyncio.sleep(full.retry_after_s or _WAIT_S)
+            else:
+                return
+
+    async def pass_on(self, context: RequestContext, method: str, params: Params) -> None:
+        """Tell the upstream of a transparent endpoint something that Armory does not know; like
+        methods of that kind only for those from whom policy keeps nothing of it. Nobody is told
+        where it cannot be: a notification has no answer.
+        """
+        server, view = context.endpoint.name, context.view
+        may_use = view.may_use(context.principal, context.endpoint, server)
+        if not may_use or not view.sees_whole(context):
+            return
+        try:
+            await self._limiter.take(context.principal)
+            await self._pool.notify(server, context.owner, method, params)
+        except ArmoryError as error:
+            _log.debug("notification_not_passed_on", upstream=server, error=error.message)

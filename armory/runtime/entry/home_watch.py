@@ -1,0 +1,85 @@
+"""Whether the folder of Armory's data, and the database file, are still those that it began with.
+
+Owns: `HomeWatch`. Never opens or makes a file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+from armory.logger import Logger
+from armory.tasks import spawn, stop
+
+_log = Logger(__name__)
+_EVERY_S = 5.0
+
+
+class HomeWatch:
+    """Watches the folder: a process that has its files open notices nothing by itself when they are
+    removed, and what it writes then is lost with it.
+
+    Args:
+        home: the folder behind `ARMORY_HOME`.
+        database: the file of the database; None: it is no file.
+
+    Attributes:
+        problem: what is wrong, for people; empty: nothing is.
+    """
+
+    def __init__(self, home: Path, database: Path | None) -> None:
+        self.problem = ""
+        self._home = home
+        self._database = database
+        self._usable = False
+        self._opened: tuple[int, int] | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Watch from now on."""
+        self._task = spawn(self._run(), "data folder: watch")
+
+    async def stop(self) -> None:
+        """Stop watching."""
+        await stop(self._task)
+
+    async def _run(self) -> None:
+        while True:
+            await self.look()
+            await asyncio.sleep(_EVERY_S)
+
+    async def look(self) -> None:
+        """Look once; `problem` says how that went."""
+        before, self.problem = self.problem, await asyncio.to_thread(self._found)
+        if self.problem and self.problem != before:
+            _log.warning("data_folder_unusable", error=self.problem)
+        elif before and not self.problem:
+            _log.info("data_folder_back")
+
+    def _found(self) -> str:
+        folder = self._wrong_with_home()
+        self._usable = self._usable or not folder
+        if folder and self._usable:  # one that never could be used is as somebody wants it
+            return folder
+        return "" if self._database is None else self._wrong_with(self._database)
+
+    def _wrong_with_home(self) -> str:
+        if not self._home.is_dir():
+            return f"{self._home} is gone; what Armory keeps there is lost, start it again"
+        if not os.access(self._home, os.W_OK | os.X_OK):
+            return f"{self._home} cannot be written; nothing new is kept there"
+        return ""
+
+    def _wrong_with(self, file: Path) -> str:
+        try:
+            found = file.stat()
+        except OSError:
+            if self._opened is None:  # whoever opens it says why
+                return ""
+            return f"{file} is gone; what is written now is lost, start Armory again"
+        if self._opened is None:
+            self._opened = found.st_dev, found.st_ino
+        if self._opened != (found.st_dev, found.st_ino):
+            return f"{file} is another file than the one in use; start Armory again"
+        return "" if os.access(file, os.W_OK) else f"{file} cannot be written"

@@ -1,0 +1,117 @@
+"""Documents of clients: whoever names slow ones, or what is none, holds up nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from armory.authserver import documents
+from armory.authserver.documents import Documents
+from armory.authserver.errors import UnusableClient
+from armory.oauth.exchange import Route
+from armory.testing.certificates import certificate
+from armory.testing.listening import listening
+from armory.testing.waiting import until
+from armory.web.oauth.places import network_of
+
+pytestmark = pytest.mark.anyio
+ANN, BOB = "192.0.2.1", "192.0.2.2"
+
+
+class Site:
+    """Where documents are: quick ones, and ones that nobody ever gets."""
+
+    def __init__(self) -> None:
+        self.origin = ""
+        self.asked: list[str] = []
+        self.go_on = asyncio.Event()
+
+    async def document(self, request: web.Request) -> web.Response:
+        """Any document."""
+        self.asked.append(request.path)
+        if request.path.startswith("/slow"):
+            await self.go_on.wait()
+            raise web.HTTPNotFound
+        redirects = ["http://127.0.0.1/callback"]
+        return web.json_response(
+            {"client_id": f"{self.origin}{request.path}", "redirect_uris": redirects}
+        )
+
+
+@pytest.fixture
+async def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Site]:
+    found = Site()
+    app = web.Application()
+    app.router.add_get("/{path:.*}", found.document)
+    cert, key = certificate(tmp_path)
+    serving = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    serving.load_cert_chain(cert, key)
+    runner, found.origin = await listening(app, serving)
+    trusting = ssl.create_default_context(cafile=cert)
+    route = Route(trusting, timeout_s=60.0, named=(found.origin,))  # as if it were the internet
+    monkeypatch.setattr(documents, "ROUTE", route)
+    yield found
+    found.go_on.set()
+    await runner.cleanup()
+
+
+async def test_slow_documents_hold_up_who_names_them_and_nobody_else(site: Site) -> None:
+    found = Documents()
+    slow = [
+        asyncio.create_task(found.client(f"{site.origin}/slow/{number}", ANN))
+        for number in range(20)
+    ]
+    await until(lambda: len(site.asked) == 8)
+    waiting = asyncio.create_task(found.client(f"{site.origin}/quick", ANN))
+    async with asyncio.timeout(15):
+        assert (await found.client(f"{site.origin}/quick", BOB)).name
+    assert len(site.asked) == 9
+    site.go_on.set()
+    async with asyncio.timeout(15):
+        ended = await asyncio.gather(*slow, return_exceptions=True)
+        assert (await waiting).host == "127.0.0.1"
+    assert {type(one) for one in ended} == {UnusableClient}
+
+
+async def test_who_wants_the_same_waits_for_the_same(site: Site) -> None:
+    found = Documents()
+    async with asyncio.timeout(15):
+        clients = await asyncio.gather(
+            *(found.client(f"{site.origin}/quick", f"192.0.2.{n}") for n in range(20))
+        )
+    assert len({id(client) for client in clients}) == 1
+    assert site.asked == ["/quick"]
+
+
+async def test_what_is_no_document_takes_the_place_of_none(site: Site) -> None:
+    found = Documents()
+    await found.client(f"{site.origin}/quick", ANN)
+    for number in range(1_100):
+        with pytest.raises(UnusableClient, match="does not hold"):
+            await found.client(f"https://client.example/#{number}", ANN)
+    await found.client(f"{site.origin}/quick", ANN)
+    assert site.asked == ["/quick"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "alike"),
+    [
+        ("192.0.2.1", "192.0.2.1", True),
+        ("192.0.2.1", "192.0.2.2", False),
+        ("192.0.2.1", "::ffff:192.0.2.1", True),
+        ("2001:db8::1", "2001:db8::ffff:1", True),
+        ("2001:db8::1%eth0", "2001:db8::2", True),
+        ("2001:db8::1", "2001:db8:0:1::1", False),
+        ("", "", True),
+        ("unix:a", "unix:b", False),
+    ],
+)
+async def test_an_address_stands_for_all_that_its_owner_has(
+    one: str, other: str, *, alike: bool
+) -> None:
+    assert (network_of(one) == network_of(other)) is alike

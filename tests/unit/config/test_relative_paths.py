@@ -1,0 +1,43 @@
+"""Relative paths count from the folder of the file, wherever a command runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from armory.config import load_file
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["../armory.yaml", "{}/armory.yaml"])
+def test_what_is_stored_is_where_the_file_says(elsewhere: Path, tmp_path: Path, name: str) -> None:
+    text = "storage: {url: 'sqlite:///data/a.db?timeout=3', cache_dir: cache}"
+    (tmp_path / "armory.yaml").write_text(text)
+    storage = load_file(Path(name.format(tmp_path)), environ={}).config.storage
+    assert storage.url == f"sqlite:///{tmp_path}/data/a.db?timeout=3"
+    assert storage.cache_dir == str(tmp_path / "cache")
+
+
+@pytest.mark.parametrize(
+    "url", ["sqlite:////abs/a.db", "sqlite+aiosqlite:////abs/a.db", "postgresql://h/d"]
+)
+def test_what_is_whole_already_stays(elsewhere: Path, tmp_path: Path, url: str) -> None:
+    (tmp_path / "armory.yaml").write_text(f"storage: {{url: '{url}', cache_dir: ''}}")
+    storage = load_file(tmp_path / "armory.yaml", environ={}).config.storage
+    assert (storage.url, storage.cache_dir) == (url, "")
+
+
+def test_a_relative_home_is_where_the_command_runs(elsewhere: Path, tmp_path: Path) -> None:
+    (tmp_path / "armory.yaml").write_text("{}")
+    loaded = load_file(tmp_path / "armory.yaml", environ={"ARMORY_HOME": "home"})
+    assert loaded.home.absolute() == elsewhere / "home"
+    assert loaded.config.storage.url == f"sqlite:///{elsewhere}/home/armory.db"
+    assert loaded.config.storage.cache_dir == str(elsewhere / "home" / "cache")

@@ -1,0 +1,105 @@
+"""JSON with many members or items: taken apart one by one, and given up where they are too many."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from armory.protocol.rawjson import MOST_MEMBERS, TooWide, few_items, members, scalar
+
+LONG = "x" * 70_000
+"""With it, what holds it is no longer opened all at once."""
+TEXT = st.text(alphabet='[]{}"\\é,: a😀', max_size=6)
+JSON: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, width=16) | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=12,
+)
+WRITTEN = st.sampled_from([{}, {"indent": 1}, {"separators": (" ,\n", "\t: ")}])
+_members = msgspec.json.Decoder(dict[str, Raw])
+_items = msgspec.json.Decoder(list[Raw])
+
+
+def told(read: Callable[[], Any]) -> Any:
+    """What is read, as bytes; None where it is refused."""
+    try:
+        found = read()
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    if isinstance(found, dict):
+        return {key: bytes(value) for key, value in found.items()}
+    return [bytes(value) for value in found]
+
+
+@given(st.dictionaries(TEXT, JSON, max_size=6), WRITTEN, st.booleans(), st.data())
+@settings(max_examples=300, deadline=None)
+def test_a_long_object_opens_as_a_short_one(
+    value: dict[str, Any], how: dict[str, Any], plain: bool, draw: st.DataObject
+) -> None:
+    text = json.dumps({**value, "long": LONG}, ensure_ascii=plain, **how).encode()
+    assert told(lambda: members(text)) == told(lambda: _members.decode(text))
+    at = draw.draw(st.integers(0, len(text) - 1))
+    broken = text[:at] + draw.draw(st.sampled_from([b"", b"}", b",", b'"', b":", b" ", b"\x00"]))
+    broken += text[at + 1 :]
+    assert told(lambda: members(broken)) == told(lambda: _members.decode(broken))
+
+
+@given(st.lists(JSON, max_size=6), WRITTEN, st.data())
+@settings(max_examples=200, deadline=None)
+def test_a_long_array_opens_as_a_short_one(
+    value: list[Any], how: dict[str, Any], draw: st.DataObject
+) -> None:
+    text = json.dumps([*value, LONG], **how).encode()
+    assert told(lambda: few_items(text, 100)) == told(lambda: _items.decode(text))
+    at = draw.draw(st.integers(0, len(text) - 1))
+    broken = text[:at] + draw.draw(st.sampled_from([b"", b"]", b",", b'"', b" "])) + text[at + 1 :]
+    assert told(lambda: few_items(broken, 100)) == told(lambda: _items.decode(broken))
+
+
+@pytest.mark.parametrize("end", [b"", b"{", b'{"a"', b'{"a":', b'{"a":1', b'{"a":1,', b"[", b"[1,"])
+def test_what_ends_too_early_is_refused(end: bytes) -> None:
+    text = end + b" " * 70_000
+    with pytest.raises(msgspec.DecodeError):
+        members(text)
+    with pytest.raises(msgspec.DecodeError):
+        few_items(text, 10)
+
+
+def test_too_many_are_given_up_before_they_take_memory() -> None:
+    wide = b"{" + b",".join(b'"k%d":0' % number for number in range(400_000)) + b"}"
+    many = b"[" + b"[]," * 1_000_000 + b"0]"
+    tracemalloc.start()
+    try:
+        with pytest.raises(TooWide):
+            members(wide)
+        with pytest.raises(TooWide):
+            few_items(many, 100)
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000, "together they would take 150 MB"
+    finally:
+        tracemalloc.stop()
+
+
+def test_as_many_as_are_allowed_are_opened() -> None:
+    value = {f"k{number}": "x" * 40 for number in range(MOST_MEMBERS)}
+    assert len(members(json.dumps(value).encode())) == MOST_MEMBERS
+    with pytest.raises(TooWide):
+        members(json.dumps({**value, "one": 1}).encode())
+    assert len(few_items(b"[1,2,3]", 3)) == 3
+    with pytest.raises(TooWide):
+        few_items(b"[1,2,3]", 2)
+
+
+def test_a_scalar_is_a_short_plain_value() -> None:
+    for text, value in (("1", 1), ('"a"', "a"), ("true", True), ("1.5", 1.5), ("null", None)):
+        assert scalar(Raw(text.encode())) == value
+    for text in ("[1]", "{}", "1e400", "", '"' + "x" * 2_000 + '"', "[" * 3_000):
+        assert scalar(Raw(text.encode())) is None
+    assert scalar(None) is None
