@@ -1,8 +1,9 @@
 """Tasks that run beside whoever started them: started, watched and stopped in one way.
 
 Owns: starting a task, telling the log when one fails that nobody waits for, cancelling tasks
-until they have ended, and event loops in threads of their own. Structured work
-(`asyncio.TaskGroup`, `gather`) needs none of this. Never imports a room: every one starts tasks.
+until they have ended, work that several wait for, and event loops in threads of their own.
+Structured work (`asyncio.TaskGroup`, `gather`) needs none of this. Never imports a room: every one
+starts tasks.
 """
 
 from __future__ import annotations
@@ -206,6 +207,31 @@ class InTurn:
     async def _next(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         async with self._lock:
             return await work()
+
+
+class Flights(Generic[_T]):
+    """As `Flight`, of work that is under way at most once for each key."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, asyncio.Task[_T]] = {}
+
+    async def join(self, key: str, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+        """The outcome of the work that is under way for `key`, else of `work`."""
+        task = self._tasks.get(key)
+        if task is None:
+            task = self._tasks[key] = start(work(), f"flight {key[:40]}")
+            task.add_done_callback(lambda done: self._landed(key, done))
+        return await asyncio.shield(task)
+
+    def forget(self, key: str) -> None:
+        """Whoever comes from now on begins anew: the work under way may have read what is old."""
+        self._tasks.pop(key, None)
+
+    def _landed(self, key: str, task: asyncio.Task[_T]) -> None:
+        if self._tasks.get(key) is task:
+            del self._tasks[key]
+        if not task.cancelled():
+            task.exception()  # seen: everybody who waited may have been cancelled
 
 
 class LoopThread:

@@ -12,11 +12,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from armory.audit.apart import Apart
 from armory.audit.reading import checked
 from armory.audit.record import Entry
 from armory.audit.settings import AuditSettings
 from armory.audit.sinks import DatabaseSink, FileSink, Sink
+from armory.audit.threaded import ThreadedSink
 from armory.audit.writer import opened_audit
 from armory.runtime.version import armory_version
 from armory.storage.database import Database
@@ -29,7 +29,7 @@ async def measured(count: int, kind: str, folder: Path) -> dict[str, object]:
     url, file = f"sqlite:///{folder}/armory.db", folder / "audit.jsonl"
     sink: Sink = FileSink(file) if kind == "file" else DatabaseSink(Database(url), 365)
     began, told = time.process_time(), 0.0
-    async with opened_audit(Apart(sink), AuditSettings()) as audit:
+    async with opened_audit(ThreadedSink(sink), AuditSettings()) as audit:
         for start in range(0, count, _BATCH):
             before = time.process_time()
             for number in range(start, min(count, start + _BATCH)):

@@ -23,10 +23,10 @@ from armory.accounts.users import USER
 from armory.domain.principal import OWNER_CHARS
 from armory.errors import BackendError, RateLimited
 from armory.logger import Logger
-from armory.storage.cache import SingleFlight
 from armory.storage.changes import ChangeFeed
 from armory.storage.database import Database
 from armory.storage.tables import query_months, users
+from armory.tasks import Flights
 
 _log = Logger(__name__)
 TTL_S = 10.0
@@ -104,7 +104,7 @@ class Quotas:
         self._missed: set[str] = set()
         self._pending: Counter[tuple[str, int]] = Counter()
         self._flying: Counter[tuple[str, int]] = Counter()
-        self._flights: SingleFlight[_Known] = SingleFlight()
+        self._flights: Flights[_Known] = Flights()
         feed.subscribe(USER, self._user_changed)
 
     async def standing(self, user: str) -> Quota:
@@ -118,7 +118,7 @@ class Quotas:
         known = self._known.get(user)
         if known is None or known.month != month or time.time() - known.read_at >= TTL_S:
             try:
-                known = await self._flights.do(user, lambda: self._load(user, month))
+                known = await self._flights.join(user, lambda: self._load(user, month))
             except BackendError:
                 if known is None:
                     raise

@@ -1,7 +1,7 @@
 """What each user has active, in memory: the part of the catalog that policy narrows to.
 
 Owns: loading it before a request is served, and loading it anew when packs change. Satisfies
-`security.policy.Packs` and `security.authentication.Admission`.
+`security.packs.Packs` and `security.authentication.Admission`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from armory.accounts.users import USER
 from armory.domain.principal import Principal
 from armory.errors import AuthenticationFailed, BackendError
 from armory.logger import Logger
-from armory.security.policy import NamedPack, PackView
-from armory.storage.cache import SingleFlight
+from armory.security.packs import NamedPack, PackView
 from armory.storage.changes import ChangeFeed
 from armory.storage.connection import AsyncConnection
 from armory.storage.database import Database
 from armory.storage.tables import installations, pack_entries, packs, users
+from armory.tasks import Flights
 
 _log = Logger(__name__)
 NOTHING = PackView("none")
@@ -62,7 +62,7 @@ class PackScopes:
         self._loaded: OrderedDict[str, _Loaded] = OrderedDict()
         self._same: WeakValueDictionary[str, PackView] = WeakValueDictionary()
         self._packs: dict[str, NamedPack] = {}
-        self._flights: SingleFlight[_Loaded] = SingleFlight()
+        self._flights: Flights[_Loaded] = Flights()
         self._changes = count(1)
         self._changed = TTLCache[str, int](inf, _READ_WITHIN_S)
         self._packs_changed = 0
@@ -102,7 +102,7 @@ class PackScopes:
             raise AuthenticationFailed("this user's account is switched off")
 
     async def _refresh(self, user: str) -> _Loaded:
-        return await self._flights.do(user, lambda: self._load(user))
+        return await self._flights.join(user, lambda: self._load(user))
 
     async def _load(self, user: str) -> _Loaded:
         """What is there now: read again where a change was told of meanwhile."""

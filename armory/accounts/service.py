@@ -22,7 +22,7 @@ from armory.accounts.settings import AccountSettings
 from armory.accounts.usage.statistics import UsageStatistics
 from armory.accounts.users import USER, Users
 from armory.domain.principal import Principal
-from armory.domain.results import Exchanged, Listing
+from armory.domain.results import CallOutcome, Listing
 from armory.errors import BackendError
 from armory.logger import Logger
 from armory.storage.cache import Cache
@@ -161,19 +161,10 @@ class Accounts:
 
     # -- gateway.ports.ToolEvents ------------------------------------------------------------
 
-    def called(
-        self,
-        principal: Principal,
-        tool: str,
-        *,
-        ok: bool | None,
-        latency_ms: float,
-        query: str | None = None,
-        exchanged: Exchanged | None = None,
-    ) -> None:
+    def called(self, principal: Principal, call: CallOutcome) -> None:
         """Count one call; one that was cancelled says nothing of its tool."""
-        if ok is not None:
-            self.usage.called(principal.owner, tool, ok=ok, latency_ms=latency_ms)
+        if call.ok is not None:
+            self.usage.called(principal.owner, call.tool, ok=call.ok, latency_ms=call.latency_ms)
 
     def listed(self, principal: Principal, listing: Listing) -> None:
         """Record one query."""

@@ -23,7 +23,7 @@ _PAGE = 5_000
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RecordFilter:
     """Which records are wanted.
 
     Attributes:
@@ -114,7 +114,7 @@ def _is_column(kept: object, text: str) -> bool:
 
 
 async def records(
-    url: str | None, files: Sequence[Path], wanted: Wanted, limit: int
+    url: str | None, files: Sequence[Path], wanted: RecordFilter, limit: int
 ) -> list[dict[str, object]]:
     """The latest so many of the wanted records, oldest first.
 
@@ -132,7 +132,7 @@ async def records(
     return list(kept)
 
 
-def _keep(kept: deque[dict[str, object]], wanted: Wanted, line: bytes | str) -> None:
+def _keep(kept: deque[dict[str, object]], wanted: RecordFilter, line: bytes | str) -> None:
     record = parsed(line)
     if record is not None and wanted.fits(record):
         kept.append(record)

@@ -53,7 +53,7 @@ class Sink(Protocol):
 class FileSink:
     """JSON lines in a file of one process; one that is moved away is begun anew, its chain goes on.
 
-    What is written is written in this thread, which waits: see `Apart`.
+    What is written is written in this thread, which waits: see `ThreadedSink`.
 
     Args:
         path: the file, or None: standard output.

@@ -40,7 +40,7 @@ async def asker(
         async with connected(url, token, mode) as asked:
             yield asked
         return
-    from armory.cli.local import Here, opened
+    from armory.cli.local import LocalGateway, opened
 
     async with opened(load(), searched=searched) as runtime:
-        yield Here(runtime, mode)
+        yield LocalGateway(runtime, mode)

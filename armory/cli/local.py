@@ -23,7 +23,7 @@ from armory.wire.dispatch import Dispatcher
 from armory.wire.interaction.interactions import Interactions
 
 
-class Here:
+class LocalGateway:
     """Asks a runtime of this process."""
 
     def __init__(self, runtime: Runtime, mode: str | None = None) -> None:

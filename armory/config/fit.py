@@ -2,7 +2,7 @@
 origins, addresses.
 
 Owns: these checks of single values, which go by nothing but the key beside them. Never imports a
-room.
+room, but the form of a header's name.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The results of retrieval and of listings.
+"""The results of retrieval, of listings and of calls.
 
-Owns: Match, Selection, Listing and Exchanged, and how what they lack is told. Never imports
+Owns: Match and Selection, Listing and CallOutcome, and how what they lack is told. Never imports
 anything but its domain siblings.
 """
 
@@ -131,3 +131,21 @@ class Exchanged(NamedTuple):
 
     arguments: bytes | None
     result: bytes | None
+
+
+class CallOutcome(NamedTuple):
+    """One `tools/call` that ended, for statistics.
+
+    Attributes:
+        tool: exposed name.
+        ok: whether it went well; None: it was cancelled, which says nothing of the tool.
+        latency_ms: from the request to the end.
+        query: what led to the call, where that is remembered.
+        exchanged: what was said, where anybody keeps that.
+    """
+
+    tool: str
+    ok: bool | None
+    latency_ms: float
+    query: str | None = None
+    exchanged: Exchanged | None = None

@@ -111,6 +111,7 @@ class ContextReport:
         pinned: the pinned tools alone.
         queries: cost by query.
         ttft: measured times, when asked for.
+        by_server: tokens of each upstream's definitions.
     """
 
     tools: int

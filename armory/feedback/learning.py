@@ -22,7 +22,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from armory.domain.principal import Principal
-from armory.domain.results import Exchanged, Listing
+from armory.domain.results import CallOutcome, Listing
 from armory.errors import ArmoryError
 from armory.feedback.attribution import NO_LEARNING
 from armory.feedback.store import StoredUse, StoredUses
@@ -120,18 +120,10 @@ class Learning:
     def listed(self, principal: Principal, listing: Listing) -> None:
         """Queries are matched with calls before they come here."""
 
-    def called(
-        self,
-        principal: Principal,
-        tool: str,
-        *,
-        ok: bool | None,
-        latency_ms: float,
-        query: str | None = None,
-        exchanged: Exchanged | None = None,
-    ) -> None:
+    def called(self, principal: Principal, call: CallOutcome) -> None:
         """A success after a query is evidence."""
-        if not ok or query is None or NO_LEARNING in principal.scopes:
+        tool, query = call.tool, call.query
+        if not call.ok or query is None or NO_LEARNING in principal.scopes:
             return
         if tool.casefold() in query.casefold() or len(self._waiting) == _WAITING:
             return

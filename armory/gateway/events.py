@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from armory.domain.principal import Principal
-from armory.domain.results import Exchanged, Listing
+from armory.domain.results import CallOutcome, Listing
 from armory.gateway.ports import ToolEvents
 
 
@@ -17,21 +17,11 @@ class EventFanOut:
 
     def __init__(self, listeners: Sequence[ToolEvents]) -> None:
         self._listeners = tuple(listeners)
-        self._called = tuple(listener.called for listener in listeners)
 
-    def called(
-        self,
-        principal: Principal,
-        tool: str,
-        *,
-        ok: bool | None,
-        latency_ms: float,
-        query: str | None = None,
-        exchanged: Exchanged | None = None,
-    ) -> None:
+    def called(self, principal: Principal, call: CallOutcome) -> None:
         """One `tools/call` was answered."""
-        for told in self._called:
-            told(principal, tool, ok=ok, latency_ms=latency_ms, query=query, exchanged=exchanged)
+        for listener in self._listeners:
+            listener.called(principal, call)
 
     def listed(self, principal: Principal, listing: Listing) -> None:
         """A query was answered, or a `tools/list` was cut without one."""

@@ -206,7 +206,7 @@ def _begun(tracing: Tracing, operation: Operation | None, call: Call) -> Span | 
     return span
 
 
-def _about(call: Call) -> tuple[c.When | None, str | None]:
+def _about(call: Call) -> tuple[c.Kind | None, str | None]:
     """(kind, name) of what a call is about."""
     target = c.TARGETS.get(call.method)
     if target is None:

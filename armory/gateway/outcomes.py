@@ -12,7 +12,7 @@ from cachetools import TTLCache
 from msgspec import Raw
 
 from armory.domain.query import Query
-from armory.domain.results import Exchanged, Listing, Selection
+from armory.domain.results import CallOutcome, Exchanged, Listing, Selection
 from armory.domain.tool import ToolRecord
 from armory.feedback.attribution import QueryAttribution
 from armory.gateway.context import RequestContext
@@ -89,9 +89,7 @@ class Outcomes:
                 principal, record.name, context.session_id, searched=searched
             )
         exchanged = _exchanged(params, reply) if self._contents else None
-        self._events.called(
-            principal, record.name, ok=ok, latency_ms=latency_ms, query=query, exchanged=exchanged
-        )
+        self._events.called(principal, CallOutcome(record.name, ok, latency_ms, query, exchanged))
 
     def listed(
         self,

@@ -13,7 +13,7 @@ from armory.agent.findings import AgentResult
 from armory.domain.catalog import Catalog, ServerLists
 from armory.domain.principal import Principal
 from armory.domain.query import Query, VisibleSet
-from armory.domain.results import Exchanged, Listing, Selection
+from armory.domain.results import CallOutcome, Listing, Selection
 from armory.domain.tool import ToolRecord
 from armory.protocol.link import (
     Call,
@@ -135,19 +135,8 @@ class Retriever(Protocol):
 class ToolEvents(Protocol):
     """Where the outcome of calls and listings goes: a queue, written outside the call's path."""
 
-    def called(
-        self,
-        principal: Principal,
-        tool: str,
-        *,
-        ok: bool | None,
-        latency_ms: float,
-        query: str | None = None,
-        exchanged: Exchanged | None = None,
-    ) -> None:
-        """One `tools/call` ended: well, badly, or (`ok` is None) cancelled, which says nothing of
-        the tool; `exchanged` where that is kept. Must not block or raise.
-        """
+    def called(self, principal: Principal, call: CallOutcome) -> None:
+        """One `tools/call` ended. Must not block or raise."""
         ...
 
     def listed(self, principal: Principal, listing: Listing) -> None:

@@ -20,7 +20,7 @@ from armory.gateway.requests import ClientSession
 from armory.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from armory.protocol.errors import RpcError
 from armory.protocol.link import SAID_OF_RESOURCE, Reply
-from armory.protocol.loglevels import LOG_LEVELS
+from armory.protocol.methods import LOG_LEVELS
 from armory.protocol.rawjson import EMPTY_OBJECT, need_text
 
 _DONE = Reply(EMPTY_OBJECT, era="legacy")

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from armory.domain.principal import Principal
-from armory.domain.results import BYTES_PER_TOKEN, Exchanged, Listing
+from armory.domain.results import BYTES_PER_TOKEN, CallOutcome, Exchanged, Listing
 from armory.observability.history import DAY_S, MINUTE_S, Minutes, Parts, Tally
 from armory.observability.operation import CURRENT
 from armory.observability.redaction import redacted, redacted_value
@@ -97,28 +97,16 @@ class Activity:
         self._entries: deque[Entry] = deque(maxlen=KEPT)
         self._settings = settings or ActivitySettings()
         self._minutes, self._parts = Minutes(), Parts()
-        self._waiting: list[
-            tuple[float, str, str, bool | None, float, str | None, Contents | None]
-        ] = []
+        self._waiting: list[_Call] = []
         self._began = now()
         # Higher than any of a process before this one: whoever asks for later ones gets them all.
         self._seq = int(self._began * 1_000_000)
 
-    def called(
-        self,
-        principal: Principal,
-        tool: str,
-        *,
-        ok: bool | None,
-        latency_ms: float,
-        query: str | None = None,
-        exchanged: Exchanged | None = None,
-    ) -> None:
+    def called(self, principal: Principal, call: CallOutcome) -> None:
         """One call was answered."""
-        contents = None if exchanged is None else self._contents(exchanged)
-        self._waiting.append(
-            (self._now(), principal.owner, tool, ok, latency_ms, _trace(), contents)
-        )
+        contents = None if call.exchanged is None else self._contents(call.exchanged)
+        who, tool, ok, ms = principal.owner, call.tool, call.ok, call.latency_ms
+        self._waiting.append((self._now(), who, tool, ok, ms, _trace(), contents))
         if len(self._waiting) >= _AT_ONCE:
             self._take_in()
 

@@ -24,7 +24,7 @@ from prometheus_client.registry import Collector
 
 from armory.domain.limits import Exceeded
 from armory.domain.principal import Principal
-from armory.domain.results import BYTES_PER_TOKEN, Exchanged, Listing
+from armory.domain.results import BYTES_PER_TOKEN, CallOutcome, Listing
 from armory.observability.tallies import CallTallies
 from armory.tasks import give_way
 
@@ -155,18 +155,9 @@ class Metrics:
     def _histogram(self, name: str, text: str, buckets: Sequence[float], *labels: str) -> Histogram:
         return Histogram(f"armory_{name}", text, labels, buckets=buckets, registry=self.registry)
 
-    def called(
-        self,
-        principal: Principal,
-        tool: str,
-        *,
-        ok: bool | None,
-        latency_ms: float,
-        query: str | None = None,
-        exchanged: Exchanged | None = None,
-    ) -> None:
+    def called(self, principal: Principal, call: CallOutcome) -> None:
         """One `tools/call` was answered."""
-        self._calls.count(tool, latency_ms, ok=ok)
+        self._calls.count(call.tool, call.latency_ms, ok=call.ok)
 
     def listed(self, principal: Principal, listing: Listing) -> None:
         """One query was answered, as a listing or by a meta-tool, or a listing was cut without

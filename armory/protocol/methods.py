@@ -1,8 +1,8 @@
 """Notifications of MCP by name, what a server may ask of a client, and two extensions.
 
-Owns: their methods, the members of `subscriptions/listen` that ask for notifications, the
-capabilities that a client declares for questions, the settings of extensions. Never imports
-anything.
+Owns: their methods, the members of `subscriptions/listen` that ask for notifications, the levels of
+log messages, the capabilities that a client declares for questions, the settings of extensions.
+Never imports anything.
 """
 
 from __future__ import annotations
@@ -36,6 +36,9 @@ ELICITATION_COMPLETE = "notifications/elicitation/complete"
 LISTEN = "subscriptions/listen"
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 
+LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+"""Least severe first."""
+_RANKS = {level: rank for rank, level in enumerate(LOG_LEVELS)}
 ABOUT_TASKS = frozenset((TASK, TASK_STATUS))
 OF_NO_REQUEST = frozenset((*LISTS_CHANGED, GROUPS_CHANGED, RESOURCE_UPDATED))
 """What is news for all who listen, also where an upstream says it in the midst of a call."""
@@ -145,3 +148,14 @@ def merged_skills_settings(servers: Iterable[Mapping[str, Any]]) -> dict[str, An
     if not declared:
         return None
     return {DIRECTORY_READ: True} if any(s.get(DIRECTORY_READ) is True for s in declared) else {}
+
+
+def loud_enough(level: object, wanted: str | None) -> bool:
+    """Whether a message of `level` reaches a client that wants `wanted` or more.
+
+    An unknown level does, unless the client wants no log at all (None).
+    """
+    if wanted is None:
+        return False
+    rank = _RANKS.get(level) if isinstance(level, str) else None
+    return rank is None or rank >= _RANKS.get(wanted, 0)

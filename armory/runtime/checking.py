@@ -136,16 +136,16 @@ def _encryption(loaded: Loaded) -> None:
 
 def _database(loaded: Loaded) -> None:
     if not loaded.config.storage.url.startswith("sqlite"):
-        from armory.storage.database import driver_url
+        from armory.storage.engine import driver_url
 
         driver_url(loaded.config.storage.url)
 
 
 def _redis(loaded: Loaded) -> None:
     if loaded.config.storage.redis is not None:
-        from armory.storage.opening import make_cache
+        from armory.storage.redis_cache import RedisCache
 
-        make_cache(loaded.config.storage.redis)
+        RedisCache(loaded.config.storage.redis)
 
 
 def _telemetry(loaded: Loaded) -> None:

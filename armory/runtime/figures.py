@@ -1,14 +1,13 @@
-"""What health and metrics read off a running gateway.
+"""What metrics read off a running gateway.
 
-Owns: turning the state of the rooms into `Readiness` and figures. Changes nothing.
+Owns: turning the state of the rooms into figures. Changes nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from armory.gateway.gateway import Gateway
 from armory.observability.metrics import (
     CONTENT_TYPE,
     AuditFigures,
@@ -16,14 +15,10 @@ from armory.observability.metrics import (
     Metrics,
     UpstreamFigures,
 )
-from armory.observability.redaction import redacted
 from armory.retrieval.retriever import Retriever
 from armory.storage.watch import CacheWatch
-from armory.upstreams.owner import UpstreamStatus
-from armory.upstreams.pool import Pool, PoolStatus
+from armory.upstreams.pool import Pool
 from armory.upstreams.supervisor import Supervisor
-from armory.web.health import Readiness
-from armory.web.settings import ReadyWhen
 from armory.wire.http.edge import HttpEdge
 
 if TYPE_CHECKING:
@@ -39,13 +34,7 @@ class Figures:
         retriever: gives the retriever, None where Tool RAG is off.
         shared: whether the store that replicas share is there; None: nothing is shared.
         database: why the database is away, "" while it is there; None: none is used.
-
-    Attributes:
-        limits_away: why this replica counts limits for itself although others do, too; None: it
-            does not, or that is as it should be.
     """
-
-    limits_away: Callable[[], str | None] = staticmethod(lambda: None)
 
     def __init__(
         self,
@@ -63,67 +52,6 @@ class Figures:
         self._shared = shared
         self._database = database
         self.metrics = Metrics(self._upstreams, self._clients, self._stores)
-
-    def readiness(
-        self,
-        gateway: Gateway,
-        *,
-        degraded: Sequence[str] = (),
-        snapshot: bool,
-        indexing: int = 0,
-        upstreams: ReadyWhen = "gateway",
-        blocked: str | None = None,
-        audit: AuditLog | None = None,
-    ) -> Readiness:
-        """What `/readyz` says. Ready is a gateway that can answer: it has had its first snapshot.
-
-        Args:
-            gateway: whose view is served.
-            degraded: what works less well than it should, in words.
-            snapshot: whether the first snapshot was there.
-            indexing: tools that are being made searchable.
-            upstreams: as `server.readiness`: whether any or all of them have to be there, too.
-            blocked: why requests should not come although all that is there; None: they may.
-            audit: has to take what is done; requests should not come while it drops records.
-        """
-        status = self._supervisor().status()
-        served, pool = gateway.view.catalog.servers, self._pool.status()
-        details = {
-            "upstreams": {
-                key: {**_upstream(found), **_sessions(pool.get(key))}
-                for key, found in status.items()
-            },
-            "tools": len(gateway.view.catalog.tools),
-        }
-        missing: list[str] = [] if blocked is None else [blocked]
-        if audit is not None and audit.state is not None:
-            missing.append(f"audit: {audit.state}")
-        limits = self.limits_away()
-        if limits is not None:
-            missing.append(f"limits: counted by each replica for itself: {limits}")
-        if not snapshot:
-            missing.append("first snapshot: upstreams are still connecting")
-        missing += [
-            found.error or f"upstream {key!r}: {found.awaited or found.state}"
-            for key, found in status.items()
-            if found.state != "ready"
-        ]
-        missing += [
-            f"upstream {key!r}: its lists have come and are not served yet"
-            for key, found in status.items()
-            if found.state == "ready" and key not in served
-        ]
-        if indexing:
-            missing.append(f"retrieval: {indexing:,} tools are being indexed")
-        missing += degraded
-        ready = snapshot and blocked is None and not (audit is not None and audit.full)
-        if upstreams == "any":
-            ready = ready and (not status or bool(served))
-        elif upstreams == "all":
-            ready = ready and all(
-                found.state == "ready" and key in served for key, found in status.items()
-            )
-        return Readiness(ready, tuple(map(redacted, missing)), details)
 
     def watch_audit(self, audit: AuditLog) -> None:
         """Show the audit's figures, too."""
@@ -171,34 +99,3 @@ class Figures:
             streams=len(edge.streams),
             parked=edge.interactions.parked,
         )
-
-
-def _upstream(found: UpstreamStatus) -> dict[str, Any]:
-    return {
-        "state": found.state,
-        "tools": found.tools,
-        "skills": found.skills,
-        "error": redacted(found.error),
-        "awaited": redacted(found.awaited),
-        "dropped": found.dropped_count,
-        "left_out": [
-            {"list": one.list, "entry": redacted(one.entry), "reason": redacted(one.reason)}
-            for one in found.dropped
-        ],
-    }
-
-
-def _sessions(pool: PoolStatus | None) -> dict[str, Any]:
-    """Whose the sessions of one upstream are, in the words of docs/sessions.md."""
-    if pool is None:
-        return {}
-    counts = pool.sessions
-    return {
-        "isolation": pool.isolation,
-        "sessions": counts.open,
-        "max_sessions": pool.max_sessions,
-        "own_sessions": counts.own,
-        "shared_sessions": counts.shared,
-        "principals": counts.principals,
-        "stateless": counts.stateless,
-    }

@@ -1,13 +1,13 @@
 """One gateway: its parts, put together.
 
-Owns: the parts, starting and stopping them, and what a reload swaps. `opening` says in which order.
+Owns: the parts, starting and stopping them, and swapping them at a reload. `assembling` says in
+which order they open.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from armory.accounts.opening import Opening
@@ -24,7 +24,7 @@ from armory.gateway.tasks.register import TaskRegister
 from armory.observability.activity import Activity
 from armory.retrieval.retriever import Retriever
 from armory.retrieval.search.candidates import Experience
-from armory.runtime.blocks.accounts import accounts_needed, make_accounts, schemes
+from armory.runtime.blocks.accounts import make_accounts, schemes
 from armory.runtime.blocks.chat import chat_of
 from armory.runtime.blocks.encryption import logs_people_in
 from armory.runtime.blocks.learning import learning_of
@@ -52,8 +52,6 @@ from armory.upstreams.session.inflow import Inflow
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.supervisor import Supervisor
 from armory.web.app import Listening
-from armory.web.health import Readiness
-from armory.web.settings import ReadyWhen
 from armory.wire.http.edge import HttpEdge
 from armory.wire.observed import Observers
 
@@ -92,6 +90,7 @@ class Runtime:
         first_snapshot: set when the first snapshot is served.
         home: whether the folder of Armory's data can be used.
         opening: whether the accounts are open; None before and for the operator's own commands.
+        leaving: whether it is about to end.
     """
 
     overridden: Callable[[Loaded], Loaded] = staticmethod(_as_it_is)
@@ -117,8 +116,7 @@ class Runtime:
         self.edge: HttpEdge | None = None
         self.listening: Listening | None = None
         self.opening: Opening | None = None
-        self._leaving = False
-        self._ready_when: ReadyWhen = loaded.config.server.readiness  # takes a restart
+        self.leaving = False
         self.pool = Pool(
             parts.specs,
             client_info={"name": "armory", "version": armory_version()},
@@ -148,12 +146,11 @@ class Runtime:
             lambda: self.edge,
             lambda: self.retriever,
             joined.watch,
-            None if self.accounts is None else self._database_away,
+            None if self.accounts is None else self.database_away,
         )
         self._trusted = trusted
         limited = self.figures.metrics.limited
         self.limits = Limits(loaded.config, accounts, limited, joined.counts)
-        self.figures.limits_away = lambda: self.limits.away
         self.indexing: WithRegisteredTools | None = None
         if self.retriever is not None and accounts is not None:
             self.indexing = WithRegisteredTools(self.retriever, accounts.registry, accounts.feed)
@@ -287,35 +284,7 @@ class Runtime:
         if self._chat is not None:
             await self._chat.close()
 
-    def readiness(self) -> Readiness:
-        """What `/readyz` says."""
-        config, away = self.loaded.config, self.opening.away if self.opening else None
-        blocked = f"accounts: {away}" if away and accounts_needed(config) else None
-        found = self.figures.readiness(
-            self.gateway,
-            degraded=self._degraded(database="" if blocked else self._database_away()),
-            snapshot=self.first_snapshot.is_set(),
-            indexing=self.keeper.indexing,
-            upstreams=self._ready_when,
-            blocked="shutting down" if self._leaving else blocked,
-            audit=self.observers.audit,
-        )
-        if self.activity is None:
-            return found
-        return replace(found, details={"process": self.activity.process, **found.details})
-
-    def _degraded(self, database: str) -> list[str]:
-        """What works less well than it should, and why."""
-        retrieval = self.retriever.degraded if self.retriever is not None else None
-        found = {
-            "retrieval": retrieval,
-            "shared store": self.joined.away,
-            "database": database,
-            "data folder": self.home.problem,
-        }
-        return [f"{part}: {why}" for part, why in found.items() if why]
-
-    def _database_away(self) -> str:
+    def database_away(self) -> str:
         """Why the database of the accounts is not there; empty: it is, or none is used."""
         if self.accounts is None:
             return ""
@@ -325,7 +294,7 @@ class Runtime:
         """Be about to end: say at `/readyz` that requests should go elsewhere, serve those that
         come, and close each connection after its answer.
         """
-        self._leaving = True
+        self.leaving = True
         if self.listening is not None:
             self.listening.leave()
         await asyncio.sleep(delay_s)

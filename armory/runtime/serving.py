@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 
 from armory.accounts.service import Accounts
 from armory.accounts.users import ENDED, SWITCHED_OFF
@@ -22,6 +23,7 @@ from armory.runtime.blocks.authorization import (
 from armory.runtime.blocks.encryption import logs_people_in
 from armory.runtime.blocks.people import connect_services
 from armory.runtime.entry.doors import Doors
+from armory.runtime.readiness import readiness
 from armory.runtime.rest import everywhere_of, rest_services
 from armory.runtime.running import Runtime
 from armory.runtime.settings import (
@@ -131,7 +133,7 @@ def _make_health(runtime: Runtime, checks: Authenticator, hosts: HostChecks) -> 
     config = runtime.loaded.config
     token = config.server.metrics.token
     return Health(
-        runtime.readiness,
+        partial(readiness, runtime),
         runtime.figures.metrics_text if config.observability.metrics else None,
         None if token is None else token.get_secret_value(),
         sees_details,

@@ -32,7 +32,8 @@ from armory.security.authentication import (
     Scheme,
     StaticToken,
 )
-from armory.security.policy import Packs, Policy, Rule
+from armory.security.packs import Packs
+from armory.security.policy import Policy, Rule
 from armory.telemetry.settings import OtelSettings
 from armory.upstreams.oauth.grants import has_logins, is_personal
 from armory.upstreams.spec import UpstreamSpec

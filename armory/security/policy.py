@@ -10,14 +10,15 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Literal, Protocol
+from typing import Literal
 
 from armory.domain.catalog import Catalog
-from armory.domain.naming import beginnings, expose_uri, split_name, split_uri
+from armory.domain.naming import beginnings, expose_uri
 from armory.domain.principal import Principal
 from armory.domain.query import VisibleSet
 from armory.domain.tool import ListedRecord, ToolRecord, names_by_server
 from armory.domain.uris import has_steps, plain
+from armory.security.packs import NamedPack, Packs, PackView
 
 Profile = tuple[tuple[int, ...], str]
 _DECISIONS_KEPT = 100_000
@@ -84,66 +85,6 @@ class Scope:
 
 
 EVERYTHING = Scope()
-
-
-@dataclass(frozen=True, slots=True, weakref_slot=True)
-class PackView:
-    """What a user's active packs and servers leave of the catalog.
-
-    Attributes:
-        key: stable text; views with equal keys are equal.
-        servers: server keys whose everything is in it.
-        tools: exposed names of single tools.
-    """
-
-    key: str
-    servers: frozenset[str] = frozenset()
-    tools: frozenset[str] = frozenset()
-
-    def has_any_of(self, server: str) -> bool:
-        """Whether anything of a server is in it."""
-        return server in self.servers or any(n.startswith(f"{server}__") for n in self.tools)
-
-    def includes(self, name: str) -> bool:
-        """Whether an exposed name or URI is in it."""
-        if name in self.tools:
-            return True
-        parts = split_name(name) or split_uri(name)
-        return parts is not None and parts[0] in self.servers
-
-
-@dataclass(frozen=True, slots=True)
-class NamedPack:
-    """One active pack, with what people call it.
-
-    Attributes:
-        id: unique among packs.
-        title, description: for people.
-        servers: server keys whose everything is in it.
-        tools: exposed names of single tools.
-    """
-
-    id: str
-    title: str
-    description: str = ""
-    servers: frozenset[str] = frozenset()
-    tools: frozenset[str] = frozenset()
-
-    def has_tool(self, server: str, name: str) -> bool:
-        """Whether the tool `name` of `server` is in it."""
-        return server in self.servers or name in self.tools
-
-
-class Packs(Protocol):
-    """The active packs of every user; answers from memory."""
-
-    def view_of(self, user: str) -> PackView:
-        """What `user` has active; an unknown user has nothing."""
-        ...
-
-    def packs_of(self, user: str) -> Sequence[NamedPack]:
-        """The packs that `user` has active, by id; an unknown user has none."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,22 +1,19 @@
 """A cache and messages between processes: what Redis is used for.
 
-Owns: the `Cache` Protocol, its implementation inside the process, single-flight, and asking for
-several values. Never imports a driver (Redis: `redis_cache`).
+Owns: the `Cache` Protocol, its implementation inside the process, and asking for several values.
+Never imports a driver (Redis: `redis_cache`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol
 
 from cachetools import TLRUCache
 
-from armory.tasks import start
-
-T = TypeVar("T")
 _MESSAGES_KEPT = 10_000
 _VALUES_KEPT = 20_000
 
@@ -149,36 +146,3 @@ class MemoryCache:
     async def aclose(self) -> None:
         """Forget everything."""
         self._values.clear()
-
-
-class SingleFlight(Generic[T]):
-    """Of many who want the same thing at once, one does the work and all get the outcome.
-
-    The work goes on when the one who began it is cancelled: the others still wait for it.
-    """
-
-    def __init__(self) -> None:
-        self._flights: dict[str, asyncio.Task[T]] = {}
-
-    async def do(self, key: str, work: Callable[[], Awaitable[T]]) -> T:
-        """The outcome of `work`, or of the same work already under way for `key`."""
-        flight = self._flights.get(key)
-        if flight is None:
-
-            async def run() -> T:
-                return await work()
-
-            flight = start(run(), f"flight {key[:40]}")
-            self._flights[key] = flight
-            flight.add_done_callback(lambda done: self._landed(key, done))
-        return await asyncio.shield(flight)
-
-    def forget(self, key: str) -> None:
-        """Whoever comes from now on begins anew: the work under way may have read what is old."""
-        self._flights.pop(key, None)
-
-    def _landed(self, key: str, flight: asyncio.Task[T]) -> None:
-        if self._flights.get(key) is flight:
-            del self._flights[key]
-        if not flight.cancelled():
-            flight.exception()  # seen: everybody who waited may have been cancelled

@@ -1,38 +1,38 @@
 """The SQL database: SQLite (WAL) in one file by default, Postgres by URL.
 
-Owns: engines, transactions, and turning the drivers' failures into
-`BackendError`. The only file that knows the drivers. Never imports accounts.
+Owns: transactions, counting commits, and turning the drivers' failures into `BackendError`. Never
+imports accounts.
 """
 
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import sqlite3
 import time
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
-from sqlalchemy import BigInteger, ColumnElement, cast, create_engine, event, extract, func, text
-from sqlalchemy.engine import URL, Connection, Engine, Row, make_url
-from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
+from sqlalchemy import BigInteger, ColumnElement, cast, extract, func, text
+from sqlalchemy.engine import Row
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.sql import Insert
 from sqlalchemy.sql.schema import Table
 
-from armory.errors import BackendError, ConfigError
+from armory.errors import BackendError
 from armory.logger import Logger
 from armory.storage.connection import AsyncConnection, connected, dispose, transaction
+from armory.storage.engine import (
+    driver_url,
+    make_engine,
+    prepare_sqlite,
+    sqlite_file,
+    without_credentials,
+)
 from armory.storage.private import mend_database, private_file
 from armory.storage.schema import bring_up_to_date
 
 _log = Logger(__name__)
-_BUSY_TIMEOUT_MS = 10_000
-#: Attempts at the write-ahead log; each failed one waits until the other process is through.
-_SWITCHES = 20
-_POSTGRES_TIMEOUT_S = 10.0
 _END_S = 5.0
 """`close` waits so long for what is in use."""
 _UPGRADE_LOCK = 0x41524D52  # any number that no other program is likely to lock
@@ -42,12 +42,6 @@ _UNKNOWN_SETTING = "42704"
 """Of one in `storage.url`, likewise."""
 _BAD_PARAMETER = "ClientConfigurationError"
 """The driver's error about one there that it does know, likewise."""
-_PREPARED = "prepared_statement_cache_size"
-"""A parameter of a URL; 0: nothing that is prepared outlasts a transaction, as a pooler wants it
-that gives each transaction another connection (pgbouncer).
-"""
-_OF_SQLALCHEMY = ("host", "port", "ssl", _PREPARED)
-"""Parameters of a URL that it reads itself, or hands on as they are."""
 _FILES = frozenset(
     (
         sqlite3.SQLITE_BUSY,
@@ -69,33 +63,6 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def driver_url(url: str) -> URL:
-    """The SQLAlchemy URL with its async driver for what `storage.url` says.
-
-    Raises:
-        ConfigError: not a URL, not SQLite or Postgres, or the Postgres extra is absent.
-    """
-    path = "storage.url"
-    try:
-        parsed = make_url(url)
-    except (ArgumentError, ValueError):
-        raise ConfigError(
-            "not a database URL; expected sqlite:///path/to/armory.db or "
-            "postgresql://user:password@host/database",
-            path=path,
-        ) from None
-    backend = parsed.get_backend_name()
-    if backend == "sqlite":
-        return parsed.set(drivername="sqlite+aiosqlite")
-    if backend in {"postgresql", "postgres"}:
-        if importlib.util.find_spec("asyncpg") is None:
-            raise ConfigError(
-                'Postgres needs an extra: pip install "armory-mcp-gateway[postgres]"', path=path
-            )
-        return parsed.set(drivername="postgresql+asyncpg")
-    raise ConfigError(f"{backend!r} is not supported; expected sqlite or postgresql", path=path)
-
-
 class Database:
     """One database; `open` it before use, `close` it after.
 
@@ -112,15 +79,13 @@ class Database:
     def __init__(self, url: str, *, pool_size: int = 5) -> None:
         target = driver_url(url)
         self.dialect = target.get_backend_name()
-        self.file = _file(target)
+        self.file = sqlite_file(target)
         self._commits: sqlite3.Connection | None = None
-        self.where = _where(target)
-        self._engine = _engine(target, pool_size)
+        self.where = without_credentials(target)
+        self._engine = make_engine(target, pool_size)
         self._here: sqlite3.Connection | None = None
         self._users = 0
         self._unused = asyncio.Event()
-        if self.dialect == "sqlite":
-            _listen(self._engine)
 
     async def open(self) -> None:
         """Connect and bring the schema up to date.
@@ -248,7 +213,7 @@ class Database:
             if self._here is None:
                 assert self.file is not None
                 self._here = sqlite3.connect(self.file)
-                _prepare_sqlite(self._here, None)
+                prepare_sqlite(self._here)
             self._here.execute("BEGIN IMMEDIATE")
             with self._here:  # commits or rolls back
                 yield self._here
@@ -283,22 +248,6 @@ class Database:
         return statement
 
 
-def _file(url: URL) -> Path | None:
-    """The file of an SQLite database; None for one in memory and for other databases."""
-    name = url.database if url.get_backend_name() == "sqlite" else None
-    if not name or name == ":memory:" or name.startswith("file:"):
-        return None
-    return Path(name)
-
-
-def _where(url: URL) -> str:
-    """Which database it is, without credentials."""
-    if url.get_backend_name() == "sqlite":
-        return url.database or ":memory:"
-    host = f"{url.host or 'the local socket'}:{url.port}" if url.port else url.host or "localhost"
-    return f"{host}/{url.database or ''}"
-
-
 def _reason(error: BaseException) -> str:
     """What went wrong, without values of rows: those stand in messages about statements alone."""
     found = getattr(error, "orig", None) or error
@@ -312,80 +261,3 @@ def _reason(error: BaseException) -> str:
     code = str(getattr(found, "sqlstate", None) or "")
     told = code[:2] in _CONNECTING or code == _UNKNOWN_SETTING or kind == _BAD_PARAMETER
     return f"{kind}: {found}" if told else kind
-
-
-def _engine(url: URL, pool_size: int) -> Engine:
-    if url.get_backend_name() == "sqlite":
-        return create_engine(url, pool_size=pool_size, max_overflow=pool_size)
-    arguments: dict[str, Any] = dict.fromkeys(("timeout", "command_timeout"), _POSTGRES_TIMEOUT_S)
-    own = {name: value for name, value in url.query.items() if name in _OF_SQLALCHEMY}
-    if rest := {name: value for name, value in url.query.items() if name not in own}:
-        # `sslmode` and the like, which the driver reads in a URL alone
-        arguments["dsn"] = f"postgresql://?{urlencode(rest, doseq=True)}"
-    if own.get(_PREPARED) == "0":
-        arguments |= _within_transactions()
-    return create_engine(
-        url.set(query=own),
-        pool_size=pool_size,
-        max_overflow=pool_size,
-        pool_timeout=_POSTGRES_TIMEOUT_S,
-        pool_pre_ping=True,
-        connect_args=arguments,
-    )
-
-
-def _within_transactions() -> dict[str, Any]:
-    """Arguments of connections of which nothing outlasts a transaction."""
-    from asyncpg import Connection as Driver  # only where Postgres is spoken
-
-    class Within(Driver):
-        async def set_type_codec(self, *args: Any, **kwargs: Any) -> None:
-            # of a new connection SQLAlchemy asks this outside of any, and it takes several steps
-            async with self.transaction():
-                await super().set_type_codec(*args, **kwargs)
-
-    # statements have no names, as `str` gives none
-    return {
-        "connection_class": Within,
-        "statement_cache_size": 0,
-        "prepared_statement_name_func": str,
-    }
-
-
-def _listen(engine: Engine) -> None:
-    event.listen(engine, "connect", _prepare_sqlite)
-    event.listen(engine, "begin", _begin_sqlite)
-
-
-def _prepare_sqlite(connection: Any, _record: Any) -> None:
-    connection.isolation_level = None  # the driver must not begin transactions by itself
-    cursor = connection.cursor()
-    cursor.execute(f"PRAGMA busy_timeout={_BUSY_TIMEOUT_MS}")
-    _write_ahead(cursor)
-    for pragma in ("synchronous=NORMAL", "foreign_keys=ON"):
-        cursor.execute(f"PRAGMA {pragma}")
-    cursor.close()
-
-
-def _write_ahead(cursor: Any) -> None:
-    """Switch the file to a write-ahead log, also where another process is about to.
-
-    SQLite does not wait for that lock, whatever the busy timeout; for one to write it does.
-    """
-    for left in reversed(range(_SWITCHES)):
-        try:
-            cursor.execute("PRAGMA journal_mode=WAL")
-        except sqlite3.OperationalError:
-            if not left:
-                raise
-            cursor.execute("BEGIN IMMEDIATE")
-            cursor.execute("COMMIT")
-        else:
-            return
-
-
-def _begin_sqlite(connection: Connection) -> None:
-    # A transaction that reads first and writes later would fail at once when another one writes
-    # in between, whatever the busy timeout: writers take their place at the beginning.
-    writes = connection.get_execution_options().get("armory_write", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

@@ -15,8 +15,9 @@ from cachetools import TLRUCache
 
 from armory.errors import BackendError
 from armory.logger import Logger
-from armory.storage.cache import Cache, SingleFlight
+from armory.storage.cache import Cache
 from armory.storage.changes import ChangeFeed
+from armory.tasks import Flights
 
 _log = Logger(__name__)
 T = TypeVar("T")
@@ -58,7 +59,7 @@ class ReadThrough(Generic[T]):
         self._memory: TLRUCache[str, tuple[T, float]] = TLRUCache(
             max_entries, ttu=lambda _key, entry, _now: entry[1], timer=time.monotonic
         )
-        self._flights: SingleFlight[T] = SingleFlight()
+        self._flights: Flights[T] = Flights()
         self._generation = 0
 
     async def get(self, key: str, load: Callable[[], Awaitable[T]]) -> T:
@@ -71,7 +72,7 @@ class ReadThrough(Generic[T]):
             entry = self._memory.get(key)
             if entry is not None:
                 return entry[0]
-        return await self._flights.do(key, lambda: self._look(key, load))
+        return await self._flights.join(key, lambda: self._look(key, load))
 
     async def invalidate(self, key: str) -> None:
         """Forget `key` here and in the shared cache; lookups under way are not kept."""

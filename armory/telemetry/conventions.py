@@ -1,33 +1,19 @@
-"""The semantic conventions for MCP, and for HTTP where REST is spoken, as one table.
+"""The semantic conventions for MCP, and for HTTP where REST is spoken, in one place.
 
-Owns: names of attributes and metrics, which attribute is owed when, and which errors are the
-caller's. The conventions are in development: a name that changes is changed here and nowhere else.
-Imports `protocol` alone.
+Owns: names of attributes and metrics, and which errors are the caller's. The conventions are in
+development: a name that changes is changed here and nowhere else. Imports `protocol` alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from armory.protocol import codes
 
-Level = Literal["required", "conditional", "recommended", "opt-in"]
 Side = Literal["server", "client"]
-When = Literal[
-    "always",
-    "tool",
-    "prompt",
-    "resource",
-    "id",
-    "error",
-    "code",
-    "session",
-    "http",
-    "address",
-    "answered",
-]
+Kind = Literal["tool", "prompt", "resource"]
+"""What a request is about."""
 
 METHOD = "mcp.method.name"
 VERSION = "mcp.protocol.version"
@@ -54,27 +40,6 @@ TOOL_ERROR = "tool_error"
 OTHER = "_OTHER"
 """Stands for a method that no specification knows, where a name would make a series of its own."""
 
-_BOTH: frozenset[Side] = frozenset(("server", "client"))
-
-
-@dataclass(frozen=True, slots=True)
-class Attribute:
-    """One attribute of a span.
-
-    Attributes:
-        name: as in the conventions.
-        level: how strongly they want it.
-        when: what a request must have for it to apply; `code`: a JSON-RPC error came back;
-            `session`: of the legacy era; `address`: the address of the other side is known;
-            `answered`: it was not cancelled.
-        sides: the spans that it is for.
-    """
-
-    name: str
-    level: Level
-    when: When
-    sides: frozenset[Side] = _BOTH
-
 
 class Series(NamedTuple):
     """What tells the series of a duration apart.
@@ -91,7 +56,7 @@ class Series(NamedTuple):
     """
 
     method: str
-    kind: When | None
+    kind: Kind | None
     name: str | None
     failure: str | None
     status: str | None
@@ -100,37 +65,6 @@ class Series(NamedTuple):
     host: str | None = None
     port: int | None = None
 
-
-ATTRIBUTES: tuple[Attribute, ...] = (
-    Attribute(METHOD, "required", "always"),
-    Attribute(ERROR, "conditional", "error"),
-    Attribute(TOOL, "conditional", "tool"),
-    Attribute(PROMPT, "conditional", "prompt"),
-    Attribute(REQUEST_ID, "conditional", "id"),
-    Attribute(RESOURCE, "conditional", "resource"),
-    Attribute(STATUS_CODE, "conditional", "code"),
-    Attribute(OPERATION, "recommended", "tool"),
-    Attribute(VERSION, "recommended", "always"),
-    Attribute(SESSION, "recommended", "session"),
-    Attribute(TRANSPORT, "recommended", "always"),
-    Attribute(PROTOCOL, "recommended", "http"),
-    Attribute(CLIENT_ADDRESS, "recommended", "address", frozenset(("server",))),
-    Attribute(SERVER_ADDRESS, "recommended", "address", frozenset(("client",))),
-    Attribute(SERVER_PORT, "recommended", "address", frozenset(("client",))),
-)
-
-REST_ATTRIBUTES: tuple[Attribute, ...] = (
-    Attribute(HTTP_METHOD, "required", "always"),
-    Attribute(URL_PATH, "required", "always"),
-    Attribute(URL_SCHEME, "required", "always"),
-    Attribute(HTTP_ROUTE, "conditional", "always"),
-    Attribute(HTTP_STATUS, "conditional", "answered"),
-    Attribute(ERROR, "conditional", "error"),
-    Attribute(TOOL, "conditional", "tool"),
-    Attribute(OPERATION, "recommended", "tool"),
-    Attribute(CLIENT_ADDRESS, "recommended", "address"),
-)
-"""Of the span of a REST request. Never `url.query`: it has the text of a search."""
 
 DURATION: Mapping[Side, str] = {
     "server": "mcp.server.operation.duration",
@@ -165,7 +99,7 @@ QUERY = "armory.retrieval.query"
 """Only where `observability.otel.queries` asks for it."""
 
 
-TARGETS: Mapping[str, tuple[str, When]] = {
+TARGETS: Mapping[str, tuple[str, Kind]] = {
     "tools/call": ("name", "tool"),
     "prompts/get": ("name", "prompt"),
     "resources/read": ("uri", "resource"),
@@ -173,4 +107,4 @@ TARGETS: Mapping[str, tuple[str, When]] = {
     "resources/unsubscribe": ("uri", "resource"),
 }
 """By method: the parameter that says what it is about, and of which kind that is."""
-TARGET_ATTRIBUTE: Mapping[When, str] = {"tool": TOOL, "prompt": PROMPT, "resource": RESOURCE}
+TARGET_ATTRIBUTE: Mapping[Kind, str] = {"tool": TOOL, "prompt": PROMPT, "resource": RESOURCE}

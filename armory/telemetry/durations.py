@@ -27,7 +27,7 @@ from opentelemetry.sdk.metrics.export import (
 
 from armory.telemetry import conventions as c
 from armory.telemetry.conventions import Series
-from armory.telemetry.measuring import AT_ONCE, Told
+from armory.telemetry.measuring import AT_ONCE, Uncounted
 
 TEMPORALITY = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"
 AGGREGATION = "OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION"
@@ -81,9 +81,9 @@ class Buckets:
         self._delta = preferred in ("DELTA", "LOWMEMORY")
         self._began_ns = time.time_ns()
         self._lock = Lock()
-        self._told: dict[str, dict[Series, Told]] = {name: {} for name in NAMES}
+        self._told: dict[str, dict[Series, Uncounted]] = {name: {} for name in NAMES}
         self._points: dict[str, dict[Series, _Point]] = {name: {} for name in NAMES}
-        self.usual: dict[Hashable, Told] = {}
+        self.usual: dict[Hashable, Uncounted] = {}
 
     def record(
         self, name: str, seconds: float, series: Series, usual: Hashable | None = None
@@ -100,7 +100,7 @@ class Buckets:
         if len(told) >= AT_ONCE:
             told.fold()
 
-    def _begun(self, name: str, series: Series) -> Told:
+    def _begun(self, name: str, series: Series) -> Uncounted:
         """The list of a series that has none."""
         lists = self._told[name]
         with self._lock:
@@ -108,9 +108,9 @@ class Buckets:
                 self._fold()
                 lists.clear()
                 self.usual.clear()
-            return lists.setdefault(series, Told(name, series, self._count_full))
+            return lists.setdefault(series, Uncounted(name, series, self._count_full))
 
-    def _count_full(self, told: Told) -> None:
+    def _count_full(self, told: Uncounted) -> None:
         with self._lock:
             self._count(told)
 
@@ -120,7 +120,7 @@ class Buckets:
             for told in lists.values():
                 self._count(told)
 
-    def _count(self, told: Told) -> None:
+    def _count(self, told: Uncounted) -> None:
         """Count one list as far as it goes now: many at once take a fraction of one by one."""
         found = told[:]
         if found:
@@ -209,7 +209,7 @@ class Instruments:
             )
             for name in NAMES
         }
-        self.usual: dict[Hashable, Told] = {}  # the SDK knows nothing that stands for a series
+        self.usual: dict[Hashable, Uncounted] = {}  # the SDK knows nothing that stands for a series
 
     def record(
         self, name: str, seconds: float, series: Series, usual: Hashable | None = None

@@ -138,7 +138,7 @@ async def opened_tracing(settings: OtelSettings, version: str) -> AsyncGenerator
                 _log.warning("telemetry_not_sent", error=why)
 
 
-class Seldom(logging.Filter):
+class OnceAMinute(logging.Filter):
     """Lets one record through, and the next after a minute: the exporters tell of each attempt, a
     few seconds apart for as long as a collector is away.
 
@@ -164,7 +164,8 @@ class Seldom(logging.Filter):
 def _told_now_and_then() -> Generator[None]:
     """What exporters say of a collector that is away, seldom for as long as the context lasts."""
     held = [
-        (logging.getLogger(f"{MODULE}.{kind}_exporter"), Seldom()) for kind in ("trace", "metric")
+        (logging.getLogger(f"{MODULE}.{kind}_exporter"), OnceAMinute())
+        for kind in ("trace", "metric")
     ]
     for logger, seldom in held:
         logger.addFilter(seldom)

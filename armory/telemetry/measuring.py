@@ -14,7 +14,7 @@ AT_ONCE = 256
 """Durations that are counted together."""
 
 
-class Told(list[float]):
+class Uncounted(list[float]):
     """Durations of one series that are not counted yet, in seconds.
 
     Whoever appends one has them counted when there are `AT_ONCE`.
@@ -27,7 +27,7 @@ class Told(list[float]):
 
     __slots__ = ("_count", "name", "series")
 
-    def __init__(self, name: str, series: Series, count: Callable[[Told], None]) -> None:
+    def __init__(self, name: str, series: Series, count: Callable[[Uncounted], None]) -> None:
         super().__init__()
         self.name = name
         self.series = series
@@ -47,7 +47,7 @@ class Durations(Protocol):
     """
 
     @property
-    def usual(self) -> dict[Hashable, Told]:
+    def usual(self) -> dict[Hashable, Uncounted]:
         """Series by the key that `record` was given; always the same object."""
         ...
 

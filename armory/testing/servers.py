@@ -13,10 +13,10 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
+
+from armory.testing.waiting import wait_until
 
 _READY_S = 30.0
 _FIRST_PORT, _TRIES = 15_000, 20
@@ -72,7 +72,8 @@ class RedisServer:
         host: the address that it listens on.
 
     Raises:
-        RuntimeError: there is no binary, or it does not start.
+        RuntimeError: there is no binary.
+        TimeoutError: it does not start.
     """
 
     def __init__(self, host: str = "127.0.0.1") -> None:
@@ -97,7 +98,7 @@ class RedisServer:
         self._process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        _until(self._answers, "redis-server does not answer")
+        wait_until(self._answers, "redis-server does not answer", _READY_S)
 
     def kill(self) -> None:
         """End it at once, as a crash would."""
@@ -133,7 +134,8 @@ class QdrantProcess:
         binary: the program; default: `qdrant` of the PATH.
 
     Raises:
-        RuntimeError: there is no binary, or it does not start.
+        RuntimeError: there is no binary.
+        TimeoutError: it does not start.
     """
 
     def __init__(self, folder: Path, binary: str | None = None) -> None:
@@ -166,7 +168,7 @@ class QdrantProcess:
                 [self._binary], cwd=self._folder, env=environment, stdout=log, stderr=log
             )
         try:
-            _until(self._answers, "qdrant does not answer")
+            wait_until(self._answers, "qdrant does not answer", _READY_S)
         except BaseException:
             self.kill()
             raise
@@ -193,7 +195,8 @@ class PostgresServer:
         host: the address that it listens on; whoever reaches it needs no password.
 
     Raises:
-        RuntimeError: there are no binaries, or it does not start.
+        RuntimeError: there are no binaries.
+        TimeoutError: it does not start.
     """
 
     def __init__(self, host: str = "127.0.0.1") -> None:
@@ -255,32 +258,27 @@ class PostgresServer:
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=self._folder
         )
         try:
-            _until(self._answers, "PostgreSQL does not answer")
-        except RuntimeError:
+            wait_until(self._answers, "PostgreSQL does not answer", _READY_S)
+        except TimeoutError:
             self.stop()
             raise
 
     def stop(self) -> None:
         """End it at once: every connection breaks."""
-        if self._process is not None:
-            self._process.send_signal(signal.SIGINT)  # fast shutdown
-            self._process.wait()
-            self._process = None
+        self._end(signal.SIGINT)  # fast shutdown
 
     def remove(self) -> None:
-        """Stop it and delete its folder."""
-        self.stop()
+        """End it and delete its folder, without writing first what is deleted."""
+        self._end(signal.SIGQUIT)  # immediate shutdown
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(how)
+            self._process.wait()
+            self._process = None
 
     def _answers(self) -> bool:
         ready = str(self._programs / "pg_isready")
         command = [ready, "-q", "-h", self.host, "-p", str(self.port)]
         return subprocess.run(command, check=False).returncode == 0
-
-
-def _until(ready: Callable[[], bool], failure: str) -> None:
-    deadline = time.monotonic() + _READY_S
-    while not ready():
-        if time.monotonic() > deadline:
-            raise RuntimeError(failure)
-        time.sleep(0.05)

@@ -159,7 +159,7 @@ class Upstream:
         assert client.people is not None
         tokens = client.people.person(owner.principal)
         if await tokens.current(client.url) is None:
-            raise tokens.wanting("you have not logged in yet")
+            raise tokens.login_needed("you have not logged in yet")
         return logged_in(self.spec.key)
 
     def login_of(self, principal: Principal) -> PersonTokens | None:

@@ -147,7 +147,7 @@ class ObservedDispatcher(Dispatcher):
                 note(self._audit, request, (method, params), operation, reply, seconds)
 
 
-def _about(method: str, params: dict[str, Raw]) -> tuple[c.When | None, Raw | None]:
+def _about(method: str, params: dict[str, Raw]) -> tuple[c.Kind | None, Raw | None]:
     """(kind, name as it came) of what a request is about."""
     target = c.TARGETS.get(method)
     if target is None or target[0] not in params:
@@ -243,7 +243,7 @@ def _outcome(operation: Operation, reply: Reply | None) -> tuple[str | None, str
 
 
 def _facts(
-    request: ClientRequest, kind: c.When | None, name: str | None, transport: str
+    request: ClientRequest, kind: c.Kind | None, name: str | None, transport: str
 ) -> dict[str, Any]:
     found: dict[str, Any] = {c.VERSION: request.version, c.TRANSPORT: transport}
     if kind is not None and name is not None:

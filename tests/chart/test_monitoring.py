@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from armory.domain.principal import ANONYMOUS
+from armory.domain.results import CallOutcome
 from armory.observability.metrics import STORES, AuditFigures, EdgeFigures, Metrics, UpstreamFigures
 from tests.chart.conftest import CHART, ROOT, Render, scenario
 
@@ -25,8 +26,8 @@ def known() -> dict[str, set[str]]:
     stores = dict.fromkeys(STORES, True)
     metrics = Metrics(lambda: {"a": figures}, lambda: EdgeFigures(1, 1, 0), lambda: stores)
     metrics.watch_audit(lambda: AuditFigures(1, 0, 0, failing=False))
-    metrics.called(ANONYMOUS, "a__b", ok=True, latency_ms=1.0)
-    metrics.called(ANONYMOUS, "a__b", ok=False, latency_ms=1.0)
+    metrics.called(ANONYMOUS, CallOutcome("a__b", ok=True, latency_ms=1.0))
+    metrics.called(ANONYMOUS, CallOutcome("a__b", ok=False, latency_ms=1.0))
     metrics.answered("GET", "/docs", 200, 0.1)
     found: dict[str, set[str]] = {}
     for line in metrics.text().decode().splitlines():

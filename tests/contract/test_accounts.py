@@ -21,15 +21,10 @@ from armory.accounts.settings import AccountSettings
 from armory.domain.principal import Principal
 from armory.errors import AuthenticationFailed, InvalidRequest, RateLimited
 from armory.storage.database import Database
+from armory.testing.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 SETTINGS = AccountSettings(enabled=True, plans={"free": 3, "team": None}, redact=("[0-9]{4}",))
-
-
-async def eventually(what: Callable[[], Awaitable[bool]], within_s: float = 1.0) -> None:
-    async with asyncio.timeout(within_s):
-        while not await what():  # noqa: ASYNC110 - other processes' state has no event
-            await asyncio.sleep(0.01)
 
 
 class Replicas:
@@ -390,7 +385,7 @@ async def test_indexed_tools_are_known_to_every_replica(replicas: Any) -> None:
     tools = [{"name": "deploy", "description": "Ship it"}, {"name": "odd name!"}]
     written, skipped = await first.registry.add(tools, server="aws", tags=["async"])
     assert (written, skipped) == (["aws__deploy", "aws__odd_name_"], [])
-    await asyncio.wait_for(told.wait(), 1)
+    await asyncio.wait_for(told.wait(), 10)
     record = second.registry.records["aws__deploy"]
     assert (record.description, record.tags, record.server) == ("Ship it", ("async",), "aws")
     again, left = await first.registry.add(tools[:1], server="aws", skip_existing=True)

@@ -14,6 +14,7 @@ from armory.errors import UpstreamUnavailable
 from armory.protocol.link import Owner
 from armory.testing.clients.recording import RecordingClient
 from armory.testing.upstreams.tools import TOOLS
+from armory.testing.waiting import until
 from armory.upstreams.gateway_client import OWNER
 from tests.contract.links import BOUND_S, Rig, open_rig
 
@@ -74,10 +75,9 @@ async def test_calls_that_ask_at_once_are_answered(both: Rig) -> None:
     owner = of_session("one", client)
     calls = [both.call("sample", client=client, owner=owner) for _ in range(6)]
     tasks = [asyncio.create_task(call) for call in calls]
+    await until(lambda: len(client.asked) == 6, BOUND_S)
+    client.hold.set()
     async with asyncio.timeout(BOUND_S):
-        while len(client.asked) < 6:  # noqa: ASYNC110 the client's record has no event for it
-            await asyncio.sleep(0)
-        client.hold.set()
         answers = await asyncio.gather(*tasks)
     assert [answer["structuredContent"].get("result") for answer in answers] == [SAID] * 6
 

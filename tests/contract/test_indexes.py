@@ -18,6 +18,7 @@ from armory.retrieval.indexes.qdrant import QdrantIndex
 from armory.retrieval.options import QdrantSettings
 from armory.retrieval.ports import FloatArray, Row, VectorHits, VectorIndex
 from tests.contract.qdrant_server import QdrantServer
+from tests.vectors import unit
 
 pytestmark = pytest.mark.anyio
 DIM = 16
@@ -77,11 +78,6 @@ async def index(make: Maker) -> AsyncIterator[VectorIndex]:
     made = make()
     yield made
     await made.aclose()
-
-
-def unit(shape: tuple[int, int], seed: int = 0) -> FloatArray:
-    found = np.random.default_rng(seed).normal(size=shape).astype(np.float32)
-    return found / np.linalg.norm(found, axis=1, keepdims=True)
 
 
 def catalog(size: int, seed: int = 0) -> tuple[list[Row], dict[str, FloatArray]]:

@@ -13,7 +13,7 @@ from armory.domain.tool import ToolRecord, fingerprint
 from armory.errors import BackendError
 from armory.retrieval.indexes.qdrant import QdrantIndex
 from armory.retrieval.options import QdrantSettings
-from armory.retrieval.ports import FloatArray, Row
+from armory.retrieval.ports import Row
 from armory.retrieval.registry import make_rankers
 from armory.retrieval.retriever import Retriever
 from armory.retrieval.search.dense import Backoff
@@ -21,15 +21,11 @@ from armory.retrieval.settings import RetrieverSettings
 from armory.testing.embedder import HashingEmbedder
 from armory.testing.waiting import until
 from tests.contract.qdrant_server import QdrantServer
+from tests.vectors import unit
 
 pytestmark = pytest.mark.anyio
 DIM = 8
 ROWS = [Row(f"t{i}", f"d{i}", f"s{i // 10}", "c") for i in range(40)]
-
-
-def unit(shape: tuple[int, int], seed: int = 0) -> FloatArray:
-    found = np.random.default_rng(seed).normal(size=shape).astype(np.float32)
-    return found / np.linalg.norm(found, axis=1, keepdims=True)
 
 
 VECTORS = {row.key: unit((1, DIM), i) for i, row in enumerate(ROWS)}

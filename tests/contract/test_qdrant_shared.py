@@ -28,6 +28,7 @@ from armory.retrieval.retriever import Retriever
 from armory.retrieval.settings import RetrieverSettings
 from armory.testing.embedder import HashingEmbedder
 from tests.contract.qdrant_server import QdrantServer
+from tests.vectors import unit
 
 pytestmark = pytest.mark.anyio
 DIM = 8
@@ -107,11 +108,6 @@ async def test_what_another_gateway_wrote_is_not_embedded_again(server: QdrantSe
         assert (await first.index(tools("crm"))).embedded > 0
         renamed = [*tools("crm")[5:], *tools("git")[:1]]
         assert (await second.index(renamed)).embedded == 1
-
-
-def unit(shape: tuple[int, int], seed: int) -> FloatArray:
-    found = np.random.default_rng(seed).normal(size=shape).astype(np.float32)
-    return found / np.linalg.norm(found, axis=1, keepdims=True)
 
 
 @pytest.mark.parametrize("others", [40, 300])

@@ -10,6 +10,7 @@ import pytest
 from armory.domain.principal import ANONYMOUS
 from armory.protocol.link import HEARS_PROGRESS, Answer, Owner, Params, Refused
 from armory.testing.clients.recording import RecordingClient
+from armory.testing.waiting import until
 from tests.contract.links import BOUND_S, Rig, raw
 
 pytestmark = pytest.mark.anyio
@@ -106,10 +107,9 @@ async def test_calls_of_one_client_that_ask_at_once_are_all_answered(legacy: Rig
     calls = [
         asyncio.create_task(legacy.call("sample", client=client, owner=owner)) for _ in range(6)
     ]
+    await until(lambda: len(client.asked) == 6, BOUND_S)
+    client.hold.set()
     async with asyncio.timeout(BOUND_S):
-        while len(client.asked) < 6:  # noqa: ASYNC110 the client's record has no event for it
-            await asyncio.sleep(0)
-        client.hold.set()
         answers = await asyncio.gather(*calls)
     assert [answer["structuredContent"].get("result") for answer in answers] == [said] * 6
 

@@ -14,6 +14,7 @@ import pytest
 
 from armory.accounts.usage.statistics import UsageStatistics
 from armory.storage.database import Database
+from armory.testing.waiting import wait_until
 
 Run = Callable[..., Any]
 pytestmark = pytest.mark.timeout(200)
@@ -151,9 +152,4 @@ def test_a_running_gateway_hears_of_a_revocation_by_command(
 
     assert status() == status() == 200
     assert armory("keys", "revoke", made["id"]).returncode == 0
-    import time
-
-    deadline = time.monotonic() + 1.0
-    while status() != 401:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: status() == 401)

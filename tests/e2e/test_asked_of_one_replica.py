@@ -15,6 +15,7 @@ from sqlalchemy import select
 from armory.config import load_file
 from armory.runtime import open_runtime
 from armory.runtime.blocks.everywhere import ASKED
+from armory.runtime.readiness import readiness
 from armory.runtime.running import Runtime
 from armory.storage.tables import changes
 from armory.testing.servers import RedisServer, redis_binary
@@ -144,7 +145,7 @@ async def test_the_configuration_is_read_by_every_replica_unless_it_does_not_hol
             status, done = await asked(one, "reload")
             assert (status, done["added"]) == (200, ["up-1"])
             assert one.activity is not None
-            assert done["process"] == one.activity.process == one.readiness().details["process"]
+            assert done["process"] == one.activity.process == readiness(one).details["process"]
             assert one.pool.servers() == ["up-0", "up-1"]
             await until(lambda: two.pool.servers() == ["up-0", "up-1"], 30)
             path.write_text("upstreams: 7")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import signal
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -16,6 +15,7 @@ import pytest
 
 from armory.testing.clients.raw import modern_body, modern_headers
 from armory.testing.servers import PostgresServer, postgres_folder
+from armory.testing.waiting import wait_until
 from tests.e2e.test_serve import fetch
 
 pytestmark = pytest.mark.timeout(180)
@@ -100,17 +100,13 @@ def test_a_database_that_is_away_at_the_start_is_waited_for(serve: Callable[...,
         assert f"127.0.0.1:{database.port}" in body["not_ready"][0]
         assert len(body["not_ready"]) == 1
         database.start()
-        until = time.monotonic() + WITHIN_S
-        while fetch(f"{served.base}/readyz")[0] != 200:
-            assert time.monotonic() < until, served.log
-            time.sleep(0.1)
+        ready = f"{served.base}/readyz"
+        wait_until(lambda: fetch(ready)[0] == 200, served.log, WITHIN_S)
         # and one that goes away later is told of, while what needs no account is served
         for up in (0, 1):
             database.start() if up else database.stop()
-            until = time.monotonic() + WITHIN_S
-            while f"armory_database_up {up}.0" not in metrics(served.base):
-                assert time.monotonic() < until, served.log
-                time.sleep(0.1)
+            line = f"armory_database_up {up}.0"
+            wait_until(lambda: line in metrics(served.base), served.log, WITHIN_S)  # noqa: B023
             status, body = served.readiness()
             told = [why for why in body["not_ready"] if why.startswith("database: ")]
             assert (status, len(told)) == (200, 1 - up)

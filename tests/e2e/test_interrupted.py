@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from armory.testing.waiting import wait_until
 from tests.e2e.conftest import ARMORY, ROOT
 
 pytestmark = pytest.mark.timeout(180)
@@ -45,12 +45,9 @@ def test_a_change_that_meets_what_nobody_foresaw_does_not_keep_the_next_one(
             stderr=out,
         )
 
-    def said(what: str, count: int = 1) -> None:
-        end = time.monotonic() + 60
-        while log.read_text().count(what) < count:
-            assert process.poll() is None, log.read_text()
-            assert time.monotonic() < end, log.read_text()
-            time.sleep(0.05)
+    def said(what: str) -> None:
+        wait_until(lambda: what in log.read_text() or process.poll() is not None, log)
+        assert what in log.read_text(), log.read_text()
 
     with process:
         try:
@@ -98,10 +95,7 @@ def test_who_interrupts_it_twice_is_left_no_processes(
         assert any('"event": "shutting_down"' in line for line in log)
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 130
-    end = time.monotonic() + 30
-    while lives(children[0]):
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    wait_until(lambda: not lives(children[0]))
 
 
 def lives(pid: int) -> bool:

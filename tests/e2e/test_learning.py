@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
@@ -12,6 +11,8 @@ from typing import Any
 
 import pytest
 import yaml
+
+from armory.testing.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(300)
 ODD = "is it teatime at grandma's yet?"
@@ -54,13 +55,6 @@ def found(url: str, token: str, query: str) -> dict[str, float]:
 def listed(url: str, token: str, query: str) -> set[str]:
     result = ask(url, token, "tools/list", {"_meta": {"dev.armory/query": query}})
     return {tool["name"] for tool in result["tools"]}
-
-
-def within(seconds: float, what: Callable[[], bool]) -> None:
-    until = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < until, "took too long"
-        time.sleep(0.1)
 
 
 def test_what_calls_teach_is_found_forgotten_and_kept(
@@ -116,11 +110,11 @@ def test_what_calls_teach_is_found_forgotten_and_kept(
     assert TOOL not in ranked[:3]
     teach(url, shy, 3)
     teach(url, ann, 6)
-    within(20, lambda: kept() == 6)
+    wait_until(lambda: kept() == 6)
     assert found(url, eve, ODD).get(TOOL, 0.0) <= before + 0.05, "one user alone moves nothing"
     said_with_the_call(url, bob, 4)
-    within(20, lambda: kept() == 10)
-    within(20, lambda: TOOL in listed(url, eve, ODD))
+    wait_until(lambda: kept() == 10)
+    wait_until(lambda: TOOL in listed(url, eve, ODD))
     assert next(iter(found(url, eve, ODD))) == TOOL
     again = over_rest("teatime yet", eve)
     assert TOOL in again[:3], f"an answer kept from before is not given: {ranked}, {again}"
@@ -129,21 +123,21 @@ def test_what_calls_teach_is_found_forgotten_and_kept(
     call = {"name": TOOL, "arguments": {}}
     assert TOOL in over_rest(plain, eve)
     ask(url, eve, "tools/call", dict(call))
-    within(20, lambda: kept() == 11)
+    wait_until(lambda: kept() == 11)
     assert TOOL in listed(url, ann, f"{plain} please")
     ask(
         url, ann, "tools/call", {"name": "time__get_current_time", "arguments": {"timezone": "UTC"}}
     )
     ask(url, ann, "tools/call", dict(call))
-    within(20, lambda: kept() == 12)
+    wait_until(lambda: kept() == 12)
 
     assert served.stop() == 0
     url = serve(config).searchable().url
-    within(20, lambda: TOOL in listed(url, eve, ODD))
+    wait_until(lambda: TOOL in listed(url, eve, ODD))
     assert armory("usage", "forget").returncode == 2
     gone = armory("usage", "forget", "--user", "token:ann", "--json")
     assert json.loads(gone.stdout) == {"forgotten": 7, "kept": 5}
     gone = armory("usage", "forget", "--tool", TOOL, "--json")
     assert json.loads(gone.stdout) == {"forgotten": 5, "kept": 0}
-    within(20, lambda: TOOL not in listed(url, eve, ODD))
+    wait_until(lambda: TOOL not in listed(url, eve, ODD))
     assert armory("usage", "forget", "--all").stdout == "forgot 0 uses, kept 0\n"

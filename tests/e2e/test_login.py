@@ -20,6 +20,7 @@ from armory.testing.clients.raw import messages, modern_body, modern_headers
 from armory.testing.identity import IdentityProvider
 from armory.testing.upstreams.accounts import AccountsServer
 from armory.testing.upstreams.oauth import World
+from armory.testing.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
@@ -52,9 +53,7 @@ async def test_a_person_logs_in_and_the_gateway_goes_on(
         assert b"Logged in" in said
         out, _ = await asyncio.wait_for(login.communicate(), 60)
         assert (login.returncode, out.decode()) == (0, f"Logged in at {world.issuer}.\n")
-        async with asyncio.timeout(60):
-            while not world.tokens or world.tokens[-1] is None:  # noqa: ASYNC110 # another process
-                await asyncio.sleep(0.1)
+        await until(lambda: bool(world.tokens) and world.tokens[-1] is not None, 60)
         assert world.tokens[-1] == "token-1"
         kept = Path(environ["ARMORY_HOME"]) / "logins.json"
         assert "token-1" in kept.read_text()

@@ -16,6 +16,7 @@ from armory.cli.gateway.running import gateways
 from armory.cli.main import cli
 from armory.config import load_file
 from armory.domain.principal import ANONYMOUS
+from armory.domain.results import CallOutcome
 from armory.errors import ArmoryError
 from armory.runtime import open_runtime
 from armory.testing.upstreams.http import ScriptedUpstream
@@ -75,7 +76,9 @@ async def test_a_dry_run_says_what_a_reload_does(
                 "removed": ["gone"],
             }
             assert {key: planned[key] for key in expected} == expected
-            runtime.figures.metrics.called(ANONYMOUS, "gone__tool", ok=True, latency_ms=1.0)
+            runtime.figures.metrics.called(
+                ANONYMOUS, CallOutcome("gone__tool", ok=True, latency_ms=1.0)
+            )
             done = await reload()
             assert b'server="gone"' not in runtime.figures.metrics.text()
             assert {key: done[key] for key in expected} == expected

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -20,6 +19,7 @@ import pytest
 import yaml
 from mcp import Client, MCPError
 
+from armory.testing.waiting import wait_until
 from tests.e2e.conftest import ARMORY, ROOT
 
 QUERY = "dev.armory/query"
@@ -215,10 +215,8 @@ def test_a_changed_file_is_put_in_force_and_a_broken_one_changes_nothing(
     file.write_text(yaml.safe_dump({"upstreams": demo_upstreams, "agent": {"model": "x"}}))
     assert "upstreams" in served.wait_for(r'reloaded \S+: ([^"]*)')[1]
     served.wait_for(r"after a restart: agent")
-    end = time.monotonic() + 30
-    while set(fetch(f"{served.base}/.well-known/mcp.json")[1]["servers"]) != {"time", "notes"}:
-        assert time.monotonic() < end
-        time.sleep(0.1)
+    about = f"{served.base}/.well-known/mcp.json"
+    wait_until(lambda: set(fetch(about)[1]["servers"]) == {"time", "notes"})
     file.write_text("upstreams: {time: {command: [}")
     served.process.send_signal(signal.SIGHUP)
     served.wait_for("broken YAML.*configuration in force stays")
@@ -256,10 +254,8 @@ def test_whoever_does_not_read_its_standard_error_stops_nothing(
             os.close(full)
             for upstreams in (demo_upstreams, one, demo_upstreams):  # each reload logs
                 file.write_text(yaml.safe_dump({"upstreams": upstreams}))
-                end = time.monotonic() + 60
-                while set(fetch(about)[1]["servers"]) != set(upstreams):
-                    assert time.monotonic() < end
-                    time.sleep(0.05)
+                there = set(upstreams)
+                wait_until(lambda: set(fetch(about)[1]["servers"]) == there)  # noqa: B023 # at once
         finally:
             process.terminate()
         events = [json.loads(line)["event"] for line in log if line.strip()]
@@ -292,10 +288,7 @@ def test_sigterm_lets_the_call_in_flight_end(serve: Callable[..., Any], tmp_path
         stdout=subprocess.PIPE,
         text=True,
     )
-    end = time.monotonic() + 60
-    while not mark.exists():
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    wait_until(mark.exists)
     assert served.stop() == 0
     output, _ = call.communicate(timeout=60)
     assert call.returncode == 0
@@ -323,10 +316,8 @@ def test_names_that_hang_hold_up_no_other_upstream_and_not_the_end(
     served = serve(
         {"server": {"event_loop": loop}, "upstreams": upstreams}, env={"PYTHONPATH": path}
     )
-    end = time.monotonic() + 30
-    while "good" not in fetch(f"{served.base}/.well-known/mcp.json")[1]["servers"]:
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    about = f"{served.base}/.well-known/mcp.json"
+    wait_until(lambda: "good" in fetch(about)[1]["servers"])
     told = [line for line in served.log if "gone0" in line and "still starting" not in line]
     assert not told, "it is still looked up"
     assert served.stop(timeout_s=15) == 0

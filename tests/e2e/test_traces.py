@@ -34,6 +34,7 @@ from armory.testing.clients.raw import modern_body, modern_headers
 from armory.testing.collector import CollectedSpan, Collector
 from armory.testing.upstreams.http import ScriptedUpstream
 from armory.testing.waiting import until
+from tests.e2e.owed_attributes import REST_ATTRIBUTES, owed
 
 pytestmark = pytest.mark.anyio
 MODES = ["2026-07-28", "legacy"]
@@ -90,17 +91,6 @@ async def gateway(text: str, home: Path) -> AsyncGenerator[str]:
         await runtime.searchable()
         assert runtime.listening is not None
         yield runtime.listening.url + "/mcp"
-
-
-def owed(
-    span: CollectedSpan, conditions: set[str], table: tuple[c.Attribute, ...] = c.ATTRIBUTES
-) -> set[str]:
-    """Attributes that the conventions' table asks of a span and that it lacks."""
-    return {
-        row.name
-        for row in table
-        if span.kind in row.sides and row.when in conditions and row.level != "opt-in"
-    } - span.attributes.keys()
 
 
 def one(spans: list[CollectedSpan], kind: str, service: str, name: str) -> CollectedSpan:
@@ -273,7 +263,7 @@ async def test_what_is_done_over_rest_has_a_trace(collector: Collector, tmp_path
     always = {"always", "answered", "address"}
     for span in front:
         needed = always | ({"tool"} if span.name == call else set[str]())
-        assert owed(span, needed, c.REST_ATTRIBUTES) == set()
+        assert owed(span, needed, REST_ATTRIBUTES) == set()
         assert not any("say" in str(value) for value in span.attributes.values())
     assert [s.attributes.get(c.ERROR) for s in front] == [
         None,

@@ -35,6 +35,7 @@ from armory.testing.front import (
     serving,
     tool,
 )
+from armory.testing.waiting import until
 from armory.upstreams.clock import SystemClock
 from armory.upstreams.connecting.negotiate import Connector
 from armory.upstreams.connecting.start_turns import StartTurns
@@ -68,9 +69,7 @@ def gone() -> Generator[Gone]:
     before = {kind: there_are(kind) for kind in KINDS}
 
     async def waiting(kind: type) -> None:
-        async with asyncio.timeout(10):
-            while there_are(kind) > before[kind]:  # noqa: ASYNC110 # nothing tells when it is gone
-                await asyncio.sleep(0.01)
+        await until(lambda: there_are(kind) <= before[kind])
 
     yield waiting
     gc.enable()

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from armory.testing.waiting import wait_until
 from tests.image.engines import USER, Container, Engine, engine
 
 pytestmark = pytest.mark.timeout(900)
@@ -53,10 +54,7 @@ def start(images: Engine, tmp_path: Path) -> Iterator[Start]:
 
 
 def until_well(container: Container) -> None:
-    end = time.monotonic() + WITHIN_S
-    while container.exec(*HEALTHY)[0] != 0:
-        assert time.monotonic() < end, container.log()
-        time.sleep(0.2)
+    wait_until(lambda: container.exec(*HEALTHY)[0] == 0, container, WITHIN_S)
 
 
 def config(**server: Any) -> dict[str, Any]:
@@ -117,10 +115,7 @@ def test_what_stdio_servers_leave_behind_does_not_stay(start: Start) -> None:
 
 def test_a_configuration_that_does_not_hold_ends_it_with_the_line(start: Start) -> None:
     container = start({"server": {"prot": 1}}, env=(TOKEN,))
-    end = time.monotonic() + WITHIN_S
-    while "did you mean 'port'" not in container.log():
-        assert time.monotonic() < end, container.log()
-        time.sleep(0.1)
+    wait_until(lambda: "did you mean 'port'" in container.log(), container, WITHIN_S)
 
 
 def test_the_full_image_starts_what_npx_and_uvx_are_asked_for(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -21,7 +20,6 @@ import yaml
 from armory.testing.servers import PostgresServer, RedisServer, postgres_folder, redis_binary
 
 PORT = 8080
-_READY_S = 90.0
 
 
 def cannot() -> str | None:
@@ -185,16 +183,3 @@ class Net:
             "storage": {"url": self.postgres.url(), "redis": self.redis.url},
             "upstreams": {"plain": plain},
         }
-
-
-def until(done: Any, what: str, within_s: float = _READY_S) -> None:
-    """Wait until `done()` is true.
-
-    Raises:
-        TimeoutError: it did not become so in time.
-    """
-    end = time.monotonic() + within_s
-    while not done():
-        if time.monotonic() > end:
-            raise TimeoutError(what)
-        time.sleep(0.05)

@@ -31,8 +31,8 @@ from armory.retrieval.rankers.factors import (
     popularity,
     usage_percentile,
 )
-from armory.storage.cache import SingleFlight
 from armory.storage.database import Database, now_ms
+from armory.tasks import Flights
 
 if TYPE_CHECKING:
     from armory.retrieval.ports import UsageArrays
@@ -82,7 +82,7 @@ class UsageStatistics:
         self._since: int | None = None
         self._users: OrderedDict[str, dict[str, UserTool]] = OrderedDict()
         self._users_kept = users_kept
-        self._reading: SingleFlight[dict[str, UserTool]] = SingleFlight()
+        self._reading: Flights[dict[str, UserTool]] = Flights()
         self._forgotten = 0
         self._again_at = 0.0
         self._uptimes: Mapping[str, float] = {}
@@ -248,7 +248,7 @@ class UsageStatistics:
             _log.warning("history_not_read", error=str(error) or "no answer in time")
 
     async def _read(self, user: str) -> dict[str, UserTool]:
-        return await self._reading.do(user, lambda: self._load(user))
+        return await self._reading.join(user, lambda: self._load(user))
 
     async def _load(self, user: str) -> dict[str, UserTool]:
         before = self._forgotten

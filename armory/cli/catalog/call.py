@@ -65,7 +65,10 @@ async def _call(
             except UnknownTool:
                 listed, _ = await all_tools(asked)
                 raise _unknown(tool, [str(found.get("name")) for found in listed]) from None
-    from armory.cli.local import Here, opened  # a whole gateway: only where it is opened here
+    from armory.cli.local import (  # a whole gateway: only where it is opened here
+        LocalGateway,
+        opened,
+    )
 
     loaded = loaded_config(config)
     parts = split_name(tool)
@@ -75,7 +78,7 @@ async def _call(
         if found is not None and found.state != "ready" and not found.tools:
             raise UpstreamUnavailable(found.error or f"upstream {server!r} did not answer in time")
         try:
-            return await Here(runtime).ask("tools/call", request)
+            return await LocalGateway(runtime).ask("tools/call", request)
         except UnknownTool:
             raise _unknown(tool, runtime.gateway.view.catalog.tools) from None
 

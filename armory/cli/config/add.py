@@ -25,7 +25,7 @@ from armory.cli.config.adding import (
     write_text,
 )
 from armory.cli.config.clear_secrets import clear_secrets, moved, write_private
-from armory.cli.config.server_json import KINDS, Described, Wanted, described
+from armory.cli.config.server_json import KINDS, Described, Setting, described
 from armory.cli.options import json_option, writing_options
 from armory.cli.output import out, print_json, say_notice
 from armory.cli.plain import plain
@@ -115,7 +115,7 @@ def _key(given: str | None, found: Described, taken: Mapping[str, Any], into: Pa
     return key
 
 
-def _lacking(key: str, wanted: Wanted) -> str:
+def _lacking(key: str, wanted: Setting) -> str:
     about = f" ({wanted.text})" if wanted.text else ""
     return (
         f"upstreams.{key} needs {wanted.name}{about}: set the variable {wanted.variable}, "
@@ -136,7 +136,7 @@ class _Told:
             self._values[name] = value
         self.unused = set(self._values)
 
-    def answer(self, wanted: Wanted) -> str | None:
+    def answer(self, wanted: Setting) -> str | None:
         """`server_json.Ask`."""
         if wanted.name in self._values:
             self.unused.discard(wanted.name)

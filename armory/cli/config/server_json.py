@@ -27,7 +27,7 @@ _REGISTRY_OPTIONS = {"npm": "--registry", "pypi": "--default-index", "nuget": "-
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Setting:
     """One thing that the server has to be told.
 
     Attributes:
@@ -48,7 +48,7 @@ class Wanted:
     choices: Sequence[str] = ()
 
 
-Ask = Callable[[Wanted], str | None]
+Ask = Callable[[Setting], str | None]
 """Answers what a server has to be told; None: nobody knows."""
 
 
@@ -65,7 +65,7 @@ class Described:
 
     name: str
     block: Json
-    missing: list[Wanted] = field(default_factory=list[Wanted])
+    missing: list[Setting] = field(default_factory=list[Setting])
     notices: list[str] = field(default_factory=list[str])
 
 
@@ -214,7 +214,7 @@ class _Reader:
 
     def _told(self, entry: Json, name: str) -> str | None:
         variable = _OTHER.sub("_", name.upper()).strip("_") or "VALUE"
-        wanted = Wanted(
+        wanted = Setting(
             name,
             variable,
             text=str(entry.get("description") or entry.get("placeholder") or ""),

@@ -1,18 +1,22 @@
 """What `armory serve` says of itself: sentences for people, or lines of the log where it is JSON.
 
-Owns: `Announcer`. Never imports a room but `observability`.
+Owns: `Announcer`, and how often progress is told. Never imports a room but `observability`.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 from armory.cli.output import err, say_error, say_notice
 from armory.observability.redaction import redacted
 from armory.observability.settings import LogSettings, logs_json
+
+PROGRESS_S = 15.0
 
 
 class Announcer:
@@ -57,3 +61,36 @@ class Announcer:
         line = {"message": redacted(text), **fields, "event": event, "level": level}
         sys.stderr.write(json.dumps({**line, "timestamp": at}, ensure_ascii=False) + "\n")
         sys.stderr.flush()
+
+
+class Indexing:
+    """Says how far the embedding of tools has come, where it takes long.
+
+    Args:
+        announcer: where it is said.
+        every_s: seconds between two lines; what ends earlier is not spoken of.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        announcer: Announcer,
+        every_s: float = PROGRESS_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._announcer = announcer
+        self._every_s = every_s
+        self._clock = clock
+        self._said: float | None = None
+
+    def shown(self, done: int, total: int) -> None:
+        """So many of so many texts are embedded."""
+        now = self._clock()
+        if self._said is None:
+            self._said = now
+        if done < total and now - self._said >= self._every_s:
+            self._said = now
+            text = f"embedding tools, {done:,} of {total:,} texts"
+            self._announcer.say("embedding_tools", text, done=done, total=total)
+        elif done >= total:
+            self._said = None

@@ -66,10 +66,10 @@ def audit(
             raise InvalidRequest("--url reads another gateway's audit; leave out --file, --config")
         found = _remote(asked["url"], asked["token"], {**given, "limit": min(limit, _MOST)})
     else:
-        from armory.audit.reading import Wanted, records
+        from armory.audit.reading import RecordFilter, records
 
         database, read = _source(asked["config"], files)
-        found = asyncio.run(records(database, read, Wanted(**given), limit))
+        found = asyncio.run(records(database, read, RecordFilter(**given), limit))
     if asked["as_json"]:
         print_json(found)
         return

@@ -8,18 +8,17 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from armory.cli.gateway.announcing import Announcer
+from armory.cli.gateway.announcing import Announcer, Indexing
 from armory.cli.gateway.event_loop import loop_factory
 from armory.cli.gateway.signals import Asked
 from armory.cli.gateway.watching import ConfigWatch
@@ -40,14 +39,13 @@ from armory.runtime.settings import log_settings, stdio_settings
 from armory.tasks import spawn, start
 from armory.tasks import stop as end
 from armory.threads import step_back, step_forward
-from armory.web.app import Listening
 
 if TYPE_CHECKING:
     from armory.runtime.reloading import Reloaded
     from armory.runtime.running import Runtime
+    from armory.web.app import Listening
 
 _log = Logger(__name__)
-PROGRESS_S = 15.0
 _USER_VARIABLES = ("ARMORY_USER", "AGENT_COREX_USER_ID")
 
 
@@ -123,37 +121,48 @@ def _with_address(loaded: Loaded, host: str | None, port: int | None) -> Loaded:
     return replace(loaded, config=config)
 
 
-class Indexing:
-    """Says how far the embedding of tools has come, where it takes long.
+class _Running(NamedTuple):
+    runtime: Runtime
+    collector: Collector
+
+
+@asynccontextmanager
+async def _running(
+    opening: AbstractAsyncContextManager[Runtime],
+    watched: ConfigWatch,
+    asked: Asked,
+    given: tuple[str | None, int | None],
+    announcer: Announcer,
+) -> AsyncGenerator[_Running | None]:
+    """A gateway that is all that this process does: it has the signals, the file and the memory.
+
+    None: it was asked to end before it was open.
 
     Args:
-        announcer: where it is said.
-        every_s: seconds between two lines; what ends earlier is not spoken of.
-        clock: seconds, monotonic.
+        opening: opens it.
+        watched: the file of its configuration.
+        asked: what signals ask of it.
+        given: host and port that the command line said instead.
+        announcer: told of reloads.
     """
-
-    def __init__(
-        self,
-        announcer: Announcer,
-        every_s: float = PROGRESS_S,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._announcer = announcer
-        self._every_s = every_s
-        self._clock = clock
-        self._said: float | None = None
-
-    def shown(self, done: int, total: int) -> None:
-        """So many of so many texts are embedded."""
-        now = self._clock()
-        if self._said is None:
-            self._said = now
-        if done < total and now - self._said >= self._every_s:
-            self._said = now
-            text = f"embedding tools, {done:,} of {total:,} texts"
-            self._announcer.say("embedding_tools", text, done=done, total=total)
-        elif done >= total:
-            self._said = None
+    asked.take()
+    large_apart()
+    _go_first()
+    collector = Collector()
+    async with AsyncExitStack() as stack:
+        stack.enter_context(collector.in_charge())
+        runtime = await asked.unless_stopped(stack.enter_async_context(opening))
+        if runtime is None:
+            yield None
+            return
+        tasks = [
+            spawn(collector.run(), "collect garbage"),
+            spawn(keep_small(), "give memory back"),
+            spawn(_watch(watched, asked.reload), "watch the configuration"),
+            spawn(_reload_on(asked.reload, runtime, given, announcer), "reload"),
+        ]
+        stack.push_async_callback(end, *tasks)
+        yield _Running(runtime, collector)
 
 
 async def _serve(
@@ -166,38 +175,25 @@ async def _serve(
     as_json: bool,
 ) -> None:
     server = loaded.config.server
-    asked.take()
-    address = server.host, server.port
-    large_apart()
-    _go_first()
-    collector = Collector()
-    async with AsyncExitStack() as stack:
-        stack.enter_context(collector.in_charge())
-        opening = open_runtime(
-            loaded,
-            address=address,
-            on_progress=Indexing(announcer).shown,
-            on_listening=lambda bound: _say_listening(bound, announcer, as_json),
-        )
-        runtime = await asked.unless_stopped(stack.enter_async_context(opening))
-        if runtime is None:
+    opening = open_runtime(
+        loaded,
+        address=(server.host, server.port),
+        on_progress=Indexing(announcer).shown,
+        on_listening=partial(_say_listening, announcer, as_json),
+    )
+    async with _running(opening, watched, asked, given, announcer) as running:
+        if running is None:
             announcer.say("shutting_down", "shutting down before it was ready")
             return
-        tasks = [
-            spawn(_say_ready(runtime, announcer, collector), "say when it is ready"),
-            spawn(collector.run(), "collect garbage"),
-            spawn(keep_small(), "give memory back"),
-            spawn(_watch(watched, asked.reload), "watch the configuration"),
-            spawn(_reload_on(asked.reload, runtime, given, announcer), "reload"),
-        ]
+        saying = spawn(_say_ready(running, announcer), "say when it is ready")
         try:
             await asked.stop.wait()
             if server.drain_delay_s:
                 wait_s = server.drain_delay_s
                 announcer.say("leaving", f"ends in {wait_s:g} s, requests may still come")
-                await runtime.leave(wait_s)
+                await running.runtime.leave(wait_s)
         finally:
-            await end(*tasks)
+            await end(saying)
         announcer.say("shutting_down", "shutting down, calls in flight may finish")
 
 
@@ -207,7 +203,7 @@ def _go_first() -> None:
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(None, "armory", step_back))
 
 
-def _say_listening(bound: Listening, announcer: Announcer, as_json: bool) -> None:
+def _say_listening(announcer: Announcer, as_json: bool, bound: Listening) -> None:
     url = f"{bound.url}/mcp"
     if as_json:
         told = {"url": url, "host": bound.host, "port": bound.port, "pid": os.getpid()}
@@ -220,62 +216,60 @@ def _say_listening(bound: Listening, announcer: Announcer, as_json: bool) -> Non
 async def _serve_stdio(
     loaded: Loaded, watched: ConfigWatch, asked: Asked, announcer: Announcer
 ) -> None:
-    principal = ANONYMOUS
-    for variable in _USER_VARIABLES:
-        if user := os.environ.get(variable):
-            principal = Principal(user, user=user, method="environment")
-            if not loaded.config.accounts.enabled:
-                text = f"${variable}: no packs narrow what {user!r} sees: accounts.enabled is off"
-                announcer.note("user_not_narrowed", text, user=user)
-            break
+    principal = _user_of_environment(loaded, announcer)
     if loaded.config.observability.audit.to == "stdout":
         raise ConfigError(
             "standard output belongs to the client here; expected `database` or a file",
             path="observability.audit.to",
         )
-    asked.take()
-    large_apart()
-    _go_first()
-    async with AsyncExitStack() as stack:
-        collector = Collector()
-        stack.enter_context(collector.in_charge())
-        opening = _opened_for(principal, loaded, stack)
-        runtime = await asked.unless_stopped(opening)
-        if runtime is None:
+    opening = _opened_for(principal, loaded)
+    async with _running(opening, watched, asked, (None, None), announcer) as running:
+        if running is None:
             return
         from armory.wire.stdio import serve_stdio  # the gateway has been loaded by then
 
-        collector.begun()
+        running.collector.begun()
         served = serve_stdio(
-            runtime.gateway,
+            running.runtime.gateway,
             principal,
             settings=stdio_settings(loaded.config),
-            observers=runtime.observers,
+            observers=running.runtime.observers,
         )
         serving = start(served, "serve standard input")
         stopping = start(asked.stop.wait(), "wait for a signal")
-        reloading = spawn(_reload_on(asked.reload, runtime, (None, None), announcer), "reload")
-        watching = spawn(_watch(watched, asked.reload), "watch the configuration")
-        collecting = spawn(collector.run(), "collect garbage")
-        trimming = spawn(keep_small(), "give memory back")
         moving = spawn(asyncio.to_thread(use_huge_pages), "use huge pages")
         await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
-        await end(serving, stopping, reloading, watching, collecting, trimming, moving)
+        await end(serving, stopping, moving)
         if not serving.cancelled():
             serving.result()
 
 
-async def _opened_for(principal: Principal, loaded: Loaded, stack: AsyncExitStack) -> Runtime:
+def _user_of_environment(loaded: Loaded, announcer: Announcer) -> Principal:
+    """Whom a variable says that the client works for; nobody in particular where none does."""
+    for variable in _USER_VARIABLES:
+        if user := os.environ.get(variable):
+            if not loaded.config.accounts.enabled:
+                text = f"${variable}: no packs narrow what {user!r} sees: accounts.enabled is off"
+                announcer.note("user_not_narrowed", text, user=user)
+            return Principal(user, user=user, method="environment")
+    return ANONYMOUS
+
+
+@asynccontextmanager
+async def _opened_for(principal: Principal, loaded: Loaded) -> AsyncGenerator[Runtime]:
     """A gateway without a port, ready for one client."""
-    runtime = await stack.enter_async_context(open_runtime(loaded))
-    await runtime.admit(principal)
-    await runtime.ready()
-    return runtime
+    async with open_runtime(loaded) as runtime:
+        await runtime.admit(principal)
+        await runtime.ready()
+        yield runtime
 
 
-async def _say_ready(runtime: Runtime, announcer: Announcer, collector: Collector) -> None:
+async def _say_ready(running: _Running, announcer: Announcer) -> None:
+    from armory.runtime.readiness import readiness  # the gateway has been loaded by then
+
+    runtime = running.runtime
     await runtime.ready()
-    collector.begun()
+    running.collector.begun()
     status = runtime.supervisor.status()
     awaited = [key for key, found in status.items() if found.state != "ready" and not found.error]
     down = [key for key, found in status.items() if found.error]
@@ -283,9 +277,9 @@ async def _say_ready(runtime: Runtime, announcer: Announcer, collector: Collecto
     tools = len(runtime.gateway.view.catalog.tools)
     text = f"ready, {up} of {len(status)} upstreams, {tools} tools"
     announcer.say("ready", text, upstreams=len(status), up=up, tools=tools)
-    readiness = runtime.readiness()
-    if not readiness.ready:
-        announcer.note("not_ready", f"/readyz says no for now: {readiness.missing[0]}")
+    found = readiness(runtime)
+    if not found.ready:
+        announcer.note("not_ready", f"/readyz says no for now: {found.missing[0]}")
     for what, keys in (("down", down), ("still starting", awaited)):
         if keys:
             text = f"{what}: {', '.join(keys)}; `armory status` says why"

@@ -18,7 +18,7 @@ from armory.domain.tool import names_by_server
 from armory.gateway.context import RequestContext
 from armory.gateway.metatools.definitions import purpose
 from armory.gateway.views.view import View
-from armory.security.policy import NamedPack
+from armory.security.packs import NamedPack
 
 SET_PREFIX = "set-"
 PACK_PREFIX = "pack-"

@@ -15,7 +15,7 @@ _ASIDE = ("type", "strict", "cache_control", "defer_loading", "allowed_callers",
 _TOLD = ("tool_call_schema", "args_schema", "params_json_schema", *_SCHEMAS)
 
 
-class Told(Protocol):
+class ToolLike(Protocol):
     """An object that says which tool it is, as LangChain's tools and the models of MCP's SDK do."""
 
     @property

@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TypedDict, cast
 
 from armory.domain.tool import ToolRecord, fingerprint
 from armory.errors import InvalidRequest
-from armory.retrieval.library.forms import Told, as_mcp, told_by
+from armory.retrieval.library.forms import ToolLike, as_mcp, told_by
 from armory.retrieval.library.signatures import Handle, description_of, name_of, schema_of
 
 _MEMBERS = (
@@ -212,7 +212,7 @@ class Tool:
         }
 
 
-Given = Tool | Handle | Mapping[str, Any] | tuple[str, Mapping[str, Any]] | Told
+Given = Tool | Handle | Mapping[str, Any] | tuple[str, Mapping[str, Any]] | ToolLike
 """What a memory takes for a tool, see `Tool.of`."""
 ATTRIBUTES = tuple(one.name for one in fields(Tool) if one.name != "identifier")
 """What of a tool can be updated."""

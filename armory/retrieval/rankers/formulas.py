@@ -16,7 +16,7 @@ from armory.retrieval.lexical.postings import NAME
 from armory.retrieval.ports import FloatArray, IntArray
 from armory.retrieval.rankers.base import RankSettings, Scores
 from armory.retrieval.rankers.calibrated import FormulaResult, calibrated, explain
-from armory.retrieval.rankers.fusion import best_of, fuse, z
+from armory.retrieval.rankers.fusion import best_of, fuse, z_scores
 from armory.retrieval.rankers.signals import candidate_signals, query_signals
 from armory.retrieval.scoring.tables import SignalTable
 
@@ -87,7 +87,7 @@ class FormulaRanker(ABC):
         moments = self.spread(features, raw)
         signals, best = _signals(raw, moments)
         query = query_signals(features, candidate_signals(features, fuse(features)))
-        return FormulaResult(ranker, z(raw, moments), raw, best, signals, query)
+        return FormulaResult(ranker, z_scores(raw, moments), raw, best, signals, query)
 
     def signals(self, features: CandidateFeatures, raw: FloatArray) -> tuple[SignalTable, IntArray]:
         """Signals of the best candidates, (k,) each, and their positions, best first."""
@@ -101,7 +101,7 @@ class FormulaRanker(ABC):
 def _signals(raw: FloatArray, moments: Moments) -> tuple[SignalTable, IntArray]:
     best = best_of(raw)
     top = raw[best]
-    signals = {"raw": top, "raw_z": z(top, moments), "raw_gap": top - top[0]}
+    signals = {"raw": top, "raw_z": z_scores(top, moments), "raw_gap": top - top[0]}
     return SignalTable.of(signals, len(best)), best
 
 

@@ -57,7 +57,7 @@ class Fusion:
     implied: Sequence[int] = ()
 
 
-def z(values: FloatArray, moments: Moments) -> FloatArray:
+def z_scores(values: FloatArray, moments: Moments) -> FloatArray:
     """Standard scores; zeros where nothing varies."""
     if moments.std < _LEAST_STD:
         return np.zeros_like(values)
@@ -144,11 +144,13 @@ def _words_and_dense(
     features: CandidateFeatures, subqueries: Sequence[Subquery]
 ) -> tuple[list[FloatArray], list[FloatArray]]:
     """Standard scores of both sides; without a dense side that of the words stands for it."""
-    words = [z(s.bm25, _words_scale(s, features.visible)) for s in subqueries]
+    words = [z_scores(s.bm25, _words_scale(s, features.visible)) for s in subqueries]
     if not features.dense:
         return words, words
     dense = [
-        z(s.cosine, cosine_scale(s, features.visible)) for s in subqueries if s.cosine is not None
+        z_scores(s.cosine, cosine_scale(s, features.visible))
+        for s in subqueries
+        if s.cosine is not None
     ]
     return words, dense
 

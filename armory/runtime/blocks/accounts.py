@@ -15,11 +15,12 @@ from armory.config import Config, Loaded
 from armory.config.base import values_for
 from armory.security.authentication import Scheme
 from armory.security.settings import IntrospectionSettings, JwtSettings, OAuthSettings
+from armory.storage.cache import Cache, MemoryCache
 from armory.storage.database import Database
-from armory.storage.opening import make_cache
 
 if TYPE_CHECKING:
     from armory.config.blocks.security import OAuthConfig
+    from armory.config.model import StorageConfig
     from armory.security.jwt import JwtScheme
     from armory.security.oauth import OAuthScheme
 
@@ -44,7 +45,7 @@ def make_accounts(
     log = config.observability.query_log
     return Accounts(
         Database(config.storage.url),
-        make_cache(config.storage.redis, config.storage.redis_prefix),
+        _cache(config.storage),
         AccountSettings(
             enabled=config.accounts.enabled,
             default_plan=config.accounts.default_plan,
@@ -56,6 +57,14 @@ def make_accounts(
         tools=tools,
         upstreams=upstreams,
     )
+
+
+def _cache(storage: StorageConfig) -> Cache:
+    if not storage.redis:
+        return MemoryCache()
+    from armory.storage.redis_cache import RedisCache  # an extra
+
+    return RedisCache(storage.redis, prefix=storage.redis_prefix)
 
 
 def accounts_needed(config: Config) -> bool:

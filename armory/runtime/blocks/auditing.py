@@ -17,7 +17,7 @@ from armory.config.base import values_for
 from armory.errors import BackendError, ConfigError
 
 if TYPE_CHECKING:
-    from armory.audit.reading import Wanted
+    from armory.audit.reading import RecordFilter
     from armory.audit.sinks import Sink
     from armory.audit.writer import AuditLog
 
@@ -35,7 +35,7 @@ def audit_file(loaded: Loaded) -> Path | None:
     return loaded.folder / Path(to).expanduser()
 
 
-AuditReader = Callable[["Wanted", int], Awaitable[list[dict[str, object]]]]
+AuditReader = Callable[["RecordFilter", int], Awaitable[list[dict[str, object]]]]
 
 
 def audit_reader(loaded: Loaded) -> AuditReader | None:
@@ -48,7 +48,7 @@ def audit_reader(loaded: Loaded) -> AuditReader | None:
     url = loaded.config.storage.url if to == "database" else None
     files = [] if file is None else [file]
 
-    async def read(wanted: Wanted, limit: int) -> list[dict[str, object]]:
+    async def read(wanted: RecordFilter, limit: int) -> list[dict[str, object]]:
         from armory.audit.reading import records
 
         return await asyncio.to_thread(lambda: asyncio.run(records(url, files, wanted, limit)))
@@ -65,11 +65,11 @@ async def open_audit(loaded: Loaded, stack: AsyncExitStack) -> AuditLog | None:
     settings = audit_settings(loaded)
     if settings.to is None:
         return None
-    from armory.audit.apart import Apart
+    from armory.audit.threaded import ThreadedSink
     from armory.audit.writer import opened_audit
 
     try:
-        sink = Apart(_sink(loaded, settings))
+        sink = ThreadedSink(_sink(loaded, settings))
         return await stack.enter_async_context(opened_audit(sink, settings))
     except BackendError as error:
         raise ConfigError(error.message, path="observability.audit.to") from None

@@ -103,14 +103,14 @@ def console_sign_in(loaded: Loaded) -> ConsoleSignIn | None:
 
 def _sign_in(config: Config, known: list[Scheme]) -> SignIn | None:
     from armory.security.oauth import OAuthScheme
-    from armory.web.connect.sign_in import SignIn
+    from armory.web.connect.sign_in import IssuerSignIn
 
     oauth = config.security.oauth
     if oauth is None:
         return None
     scheme = next(scheme for scheme in known if isinstance(scheme, OAuthScheme))
     secret = oauth.client_secret
-    return SignIn(
+    return IssuerSignIn(
         oauth.issuer[0],
         scheme.signed_in,
         oauth.client_id or "",

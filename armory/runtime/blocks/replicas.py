@@ -13,7 +13,6 @@ from typing import NamedTuple
 from armory.config.model import Config
 from armory.logger import Logger
 from armory.storage.cache import Cache
-from armory.storage.opening import make_cache, make_counts
 from armory.storage.shared_counts import SharedCounts
 from armory.storage.watch import CacheWatch
 from armory.wire.http.replicas import Replicas
@@ -66,9 +65,11 @@ async def shared(
     redis, prefix = config.storage.redis, config.storage.redis_prefix
     if redis is None:
         return Shared()
-    store = make_cache(redis, prefix)
+    from armory.storage.redis_cache import RedisCache  # an extra
+
+    store = RedisCache(redis, prefix=prefix)
     stack.push_async_callback(store.aclose)
-    directory = make_cache(redis, prefix, timeout_s=_DIRECTORY_TIMEOUT_S)
+    directory = RedisCache(redis, prefix=prefix, timeout_s=_DIRECTORY_TIMEOUT_S)
     stack.push_async_callback(directory.aclose)
     url = os.environ.get(REPLICA_URL) or f"http://{_reachable(host)}:{port}"
     url = url.rstrip("/").removesuffix(base_path)
@@ -76,7 +77,7 @@ async def shared(
     watch = CacheWatch(store)
     watch.start()
     stack.push_async_callback(watch.stop)
-    counts = make_counts(redis, prefix)
+    counts = SharedCounts(RedisCache(redis, prefix=prefix))
     stack.push_async_callback(counts.aclose)
     return Shared(Replicas(directory, url), store, watch, counts)
 

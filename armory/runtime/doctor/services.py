@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Iterator
-from pathlib import Path
 
 from sqlalchemy import select
 from sqlalchemy.engine import make_url
@@ -20,6 +19,7 @@ from armory.retrieval.retriever import Retriever
 from armory.runtime.doctor.findings import Finding, bad, odd, well
 from armory.runtime.retrieval import open_retriever
 from armory.storage.database import Database
+from armory.storage.engine import sqlite_file
 from armory.storage.schema import refuse_newer
 
 WITHIN_S = 20.0
@@ -79,17 +79,17 @@ async def database(url: str) -> Finding:
 
 def _not_made_yet(url: str) -> bool:
     """Whether the file of a SQLite database is not there."""
-    file = make_url(url).database if url.startswith("sqlite") else None
-    return bool(file) and not Path(file).exists()
+    file = sqlite_file(make_url(url)) if url.startswith("sqlite") else None
+    return file is not None and not file.exists()
 
 
 async def redis(url: str, prefix: str) -> Finding:
     """Whether Redis answers."""
-    from armory.storage.opening import make_cache
-
     fix = "start it, or correct storage.redis: host, port, password, `rediss://` for TLS"
     try:
-        cache = make_cache(url, prefix, timeout_s=5.0)
+        from armory.storage.redis_cache import RedisCache
+
+        cache = RedisCache(url, prefix=prefix, timeout_s=5.0)
     except ArmoryError as error:
         return bad("redis", error.message, fix)
     try:

@@ -33,8 +33,8 @@ Vault = Callable[[str, str], Sealed]
 class PersonTokens(AuthorizationCodeTokens):
     """The token of one person, who is asked to log in where there is none; see `Tokens`."""
 
-    def wanting(self, reason: str) -> ArmoryError:
-        """As `AuthorizationCodeTokens.wanting`."""
+    def login_needed(self, reason: str) -> ArmoryError:
+        """As `AuthorizationCodeTokens.login_needed`."""
         return LoginNeeded(
             f"upstream {self._server!r} wants you to log in with your own account ({reason})",
             upstream=self._server,

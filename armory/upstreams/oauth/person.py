@@ -55,7 +55,7 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
         self._login: Login | None = None
         self._refreshing = Flight[Login]("refreshing a login")
 
-    def wanting(self, reason: str) -> ArmoryError:
+    def login_needed(self, reason: str) -> ArmoryError:
         """The error that asks for a login."""
         return self.failed(f"{reason}; run: armory login {self._server}")
 
@@ -82,20 +82,20 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
         async with self._lock:
             login = self._login = await self._store.load()
             if login is None:
-                raise self.wanting("nobody has logged in")
+                raise self.login_needed("nobody has logged in")
             if login.access_token != refused:
                 return login.access_token
             if set(challenge.scopes) <= set(login.scopes):
                 place = await self.found(url, challenge)
                 if place.issuer != login.issuer:
-                    raise self.wanting(f"it changed to issuer {place.issuer!r}")
+                    raise self.login_needed(f"it changed to issuer {place.issuer!r}")
                 return (await self._refreshed(login)).access_token
             wanted = tuple(dict.fromkeys((*login.wanted, *challenge.scopes)))
             if wanted != login.wanted:
                 await self._store.replace(msgspec.structs.replace(login, wanted=wanted))
             first = "; add them to 'auth.scopes'" if self._grant.scopes else ""
             asked = " ".join(challenge.scopes)
-            raise self.wanting(f"it wants further permissions ({asked}){first}")
+            raise self.login_needed(f"it wants further permissions ({asked}){first}")
 
     async def _refreshed(self, login: Login) -> Login:
         """The login with a new token. Whoever waits for it may leave: refresh tokens tend to work
@@ -114,7 +114,7 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
             return login
         if not login.refresh_token:
             await self._store.release()
-            raise self.wanting("the login has expired")
+            raise self.login_needed("the login has expired")
         form = {
             "grant_type": "refresh_token",
             "refresh_token": login.refresh_token,
@@ -133,14 +133,14 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
                 self._login = newer
                 return newer
             if isinstance(error, TokenRefused):
-                raise self.wanting(_reason(error)) from None
+                raise self.login_needed(_reason(error)) from None
             raise
         finally:
             if not kept:  # keeping it ends the lease
                 await self._store.release()
         if not kept:
             await self._give_back(login)
-            raise self.wanting("nobody is logged in any more")
+            raise self.login_needed("nobody is logged in any more")
         self._login = login
         return login
 
@@ -153,7 +153,7 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
         while True:
             kept = await self._store.load()  # with the lease, since it was the other's just before
             if kept is None:
-                raise self.wanting("nobody has logged in")
+                raise self.login_needed("nobody has logged in")
             if kept.access_token != login.access_token and _fresh(kept):
                 if leased:
                     await self._store.release()

@@ -20,7 +20,6 @@ from armory.logger import Logger
 from armory.protocol import jsonrpc
 from armory.protocol.codes import INTERNAL_ERROR
 from armory.protocol.link import Call, Params, Reply, cancelled_params
-from armory.protocol.loglevels import loud_enough
 from armory.protocol.meta import PROGRESS_TOKEN, SUBSCRIPTION_ID
 from armory.protocol.methods import (
     CANCELLED,
@@ -29,6 +28,7 @@ from armory.protocol.methods import (
     LOGGED,
     OF_NO_REQUEST,
     PROGRESS,
+    loud_enough,
 )
 from armory.protocol.rawjson import TooWide, encode, scalar, text_of
 from armory.protocol.upstream_messages import (

@@ -53,7 +53,6 @@ _ANSWERING = 16
 _ROOTS_S = 30.0
 """So long after a client said that its roots changed an upstream may ask that client for them."""
 
-
 _NO_ROOTS = Raw(b'{"roots":[]}')
 
 
@@ -96,7 +95,7 @@ class Questions:
         self._exact = exact
         self._rooted: tuple[ClientChannel, float] | None = None
         self._turns = Turns(link.silent, partial(_busy, pending))
-        self._unfinished, self._left = Unfinished(), Unfinished()
+        self._given_up, self._may_ask = Unfinished(), Unfinished()  # all; those that could ask
         self._open: dict[bytes, asyncio.Task[None]] = {}
         self._unbound: set[asyncio.Task[None]] = set()
         self._answering = 0
@@ -131,10 +130,10 @@ class Questions:
         """A call ended unanswered; for a moment the upstream may still ask because of it."""
         if self._link.era != "legacy" or pending.call.client is None:
             return
-        self._left.add(pending.id, pending.call.caller)
+        self._given_up.add(pending.id, pending.call.caller)
         if asks_possible(pending.call):
             self._turns.given_up(pending.id)
-            self._unfinished.add(pending.id, pending.call.caller)
+            self._may_ask.add(pending.id, pending.call.caller)
 
     def ended(self) -> None:
         """A call has ended."""
@@ -142,15 +141,15 @@ class Questions:
 
     def answered_late(self, request_id: object) -> bool:
         """Whether a response that nobody waits for belongs to a call that was given up."""
-        known = self._unfinished.answered(request_id)
-        self._left.answered(request_id)
+        known = self._may_ask.answered(request_id)
+        self._given_up.answered(request_id)
         return self._turns.answered_late(request_id) or known
 
     def may_be_anothers(self, call: Call) -> bool:
         """Whether a line of log that comes while this call is in flight may be of one that another
         principal gave up.
         """
-        return self._left.of_others(call.caller)
+        return self._given_up.of_others(call.caller)
 
     def roots_changed(self, client: ClientChannel) -> None:
         """A client said so: what the upstream asks about roots for a while is meant for it."""
@@ -176,11 +175,11 @@ class Questions:
         if informer is not None:
             self._put(question, informer)
             return
-        if self._link.client is not None and via is None:
-            self._put_to_own(question, self._link.client)
+        if link.client is not None and via is None:
+            self._put_to_own(question, link.client)
             return
         if via is None and method in CAPABILITY and self._first_call_comes():
-            self._link.spawn(self._with_first_call(question), "early question")
+            link.spawn(self._with_first_call(question), "early question")
             return
         pending, why = self._attribute(method, via)
         if pending is None and not why and method == "roots/list" and link.owned_by_gateway:
@@ -254,7 +253,7 @@ class Questions:
         if not candidates:
             return None, ""
         if len(candidates) == 1:
-            if self._unfinished.of_others(candidates[0].call.caller):
+            if self._may_ask.of_others(candidates[0].call.caller):
                 return None, (
                     f"{method} cannot be attributed: another caller's call on this session was "
                     "given up and not answered, and may be the one that asks; the upstream's "

@@ -16,8 +16,7 @@ from armory.errors import UpstreamTimeout, UpstreamUnavailable
 from armory.logger import Logger
 from armory.protocol import codes, jsonrpc
 from armory.protocol.link import SAID_OF_RESOURCE, Call, Params, Refused, Reply
-from armory.protocol.loglevels import LOG_LEVELS, loud_enough
-from armory.protocol.methods import LISTEN, declares_groups
+from armory.protocol.methods import LISTEN, LOG_LEVELS, declares_groups, loud_enough
 from armory.protocol.rawjson import encode
 from armory.tasks import Tasks
 from armory.upstreams.session.context import UNKNOWN, Identity

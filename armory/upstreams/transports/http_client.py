@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -108,7 +108,7 @@ class HttpClient:
         for _ in range(2):
             await asyncio.sleep(0)
 
-    async def send(
+    def send(
         self,
         method: str,
         headers: Mapping[str, str],
@@ -117,8 +117,7 @@ class HttpClient:
         *,
         url: URL | None = None,
         what: str = "the request",
-        bare: bool = False,
-    ) -> Answer:
+    ) -> Awaitable[Answer]:
         """Send one request; the caller reads and closes the response.
 
         Args:
@@ -128,16 +127,26 @@ class HttpClient:
             timeout_s: for the whole exchange, reading included; `FOREVER_S`: without end.
             url: other than the upstream's own.
             what: what is asked, for messages.
-            bare: without an access token of the upstream's own.
 
         Raises:
             UpstreamUnavailable: no response came, or no access token could be had.
             UpstreamTimeout: none came in time.
         """
-        if self.tokens is not None and not bare:
-            return await self._authorized(
-                self.tokens, method, headers, data, timeout_s, url=url, what=what
-            )
+        if self.tokens is None:
+            return self._bare(method, headers, data, timeout_s, url=url, what=what)
+        return self._authorized(self.tokens, method, headers, data, timeout_s, url=url, what=what)
+
+    async def _bare(
+        self,
+        method: str,
+        headers: Mapping[str, str],
+        data: bytes | None,
+        timeout_s: float,
+        *,
+        url: URL | None = None,
+        what: str,
+    ) -> Answer:
+        """As `send`, without an access token of the upstream's own; redirects are followed."""
         target = self.url if url is None else url
         try:
             response = await self._send(method, target, headers, data, timeout_s)
@@ -170,8 +179,8 @@ class HttpClient:
         headers = {**self._spec.headers, "Accept": JSON_AND_EVENTS}
         body = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
         headers["Content-Type"] = "application/json"
-        response = await self.send(
-            "POST", headers, body, self._spec.connect_timeout_s, bare=True, what="without a token"
+        response = await self._bare(
+            "POST", headers, body, self._spec.connect_timeout_s, what="without a token"
         )
         response.close()
         return challenge_of(response.headers.get("WWW-Authenticate"))
@@ -190,10 +199,10 @@ class HttpClient:
         """As `send`, with the access token; refused, once more with another one."""
         target = self.url if url is None else url
         if target.origin() != self.url.origin():
-            return await self.send(method, headers, data, timeout_s, url=url, what=what, bare=True)
+            return await self._bare(method, headers, data, timeout_s, url=url, what=what)
         token = await tokens.current(self.url)
         sent = headers if token is None else {**headers, "Authorization": f"Bearer {token}"}
-        response = await self.send(method, sent, data, timeout_s, url=url, what=what, bare=True)
+        response = await self._bare(method, sent, data, timeout_s, url=url, what=what)
         if response.status not in (401, 403):
             return response
         challenge = challenge_of(response.headers.get("WWW-Authenticate"))
@@ -202,7 +211,7 @@ class HttpClient:
         response.close()
         token = await tokens.renewed(token, self.url, challenge)
         sent = {**headers, "Authorization": f"Bearer {token}"}
-        return await self.send(method, sent, data, timeout_s, url=url, what=what, bare=True)
+        return await self._bare(method, sent, data, timeout_s, url=url, what=what)
 
     async def _send(
         self,

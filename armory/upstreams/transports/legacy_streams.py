@@ -68,6 +68,7 @@ class ServerStream:
         self._on_gap = on_gap
         self._task: asyncio.Task[None] | None = None
         self._failures = 0
+        self._opened = False
         self._over = 0
 
     def start(self) -> None:
@@ -87,39 +88,42 @@ class ServerStream:
     async def _listen(self) -> None:
         CALLER.set(None)  # it outlives the call that began it
         parser = EventParser(self._spec.message_bytes)
-        self._failures = 0
-        opened = False
+        self._failures, self._opened = 0, False
         began_session = asyncio.get_running_loop().time()
         while True:
-            headers = resuming(self._headers(), parser)
             try:
-                response = await self._client.send("GET", headers, None, FOREVER_S)
-                try:
-                    if response.status in _NO_STREAM and not opened:
-                        return
-                    if response.status in _OVER:
-                        response.close()
-                        await self._ask_after(began_session)
-                        if response.status == 404:
-                            return
-                    if response.status == 200 and response.content_type == EVENTS:
-                        if opened and parser.last_id is None:
-                            self._on_gap()
-                        opened = True
-                        self._failures += 1  # until it says something
-                        began = asyncio.get_running_loop().time()
-                        await self._read(response, parser)
-                        if asyncio.get_running_loop().time() - began > _LASTING_S:
-                            self._failures = 0
-                    else:
-                        self._failures += 1
-                finally:
-                    response.close()
+                if not await self._attempt(parser, began_session):
+                    return
             except stream_errors() as error:
                 self._failures += 1
                 log.debug("upstream_get_stream_lost", upstream=self._spec.key, error=str(error))
             await asyncio.sleep(pause_s(parser, self._failures))
             parser = parser.continued()
+
+    async def _attempt(self, parser: EventParser, began_session: float) -> bool:
+        """Open a stream and read it to its end; whether another one is worth a try."""
+        headers = resuming(self._headers(), parser)
+        response = await self._client.send("GET", headers, None, FOREVER_S)
+        try:
+            if response.status in _NO_STREAM and not self._opened:
+                return False
+            if response.status in _OVER:
+                response.close()
+                await self._ask_after(began_session)
+                if response.status == 404:
+                    return False
+            self._failures += 1  # until it says something
+            if response.status == 200 and response.content_type == EVENTS:
+                if self._opened and parser.last_id is None:
+                    self._on_gap()
+                self._opened = True
+                began = asyncio.get_running_loop().time()
+                await self._read(response, parser)
+                if asyncio.get_running_loop().time() - began > _LASTING_S:
+                    self._failures = 0
+            return True
+        finally:
+            response.close()
 
     async def _ask_after(self, began: float) -> None:
         """See whether the session is still there: if not, the link begins it anew and this stream

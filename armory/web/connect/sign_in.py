@@ -19,7 +19,7 @@ SignedIn = Callable[[str, str], Awaitable[Principal]]
 _SCOPES = ("openid", "profile", "email")
 
 
-class SignIn(CodeFlow):
+class IssuerSignIn(CodeFlow):
     """The gateway as a client of its issuer.
 
     Args:

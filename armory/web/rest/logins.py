@@ -18,7 +18,7 @@ from armory.web.rest.routes import Answer, Reply, RestCall, Route, Shape
 from armory.web.rest.services import RestServices
 
 
-class Whose(Shape):
+class LoginParams(Shape):
     """Of whom."""
 
     user: Annotated[str, Field(max_length=220)] | None = Field(
@@ -47,9 +47,10 @@ def routes() -> list[Route]:
     """The routes."""
     return [
         Route("GET", "/v1/logins", list_logins, "Own accounts at upstreams", LoginList,
-              tag="logins", params=Whose),
+              tag="logins", params=LoginParams),
         Route("DELETE", "/v1/logins/{server}", disconnect, "Disconnect an own account", None,
-              tag="logins", params=Whose, status=204, path_params={"server": "The upstream."}),
+              tag="logins", params=LoginParams, status=204,
+              path_params={"server": "The upstream."}),
     ]  # fmt: skip
 
 

@@ -27,7 +27,7 @@ from armory.web.rest.known import check_known
 from armory.web.rest.problems import Problem, limit_headers, problem_of
 from armory.web.rest.requests import encode
 from armory.web.rest.routes import Reply, RestCall, Route, Shape, Text
-from armory.web.rest.searching import Found, Searching, Wanted, record_json
+from armory.web.rest.searching import Found, Searching, SearchRequest, record_json
 from armory.web.rest.services import Agent, RestLimits
 from armory.web.rest.shapes import (
     AGENT_TOLD,
@@ -157,7 +157,7 @@ class RetrieveHandlers:
         given = call.params
         query = Query((given.query,), ranker=ranker, source="rest", user=call.principal.owner)
         quota = await call.spend()
-        wanted = Wanted(query, given.top_k)
+        wanted = SearchRequest(query, given.top_k)
         found = await self._searching.search(call.principal, wanted, packs=path == "v2")
         body = self._body(call, given.query, found, path, started)
         return Reply(msgspec.json.encode(body), headers=limit_headers(quota))
@@ -179,7 +179,7 @@ class RetrieveHandlers:
             user=call.principal.owner,
         )
         quota = await call.spend()
-        wanted = Wanted(query, given.top_k, filters.min_score, given.debug)
+        wanted = SearchRequest(query, given.top_k, filters.min_score, given.debug)
         path = "v2" if call.principal.user is not None else "v1"
         found = await self._searching.search(call.principal, wanted, packs=path == "v2")
         body = self._body(call, given.query, found, path, started)

@@ -60,7 +60,7 @@ class Found(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SearchRequest:
     """A search, with what decides its answer beside the visible set."""
 
     query: Query
@@ -126,7 +126,7 @@ class Searching:
         """
         return self._seen(principal, packs).visible
 
-    async def search(self, principal: Principal, wanted: Wanted, *, packs: bool) -> Found:
+    async def search(self, principal: Principal, wanted: SearchRequest, *, packs: bool) -> Found:
         """The answer to a query, kept for five minutes for whoever would get the same.
 
         Raises:
@@ -143,7 +143,7 @@ class Searching:
             found, wanted.query.texts, lambda found: self._facts(wanted, found)
         )
 
-    def _facts(self, wanted: Wanted, found: Found) -> dict[str, Any]:
+    def _facts(self, wanted: SearchRequest, found: Found) -> dict[str, Any]:
         facts: dict[str, Any] = {
             c.CANDIDATES: found.visible,
             c.RETURNED: len(found.names),
@@ -156,7 +156,7 @@ class Searching:
             facts[c.DEGRADED] = found.degraded
         return facts
 
-    async def _look(self, wanted: Wanted, seen: _Seen) -> Found:
+    async def _look(self, wanted: SearchRequest, seen: _Seen) -> Found:
         settled = self._settled(seen)
         ranking = await self._services.engine.rank(wanted.query, seen.visible)
         cut = ranking.cut(wanted.limits)
@@ -239,7 +239,7 @@ class Searching:
             self._catalog = (catalog, content.hexdigest())
         return self._catalog[1]
 
-    def _key(self, wanted: Wanted, digest: str) -> str:
+    def _key(self, wanted: SearchRequest, digest: str) -> str:
         query = wanted.query
         parts = (
             self._services.variant(),

@@ -29,9 +29,8 @@ from armory.protocol.link import (
     Params,
     cancelled_params,
 )
-from armory.protocol.loglevels import loud_enough
 from armory.protocol.meta import PROGRESS_TOKEN
-from armory.protocol.methods import CANCELLED, LOGGED, session_answers
+from armory.protocol.methods import CANCELLED, LOGGED, loud_enough, session_answers
 from armory.protocol.rawjson import NULL, encode, members_or_none, pack, text_of
 from armory.tasks import Tasks, stop
 from armory.wire.eras.questions import is_unknown, may_ask, refusal

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from armory.audit.apart import Apart
-from armory.audit.reading import Wanted, checked, records
+from armory.audit.reading import RecordFilter, checked, records
 from armory.audit.record import DROPPED, Entry
 from armory.audit.settings import AuditSettings
 from armory.audit.sinks import DatabaseSink, FileSink, Sink
+from armory.audit.threaded import ThreadedSink
 from armory.audit.writer import opened_audit
 from armory.errors import BackendError, ConfigError
 from armory.storage.database import Database
@@ -37,7 +37,7 @@ class Place:
         self.url = None if kind == "file" else f"sqlite:///{folder}/armory.db"
 
     def sink(self, days: int = 36_500) -> Sink:
-        return Apart(self.own(days))
+        return ThreadedSink(self.own(days))
 
     def own(self, days: int = 36_500) -> Sink:
         return FileSink(self.file) if self.url is None else DatabaseSink(Database(self.url), days)
@@ -47,8 +47,8 @@ class Place:
             for one in entries:
                 audit.note(one)
 
-    async def calls(self, wanted: Wanted | None = None) -> list[object]:
-        found = await records(self.url, [self.file], wanted or Wanted(), limit=10_000)
+    async def calls(self, wanted: RecordFilter | None = None) -> list[object]:
+        found = await records(self.url, [self.file], wanted or RecordFilter(), limit=10_000)
         return [record["who"] for record in found if record["method"] == "tools/call"]
 
 
@@ -67,9 +67,9 @@ async def test_what_is_told_is_written_in_order_over_restarts(place: Place) -> N
 
 async def test_records_are_found_by_who_tool_and_time(place: Place) -> None:
     await place.write([entry(1), entry(12), entry(2, at=1_800_000_000.0)])
-    assert await place.calls(Wanted(who="user-1*")) == ["user-1", "user-12"]
-    assert await place.calls(Wanted(tool="a__2")) == ["user-2"]
-    assert await place.calls(Wanted(since="2027-01-01")) == ["user-2"]
+    assert await place.calls(RecordFilter(who="user-1*")) == ["user-1", "user-12"]
+    assert await place.calls(RecordFilter(tool="a__2")) == ["user-2"]
+    assert await place.calls(RecordFilter(since="2027-01-01")) == ["user-2"]
 
 
 async def test_a_changed_or_deleted_row_shows(tmp_path: Path) -> None:
@@ -271,7 +271,7 @@ class Telling:
 
 async def test_a_busy_loop_keeps_nobody_from_writing(place: Place) -> None:
     safe = threading.Event()
-    sink = Apart(Telling(place.own(), safe))
+    sink = ThreadedSink(Telling(place.own(), safe))
     await sink.open()
     writing = asyncio.ensure_future(sink.write([entry(n) for n in range(450)]))
     await asyncio.sleep(0)
@@ -302,7 +302,7 @@ class Slow:
 
 async def test_an_opening_that_is_cancelled_comes_to_its_end_first() -> None:
     sink = Slow()
-    opening = asyncio.ensure_future(Apart(sink).open())
+    opening = asyncio.ensure_future(ThreadedSink(sink).open())
     await asyncio.to_thread(sink.began.wait, 60)
     opening.cancel()
     for _ in range(10):

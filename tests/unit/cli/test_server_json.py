@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from armory.cli.config.server_json import Described, Wanted, described
+from armory.cli.config.server_json import Described, Setting, described
 from armory.config import load_text
 from armory.errors import InvalidRequest
 
 Json = dict[str, Any]
 
 
-def nobody(_wanted: Wanted) -> None:
+def nobody(_wanted: Setting) -> None:
     """Nothing is told."""
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from armory.domain.principal import Principal
+from armory.domain.results import CallOutcome
 from armory.errors import BackendError
 from armory.feedback.learning import Learning
 from armory.feedback.store import StoredUses
@@ -17,6 +18,7 @@ from armory.retrieval.ports import FloatArray
 from armory.storage.cache import MemoryCache
 from armory.storage.changes import ChangeFeed
 from armory.storage.database import Database
+from armory.testing.waiting import eventually, until
 
 ANN = Principal("ann", user="ann")
 BOB = Principal("bob", user="bob")
@@ -72,19 +74,18 @@ def learner(database: Database, model: Model, redacted: Callable[[str], str] = s
 def called(
     learning: Learning, who: Principal, tool: str, query: str | None, *, ok: bool = True
 ) -> None:
-    learning.called(who, tool, ok=ok, latency_ms=1, query=query)
+    learning.called(who, CallOutcome(tool, ok=ok, latency_ms=1, query=query))
 
 
 async def kept(learning: Learning, number: int) -> None:
-    async with asyncio.timeout(10):
-        while len(learning.uses.entries()) != number:  # noqa: ASYNC110 # no event says so
-            await asyncio.sleep(0.005)
+    await until(lambda: len(learning.uses.entries()) == number)
 
 
 async def stored(uses: StoredUses, number: int) -> None:
-    async with asyncio.timeout(10):
-        while await uses.count() != number:  # noqa: ASYNC110 # no event says so
-            await asyncio.sleep(0.005)
+    async def is_so() -> bool:
+        return await uses.count() == number
+
+    await eventually(is_so)
 
 
 @pytest.mark.anyio

@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from armory.agent.findings import AgentResult, ToolFinding
 from armory.domain.principal import Principal
-from armory.domain.results import Exchanged, Listing, Match
+from armory.domain.results import CallOutcome, Listing, Match
 from armory.errors import BackendError, RateLimited, UnknownTool, UpstreamUnavailable
 from armory.gateway.gateway import Gateway, Services
 from armory.gateway.lists.entries import list_entries
@@ -45,17 +45,8 @@ class Noted:
         if self.limit is not None:
             raise self.limit
 
-    def called(
-        self,
-        principal: Principal,
-        tool: str,
-        *,
-        ok: bool | None,
-        latency_ms: float,
-        query: str | None = None,
-        exchanged: Exchanged | None = None,
-    ) -> None:
-        self.calls.append((tool, ok))
+    def called(self, principal: Principal, call: CallOutcome) -> None:
+        self.calls.append((call.tool, call.ok))
 
     def listed(self, principal: Principal, listing: Listing) -> None:
         assert listing.visible_bytes > 0

@@ -10,6 +10,7 @@ from pathlib import Path
 from prometheus_client.metrics import MetricWrapperBase
 
 from armory.domain.principal import ANONYMOUS
+from armory.domain.results import CallOutcome
 from armory.observability.metrics import STORES, AuditFigures, EdgeFigures, Metrics, UpstreamFigures
 
 FILE = Path(__file__).parents[3] / "docs" / "metrics.md"
@@ -33,7 +34,7 @@ def reference() -> str:
         lambda: figures, lambda: EdgeFigures(1, 1, 1), lambda: dict.fromkeys(STORES, True)
     )
     metrics.watch_audit(lambda: AuditFigures(1, 0, 0, failing=False))
-    metrics.called(ANONYMOUS, "notes__add", ok=True, latency_ms=1.0)
+    metrics.called(ANONYMOUS, CallOutcome("notes__add", ok=True, latency_ms=1.0))
     rows: list[tuple[str, str, str, str]] = []
     for collector in metrics.registry._collector_to_names:  # pyright: ignore[reportPrivateUsage]
         for family in collector.collect():

@@ -5,7 +5,7 @@ kept of what they said.
 from __future__ import annotations
 
 from armory.domain.principal import ANONYMOUS
-from armory.domain.results import Exchanged
+from armory.domain.results import CallOutcome, Exchanged
 from armory.observability.activity import CONTENTS, KEPT, Activity, Contents
 from armory.observability.history import DAY_S, PART_S, Parts, Tally
 from armory.observability.operation import CURRENT, Operation
@@ -14,12 +14,14 @@ from armory.observability.settings import ActivitySettings
 
 def test_an_entry_names_the_trace_that_it_is_part_of() -> None:
     activity = Activity()
-    activity.called(ANONYMOUS, "a__one", ok=True, latency_ms=1.0)
+    activity.called(ANONYMOUS, CallOutcome("a__one", ok=True, latency_ms=1.0))
     operation = Operation()
     watched = CURRENT.set(operation)
-    activity.called(ANONYMOUS, "a__two", ok=True, latency_ms=1.0)  # watched, and not traced
+    activity.called(
+        ANONYMOUS, CallOutcome("a__two", ok=True, latency_ms=1.0)
+    )  # watched, and not traced
     operation.traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"
-    activity.called(ANONYMOUS, "a__three", ok=True, latency_ms=1.0)
+    activity.called(ANONYMOUS, CallOutcome("a__three", ok=True, latency_ms=1.0))
     CURRENT.reset(watched)
     assert [entry.trace for entry in activity.latest()] == [operation.trace_id, None, None]
 
@@ -27,12 +29,12 @@ def test_an_entry_names_the_trace_that_it_is_part_of() -> None:
 def test_a_part_is_counted_over_the_whole_day_whatever_else_there_was() -> None:
     now = 3_000.0
     activity = Activity(now=lambda: now)
-    activity.called(ANONYMOUS, "a__one", ok=True, latency_ms=3.0)
-    activity.called(ANONYMOUS, "b__one", ok=False, latency_ms=9.0)
+    activity.called(ANONYMOUS, CallOutcome("a__one", ok=True, latency_ms=3.0))
+    activity.called(ANONYMOUS, CallOutcome("b__one", ok=False, latency_ms=9.0))
     now += 400.0
-    activity.called(ANONYMOUS, "a__one", ok=False, latency_ms=5.0)
+    activity.called(ANONYMOUS, CallOutcome("a__one", ok=False, latency_ms=5.0))
     for _ in range(KEPT):
-        activity.called(ANONYMOUS, "c__one", ok=True, latency_ms=1.0)
+        activity.called(ANONYMOUS, CallOutcome("c__one", ok=True, latency_ms=1.0))
     assert all(entry.what == "c__one" for entry in activity.latest())  # the others are gone from it
 
     def of_a(_: str, tool: str) -> bool:
@@ -47,9 +49,9 @@ def test_a_part_is_counted_over_the_whole_day_whatever_else_there_was() -> None:
     now += DAY_S
     since, found = activity.parts(of_a)
     assert (since, [at for at, _ in found]) == (now - DAY_S, [3_300])
-    activity.called(ANONYMOUS, "d__one", ok=True, latency_ms=1.0)
+    activity.called(ANONYMOUS, CallOutcome("d__one", ok=True, latency_ms=1.0))
     now += 3_600.0
-    activity.called(ANONYMOUS, "d__one", ok=True, latency_ms=1.0)
+    activity.called(ANONYMOUS, CallOutcome("d__one", ok=True, latency_ms=1.0))
     assert activity.parts(of_a)[1] == []
 
 
@@ -83,7 +85,7 @@ SECRET = "sk-live-0123456789abcdef"
 
 def kept(exchanged: Exchanged, **settings: bool) -> tuple[str, Contents] | None:
     activity = Activity(lambda text: text.replace("Ann", "<name>"), ActivitySettings(**settings))
-    activity.called(ANONYMOUS, "a__one", ok=True, latency_ms=1.0, exchanged=exchanged)
+    activity.called(ANONYMOUS, CallOutcome("a__one", ok=True, latency_ms=1.0, exchanged=exchanged))
     assert activity.contents(0) is None
     assert activity.contents(2) is None
     return activity.contents(activity.last)
@@ -115,7 +117,7 @@ def test_contents_are_cut_and_need_be_no_json() -> None:
 def test_a_call_is_there_at_once_however_it_is_asked_for() -> None:
     def called() -> Activity:
         activity = Activity(now=lambda: 3_000.0)
-        activity.called(ANONYMOUS, "a__one", ok=True, latency_ms=3.0)
+        activity.called(ANONYMOUS, CallOutcome("a__one", ok=True, latency_ms=3.0))
         return activity
 
     (entry,) = called().latest()
@@ -128,9 +130,9 @@ def test_a_call_is_there_at_once_however_it_is_asked_for() -> None:
 def test_numbers_go_on_after_a_restart() -> None:
     before = Activity(now=lambda: 3_000.0)
     for _ in range(500):
-        before.called(ANONYMOUS, "a__one", ok=True, latency_ms=3.0)
+        before.called(ANONYMOUS, CallOutcome("a__one", ok=True, latency_ms=3.0))
     after = Activity(now=lambda: 3_001.0)
     assert after.last > before.last
-    after.called(ANONYMOUS, "a__two", ok=True, latency_ms=3.0)
+    after.called(ANONYMOUS, CallOutcome("a__two", ok=True, latency_ms=3.0))
     assert [entry.what for entry in after.latest(after=before.last)] == ["a__two"]
     assert after.contents(before.last) is None

@@ -8,7 +8,7 @@ import pytest
 
 from armory.domain.principal import ANONYMOUS
 from armory.domain.query import Query
-from armory.domain.results import Listing
+from armory.domain.results import CallOutcome, Listing
 from armory.observability.metrics import EdgeFigures, Metrics, UpstreamFigures
 
 
@@ -17,9 +17,9 @@ def test_calls_listings_and_the_state_of_upstreams_are_counted() -> None:
     metrics = Metrics(
         lambda: figures, lambda: EdgeFigures(4, 5, 6), lambda: {"vector_store": False}
     )
-    metrics.called(ANONYMOUS, "a__b", ok=True, latency_ms=20)
-    metrics.called(ANONYMOUS, "a__b", ok=False, latency_ms=20)
-    metrics.called(ANONYMOUS, "a__b", ok=None, latency_ms=20)
+    metrics.called(ANONYMOUS, CallOutcome("a__b", ok=True, latency_ms=20))
+    metrics.called(ANONYMOUS, CallOutcome("a__b", ok=False, latency_ms=20))
+    metrics.called(ANONYMOUS, CallOutcome("a__b", ok=None, latency_ms=20))
     listing = Listing(
         Query(("q",)),
         visible=100,
@@ -63,7 +63,7 @@ def test_calls_listings_and_the_state_of_upstreams_are_counted() -> None:
 
 def test_two_gateways_in_one_process_count_apart() -> None:
     first, second = (Metrics(dict, lambda: None) for _ in range(2))
-    first.called(ANONYMOUS, "a__b", ok=True, latency_ms=1)
+    first.called(ANONYMOUS, CallOutcome("a__b", ok=True, latency_ms=1))
     assert 'server="a"' in first.text().decode()
     assert "armory_vector_store_up" not in second.text().decode(), "it has none elsewhere"
     assert 'server="a"' not in second.text().decode()
@@ -94,7 +94,7 @@ async def test_what_is_told_in_turns_is_the_same_and_leaves_the_loop_to_others()
     figures = {f"server-{i}": UpstreamFigures(True, 3, 2, 1, 0, "open") for i in range(200)}
     metrics = Metrics(lambda: figures, lambda: EdgeFigures(4, 5, 6))
     for name in figures:
-        metrics.called(ANONYMOUS, f"{name}__b", ok=True, latency_ms=20)
+        metrics.called(ANONYMOUS, CallOutcome(f"{name}__b", ok=True, latency_ms=20))
     telling = asyncio.ensure_future(metrics.text_in_turns())
     turns = 0
     async with asyncio.timeout(20):
@@ -113,12 +113,12 @@ async def test_what_is_told_in_turns_is_the_same_and_leaves_the_loop_to_others()
 def test_nothing_is_told_of_an_upstream_that_was_removed() -> None:
     metrics = Metrics(dict, lambda: None)
     for server in ("gone", "here"):
-        metrics.called(ANONYMOUS, f"{server}__b", ok=True, latency_ms=20)
+        metrics.called(ANONYMOUS, CallOutcome(f"{server}__b", ok=True, latency_ms=20))
         metrics.notification_dropped(server)
         metrics.compacted(server, 10, 5)
     metrics.forget(["gone", "unheard-of"])
     text = metrics.text().decode()
     assert 'server="here"' in text
     assert "gone" not in text
-    metrics.called(ANONYMOUS, "gone__b", ok=True, latency_ms=20)
+    metrics.called(ANONYMOUS, CallOutcome("gone__b", ok=True, latency_ms=20))
     assert 'armory_tool_calls_total{outcome="ok",server="gone"} 1.0' in metrics.text().decode()

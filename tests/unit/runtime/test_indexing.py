@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 from structlog.testing import capture_logs
 
-from armory.cli.gateway.announcing import Announcer
-from armory.cli.gateway.serve import Indexing
+from armory.cli.gateway.announcing import Announcer, Indexing
 from armory.domain.catalog import Catalog, ServerLists
 from armory.domain.tool import ToolRecord
 from armory.observability.settings import LogSettings

@@ -14,7 +14,8 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, inspect, text
 
 from armory.errors import BackendError, ConfigError
-from armory.storage.database import Database, driver_url
+from armory.storage.database import Database
+from armory.storage.engine import driver_url
 from armory.storage.schema import upgrade
 from armory.storage.straight import newest
 from armory.storage.tables import metadata

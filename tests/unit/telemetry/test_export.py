@@ -17,7 +17,7 @@ from armory.runtime.blocks.extras import absent_extras
 from armory.telemetry import conventions as c
 from armory.telemetry import export
 from armory.telemetry.durations import AGGREGATION, EXPONENTIAL
-from armory.telemetry.export import MODULE, Seldom, check, opened_tracing, wanted
+from armory.telemetry.export import MODULE, OnceAMinute, check, opened_tracing, wanted
 from armory.telemetry.settings import OtelSettings
 from armory.testing.collector import Collector
 
@@ -101,7 +101,7 @@ async def test_a_collector_that_does_not_answer_holds_the_end_up_for_a_moment(
 
 def test_of_a_collector_that_is_away_the_log_has_a_line_a_minute() -> None:
     moments = iter((0.0, 1.0, 3.0, 59.9, 60.0, 61.0, 500.0))
-    seldom = Seldom(lambda: next(moments))
+    seldom = OnceAMinute(lambda: next(moments))
     record = logging.LogRecord("x", logging.WARNING, "", 0, "retrying", None, None)
     told = [seldom.filter(record) for _ in range(7)]
     assert told == [True, False, False, False, True, False, True]
@@ -113,7 +113,7 @@ async def test_the_exporters_are_held_to_it_while_they_send(
     def held() -> list[bool]:
         names = (f"{MODULE}.{kind}_exporter" for kind in ("trace", "metric"))
         return [
-            any(isinstance(one, Seldom) for one in logging.getLogger(name).filters)
+            any(isinstance(one, OnceAMinute) for one in logging.getLogger(name).filters)
             for name in names
         ]
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+import sys
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+from pydantic import BaseModel
 
 from armory.accounts.settings import AccountSettings
 from armory.domain.principal import ANONYMOUS
@@ -14,7 +20,9 @@ from armory.errors import LoginNeeded, RateLimited
 from armory.security.ratelimit import RateLimiter
 from armory.testing.embedder import HashingEmbedder
 from armory.testing.service import ADMIN_TOKEN, catalog_of, running_service
+from armory.web import rest
 from armory.web.rest.problems import problem_of
+from armory.web.rest.routes import Answer, Shape
 from armory.web.rest.searching import Searching
 from armory.web.rest.services import RestLimits
 from tests.unit.web.conftest import Client, tool
@@ -246,3 +254,20 @@ async def test_what_a_pattern_wants_is_said_in_words(client: Any) -> None:
         found = await client("POST", path, json=body, **admin)
         assert found.status == 422
         assert words in found.body["detail"]
+
+
+def test_the_description_has_one_schema_of_each_name() -> None:
+    """A schema is called as its model, in whatever file that is: of two alike only one is there."""
+    for module in pkgutil.walk_packages(rest.__path__, f"{rest.__name__}."):
+        importlib.import_module(module.name)
+    models = (model for base in (Shape, Answer) for model in below(base))
+    # those that are made for each service have its limits
+    names = Counter(m.__name__ for m in models if hasattr(sys.modules[m.__module__], m.__name__))
+    assert len(names) > 50
+    assert [name for name, times in names.items() if times > 1] == []
+
+
+def below(base: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    for model in base.__subclasses__():
+        yield model
+        yield from below(model)

@@ -63,7 +63,7 @@ class PackList(Paged):
     packs: list[PackAnswer]
 
 
-class Activity(Shape):
+class InstallationChange(Shape):
     """Whether an installation counts."""
 
     is_active: bool
@@ -91,7 +91,7 @@ def routes() -> list[Route]:
         route("GET", "/v1/installations", list_installations, "What the user has installed",
               Installations),
         route("PUT", item, set_active, "Enable or disable an installation", Installations,
-              body=Activity, path_params=installed),
+              body=InstallationChange, path_params=installed),
         route("DELETE", item, uninstall, "Uninstall", None, status=204, path_params=installed),
     ]  # fmt: skip
 

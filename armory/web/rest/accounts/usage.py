@@ -17,13 +17,13 @@ from armory.web.rest.shapes import Name
 _TAG = "status"
 
 
-class Whose(Shape):
+class UsageParams(Shape):
     """Whose figures; another user's are for administrators."""
 
     user: Name | None = None
 
 
-class Latest(Whose):
+class QueryLogParams(UsageParams):
     """How many of the latest records."""
 
     limit: Annotated[int, Field(ge=1, le=1_000)] = 100
@@ -99,12 +99,12 @@ def routes() -> list[Route]:
     """The routes of usage, quota and the query log."""
     return [
         Route("GET", "/v1/usage", usage, "What a user has used", UserUsage, access="user",
-              params=Whose, tag=_TAG),
+              params=UsageParams, tag=_TAG),
         Route("GET", "/v1/usage/tools", tool_usage, "Statistics of tools", ToolUsage, tag=_TAG),
         Route("GET", "/v1/quota", quota, "Queries left this month", QuotaAnswer, access="user",
-              params=Whose, limit_headers=True, accounts=True, tag=_TAG),
+              params=UsageParams, limit_headers=True, accounts=True, tag=_TAG),
         Route("GET", "/v1/queries", queries, "The query log", QueryList, access="user",
-              params=Latest, tag=_TAG),
+              params=QueryLogParams, tag=_TAG),
     ]  # fmt: skip
 
 

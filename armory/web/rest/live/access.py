@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Raw
 
-from armory.audit.reading import Wanted
+from armory.audit.reading import RecordFilter
 from armory.domain.principal import Principal
 from armory.domain.tool import ToolRecord
 from armory.errors import ConfigError, UnknownTool
@@ -109,7 +109,7 @@ class LiveGateway:
     rebuild: Callable[[], Awaitable[None]] = _done
     tell_approved: Callable[[Changed], Awaitable[None]] = _untold
     reload: Callable[[bool], Awaitable[Mapping[str, list[str]]]] = _no_file
-    audit: Callable[[Wanted, int], Awaitable[list[dict[str, object]]]] | None = None
+    audit: Callable[[RecordFilter, int], Awaitable[list[dict[str, object]]]] | None = None
     configuration: ConfigurationFile | None = None
     sign_in: SignIn | None = None
     marking: asyncio.Lock = field(default_factory=asyncio.Lock)

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from armory.audit.reading import Wanted
+from armory.audit.reading import RecordFilter
 from armory.web.rest.live.access import LiveGateway
 from armory.web.rest.problems import Problem
 from armory.web.rest.routes import Answer, Reply, RestCall, Route, Shape, Text
@@ -72,5 +72,5 @@ async def _audit(live: LiveGateway, call: RestCall) -> Reply:
             "audit_not_kept",
             "this gateway keeps no audit that it could read; see observability.audit.to",
         )
-    wanted = Wanted(given.who, given.tool, given.since)
+    wanted = RecordFilter(given.who, given.tool, given.since)
     return Reply({"records": await live.audit(wanted, given.limit)})

@@ -48,7 +48,7 @@ class ConfigurationAnswer(Answer):
     problems: list[ConfigProblem] = Field(description="What does not hold in it now.")
 
 
-class Edited(Shape):
+class CheckBody(Shape):
     """An edited text."""
 
     text: Text = Field(
@@ -58,7 +58,7 @@ class Edited(Shape):
     effects: bool = Field(default=False, description="Say what a reload would do, too.")
 
 
-class Written(Shape):
+class SaveBody(Shape):
     """What the file is to hold."""
 
     text: Text = Field(
@@ -97,9 +97,9 @@ def routes(live: LiveGateway) -> list[Route]:
               problems=(404,)),
         Route("POST", "/v1/configuration/check", partial(_check, live),
               "Check a configuration without applying it", CheckAnswer, access="admin",
-              tag="gateway", body=Edited, header_params=_IF_MATCH, problems=(404, 412, 428)),
+              tag="gateway", body=CheckBody, header_params=_IF_MATCH, problems=(404, 412, 428)),
         Route("PUT", "/v1/configuration", partial(_save, live), "Replace the configuration file",
-              SaveAnswer, access="admin", tag="gateway", body=Written, header_params=_IF_MATCH,
+              SaveAnswer, access="admin", tag="gateway", body=SaveBody, header_params=_IF_MATCH,
               problems=(404, 412, 428),
               description="In one step, after the check; refused with `problems` where it does "
               "not hold. Needs `server.config_editing` and a file that can be written."),

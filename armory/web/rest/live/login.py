@@ -20,20 +20,20 @@ _CONSOLE = "/console/"
 _LONG = 8_192
 
 
-class LoginAnswer(Answer):
+class SignInAnswer(Answer):
     """How people log in beside pasting a credential."""
 
     issuer: str | None = Field(description="Whose page they are sent to; null: there is none.")
 
 
-class BeginAnswer(Answer):
+class SignInBegun(Answer):
     """A login that has begun."""
 
     url: str = Field(description="Where the person logs in.")
     kept: str = Field(description="To be kept by whoever began, and given back.")
 
 
-class Back(Shape):
+class SignInReturn(Shape):
     """What a person came back with."""
 
     kept: Text = Field(min_length=1, max_length=_LONG)
@@ -55,12 +55,12 @@ def routes(live: LiveGateway) -> list[Route]:
     """The routes."""
     return [
         Route("GET", "/v1/login", partial(_how, live), "How people log in to the console",
-              LoginAnswer, access="public", tag="gateway"),
+              SignInAnswer, access="public", tag="gateway"),
         Route("POST", "/v1/login/begin", partial(_begin, live), "Begin a login at the issuer",
-              BeginAnswer, access="public", tag="gateway", problems=(404,),
+              SignInBegun, access="public", tag="gateway", problems=(404,),
               description="The person is sent back to `/console/`."),
         Route("POST", "/v1/login/finish", partial(_finish, live), "Finish a login",
-              TokenAnswer, access="public", tag="gateway", body=Back, problems=(404,)),
+              TokenAnswer, access="public", tag="gateway", body=SignInReturn, problems=(404,)),
     ]  # fmt: skip
 
 
@@ -94,7 +94,7 @@ async def _begin(live: LiveGateway, call: RestCall) -> Reply:
 
 async def _finish(live: LiveGateway, call: RestCall) -> Reply:
     sign_in, _ = _offered(live, call)
-    body: Back = call.body
+    body: SignInReturn = call.body
     back = {
         name: value
         for name in ("code", "state", "iss", "error", "error_description")

@@ -20,7 +20,7 @@ from armory.web.rest.problems import Problem, not_found
 from armory.web.rest.routes import Answer, Reply, RestCall, Route, Shape
 
 
-class Since(Shape):
+class ActivityParams(Shape):
     """Which entries."""
 
     after: Annotated[int, Field(ge=0)] = Field(
@@ -62,7 +62,7 @@ class ActivityAnswer(Answer):
     entries: list[ActivityEntry]
 
 
-class Of(Shape):
+class ContentsParams(Shape):
     """Whose entry."""
 
     process: Annotated[str, Field(max_length=100)] | None = Field(
@@ -96,7 +96,7 @@ class MinuteAnswer(Answer):
     p99_ms: float | None
 
 
-class Whose(Shape):
+class TimelineParams(Shape):
     """Of which calls; with none of these an administrator is told of everybody's last day."""
 
     who: Annotated[str, Field(max_length=300)] | None = Field(
@@ -120,7 +120,7 @@ class Timeline(Answer):
     minutes: list[MinuteAnswer]
 
 
-class How(Shape):
+class ReloadParams(Shape):
     """How the configuration is read again."""
 
     dry_run: bool = Field(default=False, description="Only say what would become of it.")
@@ -149,14 +149,15 @@ def routes(live: LiveGateway) -> list[Route]:
     server = {"server": "Key of the upstream."}
     return [
         Route("GET", "/v1/activity", partial(_activity, live), "The latest calls and queries",
-              ActivityAnswer, tag="gateway", params=Since,
+              ActivityAnswer, tag="gateway", params=ActivityParams,
               description="Kept in memory, the last 5,000 of the process that answers."),
         Route("GET", "/v1/activity/{seq}", partial(_contents, live), "What a call said",
-              ContentsAnswer, tag="gateway", params=Of, path_params={"seq": "Number of the entry."},
+              ContentsAnswer, tag="gateway", params=ContentsParams,
+              path_params={"seq": "Number of the entry."},
               description="404 where `observability.activity` does not have it kept, or the entry "
               "is gone."),
         Route("GET", "/v1/activity/minutes", partial(_minutes, live), "What happened each minute",
-              Timeline, tag="gateway", params=Whose,
+              Timeline, tag="gateway", params=TimelineParams,
               description="The last day by minute; a part of it, and the view of others than "
               "administrators, by five minutes."),
         Route("POST", "/v1/upstreams/{server}/restart", partial(_restart, live),
@@ -165,7 +166,7 @@ def routes(live: LiveGateway) -> list[Route]:
               description="Its process or sessions are replaced, at all replicas; calls in flight "
               "end."),
         Route("POST", "/v1/reload", partial(_reload, live), "Read the configuration again",
-              ReloadAnswer, tag="gateway", access="admin", params=How,
+              ReloadAnswer, tag="gateway", access="admin", params=ReloadParams,
               description="Upstreams that did not change keep their processes and sessions. All "
               "replicas read theirs, where it holds at the one that answers."),
     ]  # fmt: skip
@@ -175,7 +176,7 @@ async def _activity(live: LiveGateway, call: RestCall) -> Reply:
     mine = None if call.admin else call.principal.owner
     shown: list[dict[str, Any]] = []
     last = live.activity.last
-    asked: Since = call.params
+    asked: ActivityParams = call.params
     after = asked.after if asked.seen is None else _last_seen(asked.seen, live.activity.process)
     for entry in live.activity.latest(after=after):
         if len(shown) >= asked.limit:
@@ -209,7 +210,7 @@ async def _contents(live: LiveGateway, call: RestCall) -> Reply:
 
 
 async def _minutes(live: LiveGateway, call: RestCall) -> Reply:
-    asked: Whose = call.params
+    asked: TimelineParams = call.params
     activity = live.activity
     who = asked.who if call.admin else call.principal.owner
     callers = activity.callers() if call.admin else []

@@ -30,7 +30,7 @@ _FORM = Form("modern")
 _Intent = Annotated[Text, Field(min_length=1, max_length=MAX_QUERY_CHARS, pattern=r"\S")]
 
 
-class Eyes(Shape):
+class SearchPrincipal(Shape):
     """Through whose eyes to look; for administrators. A token's name, or a user and scopes."""
 
     token: Name | None = Field(default=None, description="Name of a static token.")
@@ -55,7 +55,7 @@ class SearchBody(Shape):
     candidates: Annotated[int, Field(ge=0, le=MAX_TOP_K)] = Field(
         default=50, description="So many of the ranked tools are described, listed or not."
     )
-    principal: Eyes | None = Field(default=None, description="For administrators.")
+    principal: SearchPrincipal | None = Field(default=None, description="For administrators.")
 
 
 class Candidate(Answer):
@@ -74,7 +74,7 @@ class Candidate(Answer):
     tokens: int
 
 
-class Hidden(Answer):
+class HiddenCounts(Answer):
     """Tools of the catalog that were not searched, by what hides them."""
 
     endpoint: int
@@ -94,7 +94,7 @@ class SearchAnswer(Answer):
     threshold: float
     refused: bool = Field(description="Whether the query was judged to need no tool.")
     degraded: str | None
-    hidden: Hidden | None = Field(description="For administrators.")
+    hidden: HiddenCounts | None = Field(description="For administrators.")
     tokens: dict[str, int] = Field(description="Estimates: `all` definitions, those `listed`.")
     ms: dict[str, float] = Field(description="By stage.")
 
@@ -211,7 +211,7 @@ def _query(given: SearchBody, user: str) -> Query:
 
 
 async def _principal(live: LiveGateway, call: RestCall) -> Principal:
-    eyes: Eyes | None = call.body.principal
+    eyes: SearchPrincipal | None = call.body.principal
     if eyes is None:
         return call.principal
     if not call.admin:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from armory.domain.principal import Principal
+from armory.domain.results import CallOutcome
 from armory.gateway.gateway import Gateway, Services
 from armory.protocol.link import Call, Owner, Reply
 from armory.testing.front import result
@@ -23,8 +24,8 @@ class Calls:
     def __init__(self) -> None:
         self.ok: list[bool | None] = []
 
-    def called(self, principal: Principal, tool: str, *, ok: bool | None, **_: Any) -> None:
-        self.ok.append(ok)
+    def called(self, principal: Principal, call: CallOutcome) -> None:
+        self.ok.append(call.ok)
 
     def listed(self, *_: Any, **__: Any) -> None:
         """Not asked here."""

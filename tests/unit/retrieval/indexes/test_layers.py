@@ -10,14 +10,10 @@ from armory.retrieval.indexes import rounded
 from armory.retrieval.indexes.exact import ExactIndex, ExactView
 from armory.retrieval.indexes.layers import Layers
 from armory.retrieval.ports import FloatArray, Row
+from tests.vectors import unit
 
 pytestmark = pytest.mark.anyio
 DIM = 16
-
-
-def unit(count: int, seed: int) -> FloatArray:
-    found = np.random.default_rng(seed).normal(size=(count, DIM)).astype(np.float32)
-    return found / np.linalg.norm(found, axis=1, keepdims=True)
 
 
 @pytest.fixture(autouse=True)
@@ -33,11 +29,11 @@ class Catalog:
         self.rng = np.random.default_rng(7)
         self.index, self.seed = ExactIndex(), 100
         self.rows = [Row(f"t{i}", "0") for i in range(200)]
-        self.vectors = {row.key: unit(1 + i % 2, i) for i, row in enumerate(self.rows)}
+        self.vectors = {row.key: unit((1 + i % 2, DIM), i) for i, row in enumerate(self.rows)}
 
     def fresh(self, key: str) -> dict[str, FloatArray]:
         self.seed += 1
-        self.vectors[key] = unit(1 + self.seed % 3, self.seed)
+        self.vectors[key] = unit((1 + self.seed % 3, DIM), self.seed)
         return {key: self.vectors[key]}
 
     def step(self, kind: int) -> dict[str, FloatArray]:
@@ -60,7 +56,7 @@ async def assert_as_anew(view: ExactView, catalog: Catalog) -> None:
     anew = await ExactIndex().update(
         catalog.rows, {row.key: catalog.vectors[row.key] for row in catalog.rows}
     )
-    queries, total = unit(3, 9), len(catalog.rows)
+    queries, total = unit((3, DIM), 9), len(catalog.rows)
     for allowed in (None, np.arange(0, total, 2), np.arange(0, total, 17), np.arange(3)):
         hits = await view.search(queries, 10, allowed)
         wanted = await anew.search(queries, 10, allowed)

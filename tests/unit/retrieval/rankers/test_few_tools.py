@@ -13,7 +13,7 @@ from armory.domain.tool import ToolRecord
 from armory.retrieval.embedders.embedded import EmbeddedEmbedder
 from armory.retrieval.features import NO_MOMENTS, Moments
 from armory.retrieval.indexes.exact import ExactIndex
-from armory.retrieval.rankers.fusion import FEW, padded, z
+from armory.retrieval.rankers.fusion import FEW, padded, z_scores
 from armory.retrieval.registry import make_rankers
 from armory.retrieval.retriever import Retriever
 from tests.unit.retrieval.conftest import MakeTool
@@ -29,8 +29,8 @@ def test_enough_tools_are_measured_by_themselves() -> None:
 def test_of_two_good_tools_neither_counts_as_bad() -> None:
     values = np.array([0.49, 0.42], np.float32)
     moments = Moments(float(values.mean()), float(values.std()))
-    assert z(values, moments)[1] < -0.9
-    assert z(values, padded(moments, values, 2, APART))[1] > 1.5
+    assert z_scores(values, moments)[1] < -0.9
+    assert z_scores(values, padded(moments, values, 2, APART))[1] > 1.5
 
 
 def test_how_many_tools_there_are_counts_and_not_how_many_are_candidates() -> None:
@@ -43,7 +43,7 @@ def test_how_many_tools_there_are_counts_and_not_how_many_are_candidates() -> No
 
 def test_a_single_tool_has_a_spread_to_measure_by() -> None:
     values = np.array([0.6], np.float32)
-    assert z(values, padded(Moments(0.6, 0.0), values, 1, APART))[0] > 2
+    assert z_scores(values, padded(Moments(0.6, 0.0), values, 1, APART))[0] > 2
 
 
 def test_nothing_to_measure_and_nothing_above_zero() -> None:
@@ -56,7 +56,7 @@ def test_nothing_to_measure_and_nothing_above_zero() -> None:
 def test_the_least_spread_keeps_weak_tools_weak() -> None:
     values = np.array([0.12, 0.10], np.float32)
     low = padded(Moments(0.11, 0.01), values, 2, APART, (0.1, 0.1))
-    assert z(values, low)[0] < 0.5
+    assert z_scores(values, low)[0] < 0.5
 
 
 @pytest.fixture

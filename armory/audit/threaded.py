@@ -1,8 +1,8 @@
 """A sink in a thread of its own.
 
-Owns: `Apart`. The loop that serves calls may take long for a turn
-when it is busy, and one write to a database is many turns: what a killed process loses must not
-grow with the load. Never knows what a sink does.
+Owns: `ThreadedSink`. The loop that serves calls may take long for a turn when it is busy, and one
+write to a database is many turns: what a killed process loses must not grow with the load. Never
+knows what a sink does.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ T = TypeVar("T")
 _END_S = 10.0
 
 
-class Apart:
+class ThreadedSink:
     """A sink whose work is done elsewhere; satisfies `Sink` itself.
 
     Args:

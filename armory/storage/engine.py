@@ -1,0 +1,155 @@
+"""The engine behind a database: its URL, its driver, and how SQLite is prepared.
+
+Owns: what `storage.url` may say, the drivers' settings, and the write-ahead log. Never runs a
+statement of anybody else's.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sqlite3
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from sqlalchemy import create_engine, event
+from sqlalchemy.engine import URL, Connection, Engine, make_url
+from sqlalchemy.exc import ArgumentError
+
+from armory.errors import ConfigError
+
+_BUSY_TIMEOUT_MS = 10_000
+_SWITCHES = 20
+"""Attempts at the write-ahead log; each failed one waits until the other process is through."""
+_POSTGRES_TIMEOUT_S = 10.0
+_PREPARED = "prepared_statement_cache_size"
+"""A parameter of a URL; 0: nothing that is prepared outlasts a transaction, as a pooler wants it
+that gives each transaction another connection (pgbouncer).
+"""
+_OF_SQLALCHEMY = ("host", "port", "ssl", _PREPARED)
+"""Parameters of a URL that it reads itself, or hands on as they are."""
+
+
+def driver_url(url: str) -> URL:
+    """The SQLAlchemy URL with its async driver for what `storage.url` says.
+
+    Raises:
+        ConfigError: not a URL, not SQLite or Postgres, or the Postgres extra is absent.
+    """
+    path = "storage.url"
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        raise ConfigError(
+            "not a database URL; expected sqlite:///path/to/armory.db or "
+            "postgresql://user:password@host/database",
+            path=path,
+        ) from None
+    backend = parsed.get_backend_name()
+    if backend == "sqlite":
+        return parsed.set(drivername="sqlite+aiosqlite")
+    if backend in {"postgresql", "postgres"}:
+        if importlib.util.find_spec("asyncpg") is None:
+            raise ConfigError(
+                'Postgres needs an extra: pip install "armory-mcp-gateway[postgres]"', path=path
+            )
+        return parsed.set(drivername="postgresql+asyncpg")
+    raise ConfigError(f"{backend!r} is not supported; expected sqlite or postgresql", path=path)
+
+
+def sqlite_file(url: URL) -> Path | None:
+    """The file of an SQLite database; None for one in memory and for other databases."""
+    name = url.database if url.get_backend_name() == "sqlite" else None
+    if not name or name == ":memory:" or name.startswith("file:"):
+        return None
+    return Path(name)
+
+
+def without_credentials(url: URL) -> str:
+    """Which database it is, without credentials."""
+    if url.get_backend_name() == "sqlite":
+        return url.database or ":memory:"
+    host = f"{url.host or 'the local socket'}:{url.port}" if url.port else url.host or "localhost"
+    return f"{host}/{url.database or ''}"
+
+
+def make_engine(url: URL, pool_size: int) -> Engine:
+    """An engine that has connected to nothing yet.
+
+    Args:
+        url: of `driver_url`.
+        pool_size: connections kept; at most twice as many are opened under load.
+    """
+    if url.get_backend_name() == "sqlite":
+        engine = create_engine(url, pool_size=pool_size, max_overflow=pool_size)
+        event.listen(engine, "connect", prepare_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+        return engine
+    arguments: dict[str, Any] = dict.fromkeys(("timeout", "command_timeout"), _POSTGRES_TIMEOUT_S)
+    own = {name: value for name, value in url.query.items() if name in _OF_SQLALCHEMY}
+    if rest := {name: value for name, value in url.query.items() if name not in own}:
+        # `sslmode` and the like, which the driver reads in a URL alone
+        arguments["dsn"] = f"postgresql://?{urlencode(rest, doseq=True)}"
+    if own.get(_PREPARED) == "0":
+        arguments |= _within_transactions()
+    return create_engine(
+        url.set(query=own),
+        pool_size=pool_size,
+        max_overflow=pool_size,
+        pool_timeout=_POSTGRES_TIMEOUT_S,
+        pool_pre_ping=True,
+        connect_args=arguments,
+    )
+
+
+def _within_transactions() -> dict[str, Any]:
+    """Arguments of connections of which nothing outlasts a transaction."""
+    from asyncpg import Connection as Driver  # only where Postgres is spoken
+
+    class Within(Driver):
+        async def set_type_codec(self, *args: Any, **kwargs: Any) -> None:
+            # of a new connection SQLAlchemy asks this outside of any, and it takes several steps
+            async with self.transaction():
+                await super().set_type_codec(*args, **kwargs)
+
+    # statements have no names, as `str` gives none
+    return {
+        "connection_class": Within,
+        "statement_cache_size": 0,
+        "prepared_statement_name_func": str,
+    }
+
+
+def prepare_sqlite(connection: Any, _record: Any = None) -> None:
+    """Set up a new connection of the driver: transactions, waiting for locks, the log."""
+    connection.isolation_level = None  # the driver must not begin transactions by itself
+    cursor = connection.cursor()
+    cursor.execute(f"PRAGMA busy_timeout={_BUSY_TIMEOUT_MS}")
+    _write_ahead(cursor)
+    for pragma in ("synchronous=NORMAL", "foreign_keys=ON"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _write_ahead(cursor: Any) -> None:
+    """Switch the file to a write-ahead log, also where another process is about to.
+
+    SQLite does not wait for that lock, whatever the busy timeout; for one to write it does.
+    """
+    for left in reversed(range(_SWITCHES)):
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError:
+            if not left:
+                raise
+            cursor.execute("BEGIN IMMEDIATE")
+            cursor.execute("COMMIT")
+        else:
+            return
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    # A transaction that reads first and writes later would fail at once when another one writes
+    # in between, whatever the busy timeout: writers take their place at the beginning.
+    writes = connection.get_execution_options().get("armory_write", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
