@@ -14,7 +14,7 @@ import pytest
 import yaml
 from mcp import Client
 
-from armory.cli.quality.tune import tools_of
+from armory.cli.quality.tune import tools_to_tune
 
 pytestmark = pytest.mark.timeout(300)
 QUERY = "convert a time to another time zone"
@@ -72,7 +72,9 @@ def test_it_is_tuned_to_tools_that_are_not_indexed_yet(
         monkeypatch.setattr(f"armory.runtime.catalog.{wait}", 0.0)
     path = tmp_path / "armory.yaml"
     path.write_text(yaml.safe_dump({"upstreams": demo_upstreams}))
-    assert len(asyncio.run(tools_of(str(path)))) == 14
+    tools, unreached = asyncio.run(tools_to_tune(str(path)))
+    assert len(tools) == 14
+    assert unreached == {}
 
 
 def test_a_command_searches_what_takes_long_to_index(
