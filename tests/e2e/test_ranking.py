@@ -14,12 +14,8 @@ import pytest
 import yaml
 from mcp import Client
 
-<<<<<<< HEAD
 from armory.cli.local import opened, tools_of
 from armory.cli.options import loaded_config
-=======
-from armory.cli.quality.tune import tools_to_tune
->>>>>>> fix48-contract
 
 pytestmark = pytest.mark.timeout(300)
 QUERY = "convert a time to another time zone"
@@ -77,18 +73,12 @@ def test_it_is_tuned_to_tools_that_are_not_indexed_yet(
         monkeypatch.setattr(f"armory.runtime.catalog.{wait}", 0.0)
     path = tmp_path / "armory.yaml"
     path.write_text(yaml.safe_dump({"upstreams": demo_upstreams}))
-<<<<<<< HEAD
 
     async def found() -> int:
         async with opened(loaded_config(str(path))) as runtime:
             return len(tools_of(runtime)[0])
 
     assert asyncio.run(found()) == 14
-=======
-    tools, unreached = asyncio.run(tools_to_tune(str(path)))
-    assert len(tools) == 14
-    assert unreached == {}
->>>>>>> fix48-contract
 
 
 def test_a_command_searches_what_takes_long_to_index(

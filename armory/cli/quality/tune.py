@@ -79,7 +79,7 @@ async def _dataset(
     if folder is not None:
         tools = load_tools(Path(folder) / "tools.jsonl")
     else:
-        tools, unreached = await tools_to_tune(config)
+        tools, unreached = await _tools_of(config)
     say_notice(
         "the queries are made from the tools' own texts, which is easier than real ones: "
         "take the suggested threshold for the most that can be asked for"
@@ -87,7 +87,7 @@ async def _dataset(
     return Dataset(folder or "upstreams", tuple(tools), synthetic_queries(tools)), unreached
 
 
-async def tools_to_tune(config: str | None) -> tuple[list[ToolRecord], dict[str, str]]:
+async def _tools_of(config: str | None) -> tuple[list[ToolRecord], dict[str, str]]:
     """All tools of the configured upstreams, whether they are indexed yet or not; and the upstreams
     that could not be reached.
 
