@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import gettempdir
 
 import pytest
 from sqlalchemy import text
@@ -40,8 +41,10 @@ def pooler(postgres_server: PostgresServer, tmp_path: Path) -> Iterator[str]:
     )
     as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
     if os.getuid() == 0:
-        for each in (tmp_path, *tmp_path.parents[:2]):
-            each.chmod(0o755)
+        temporary = Path(gettempdir())
+        for each in (tmp_path, *tmp_path.parents):
+            if temporary in each.parents:
+                each.chmod(0o755)
     command = [*(as_user if os.getuid() == 0 else []), binary, str(file)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
