@@ -135,6 +135,7 @@ def upstream_spec(key: str, block: UpstreamConfig, loaded: Loaded) -> UpstreamSp
         breaker_open_s=block.breaker.open_s,
         message_bytes=limits.stdio_line_bytes,
         list_entries=limits.list_entries,
+        list_bytes=limits.list_bytes,
     )
 
 

@@ -73,6 +73,7 @@ class UpstreamSpec:
         breaker_open_s: seconds until an open breaker lets one call try again.
         message_bytes: largest line, event or JSON body that is accepted from the upstream.
         list_entries: entries of one list at most.
+        list_bytes: memory that all lists together may take at most, as estimated.
         health_interval_s: seconds between health probes of an unused session.
     """
 
@@ -110,6 +111,7 @@ class UpstreamSpec:
     breaker_open_s: float = 30.0
     message_bytes: int = 16 * 1024 * 1024
     list_entries: int = 250_000
+    list_bytes: int = 256 * 1024 * 1024
     health_interval_s: float = 60.0
 
     def __post_init__(self) -> None:

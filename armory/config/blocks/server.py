@@ -73,6 +73,9 @@ class LimitsConfig(Block):
     wait."""
     list_entries: Count = _SPEC.list_entries
     """Tools of one upstream, and likewise prompts, resources and templates."""
+    list_bytes: Count = _SPEC.list_bytes
+    """What the lists of one upstream may take in memory together, as estimated: their JSON, and 64
+    bytes for each value in it."""
     batch_items: Count = _HTTP.batch_items
     """Messages in one batch (only revision 2025-03-26 has batches)."""
     batch_answer_bytes: Count = _HTTP.batch_answer_bytes

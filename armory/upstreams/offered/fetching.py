@@ -82,11 +82,21 @@ class ListFetcher:
             LoginNeeded: whoever it belongs to must log in first.
             UpstreamUnavailable: they cannot be had.
         """
-        limit = self._spec.list_entries
-        lists = await fetch_lists(link, before=before, max_entries=limit)
+        lists = await self._fetched(link, before)
         if not (self._spec.groups and declares_groups(link.capabilities)):
             return lists
         return replace(lists, groups=await self._groups(link, before))
+
+    async def _fetched(
+        self, link: BaseLink, before: ServerLists | None = None, *, quiet: bool = False
+    ) -> ServerLists:
+        return await fetch_lists(
+            link,
+            before=before,
+            max_entries=self._spec.list_entries,
+            max_bytes=self._spec.list_bytes,
+            quiet=quiet,
+        )
 
     async def _groups(self, link: BaseLink, before: ServerLists | None) -> Sequence[OwnGroup]:
         """The upstream's own groups, or those of last time. Who shakes hands declares them for all
@@ -124,6 +134,6 @@ class ListFetcher:
             why = f"upstream {self._spec.key!r} takes no handshake"
             raise UpstreamUnavailable(why, upstream=self._spec.key) from None
         try:
-            return await fetch_lists(link, max_entries=self._spec.list_entries, quiet=True)
+            return await self._fetched(link, quiet=True)
         finally:
             self._links.end(link)

@@ -24,8 +24,11 @@ MAX_BYTES = 512 * 1024
 """Of a definition: some 130,000 tokens. Whoever reads it, reads all of it in one go."""
 MAX_ANNOTATED_BYTES = 64 * 1024
 """The same for one with `x-mcp-header`, which is written anew without them for most clients."""
+MAX_VALUES = 50_000
+"""Of a definition: opened, each takes tens of bytes, however short it is."""
 MAX_NAMED = 20
 _NAME_CHARS = 80
+_VALUE_BYTES = 64
 _REASON_CHARS = 200
 
 
@@ -48,6 +51,8 @@ def opened(raw: Raw, key: str) -> Mapping[str, Any]:
         raise Unusable(f"it has {size:,} bytes; {MAX_BYTES:,} are the most")
     if deeper_than(bytes(memoryview(raw)), MAX_LEVELS):
         raise Unusable(f"it is nested deeper than {MAX_LEVELS} levels")
+    if size > MAX_VALUES and _values(raw) > MAX_VALUES:
+        raise Unusable(f"it has more than {MAX_VALUES:,} values")
     try:
         entry = value(raw)
     except (ValueError, RecursionError) as error:
@@ -62,6 +67,16 @@ def opened(raw: Raw, key: str) -> Mapping[str, Any]:
             f"it has {HEADER_KEY} and {size:,} bytes; {MAX_ANNOTATED_BYTES:,} are the most then"
         )
     return cast("dict[str, Any]", entry)
+
+
+def weight(raw: Raw) -> int:
+    """Bytes that an entry takes in memory, once it is opened, as estimated."""
+    return len(memoryview(raw)) + _VALUE_BYTES * _values(raw)
+
+
+def _values(raw: Raw) -> int:
+    """How many values it has; at most, since commas in texts count as well."""
+    return bytes(memoryview(raw)).count(b",") + 1
 
 
 def fits(value: Mapping[str, Any]) -> bool:

@@ -26,7 +26,7 @@ from armory.protocol.methods import (
     LISTS_CHANGED,
     RESOURCE_UPDATED,
 )
-from armory.protocol.rawjson import encode, object_of
+from armory.protocol.rawjson import encode, members_or_none, object_of, pack
 from armory.tasks import spawn, start, stop
 from armory.upstreams.oauth.subjects import CALLER
 
@@ -34,6 +34,7 @@ log = Logger(__name__)
 
 _LISTS = tuple((name, method) for name, method in LISTENED.items() if method in LISTS_CHANGED)
 _ACK_S = 15.0
+_HONOURED_BYTES = 4 * 1024 * 1024
 _END_S = 5.0
 _RETRY_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 
@@ -61,16 +62,17 @@ class _Stream:
     async def notify(self, method: str, params: Params) -> None:
         if method == ACKNOWLEDGED:
             said = params.get("notifications")
-            self.honoured = self._wanted if said is None else object_of(said)
+            self.honoured = self._wanted if said is None else _honoured(said)
             self.acknowledged = True
             self.answered.set()
             return
-        meta = object_of(params.get("_meta"))
-        if SUBSCRIPTION_ID in meta:
-            rest = {key: value for key, value in meta.items() if key != SUBSCRIPTION_ID}
+        meta = members_or_none(params.get("_meta"))
+        if "_meta" in params and (meta is None or SUBSCRIPTION_ID in meta):
+            # what is too large to be opened may name it, too
+            rest = {key: raw for key, raw in (meta or {}).items() if key != SUBSCRIPTION_ID}
             params = {key: value for key, value in params.items() if key != "_meta"}
             if rest:
-                params["_meta"] = Raw(encode(rest))
+                params["_meta"] = pack(rest)
         self._hear(method, params)
 
     @property
@@ -80,6 +82,11 @@ class _Stream:
 
     async def ask(self, method: str, params: Params) -> Answer:
         raise ClientGone
+
+
+def _honoured(said: Raw) -> Mapping[str, Any]:
+    """What an upstream says that it reports; nothing where it says too much."""
+    return object_of(said) if len(memoryview(said)) <= _HONOURED_BYTES else {}
 
 
 class ListenStream:

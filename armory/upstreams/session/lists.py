@@ -34,12 +34,14 @@ from armory.protocol.rawjson import (
 from armory.tasks import give_way
 from armory.threads import in_turn_if
 from armory.upstreams.session.base import BaseLink
-from armory.upstreams.session.entries import MAX_LEVELS, Omissions, Unusable, fits, opened
+from armory.upstreams.session.entries import MAX_LEVELS, Omissions, Unusable, fits, opened, weight
 
 log = Logger(__name__)
 
 MAX_PAGES = 2_000
 MAX_ENTRIES = 250_000
+MAX_LIST_BYTES = 256 * 1024 * 1024
+"""Some 150,000 published tools have as much."""
 LONGEST_S = 30.0
 """After so long no further page is asked for, of lists other than the tools', which wait for it:
 there are servers that list every file of a cloud drive as a resource, ten a page."""
@@ -70,11 +72,33 @@ class BadList(UpstreamUnavailable):
     """The upstream's list is none, or has no end."""
 
 
+class _Room:
+    """What the lists of one upstream may still take in memory."""
+
+    def __init__(self, most: int) -> None:
+        self._most = self._left = most
+
+    def take(self, server: str, entry: Raw) -> None:
+        """Count an entry that was opened.
+
+        Raises:
+            BadList: there is no room for it.
+        """
+        self._left -= weight(entry)
+        if self._left < 0:
+            raise BadList(
+                f"upstream {server!r}: its lists take more than {self._most:,} bytes in memory, as "
+                "estimated; server.limits.list_bytes sets that limit",
+                upstream=server,
+            )
+
+
 async def fetch_lists(
     link: BaseLink,
     *,
     before: ServerLists | None = None,
     max_entries: int = MAX_ENTRIES,
+    max_bytes: int = MAX_LIST_BYTES,
     quiet: bool = False,
 ) -> ServerLists:
     """Every list that the upstream's capabilities promise.
@@ -84,6 +108,7 @@ async def fetch_lists(
             invalid are left out (a client's duty on modern HTTP).
         before: the last good lists; a list other than the tools' that fails stays as it was there.
         max_entries: entries of one list; a longer one fails.
+        max_bytes: what all lists may take in memory, as estimated; one that takes more fails.
         quiet: what is left out is not logged: it is for the gateway's own lists already.
 
     Raises:
@@ -92,12 +117,12 @@ async def fetch_lists(
     cache: dict[str, tuple[int, str]] = {}
     omitted = Omissions()
     lists: dict[str, Entries] = {}
-    size = 0
+    size, room = 0, _Room(max_bytes)
     for method in MEMBER:
         if not _promised(link.capabilities, method):
             continue
         try:
-            lists[method], hint, took = await _fetch(link, method, max_entries, omitted)
+            lists[method], hint, took = await _fetch(link, method, max_entries, room, omitted)
             size += took
         except UpstreamUnavailable as error:
             if method == TOOLS:
@@ -140,7 +165,7 @@ def _promised(capabilities: Mapping[str, Any], method: str) -> bool:
 
 
 async def _fetch(
-    link: BaseLink, method: str, max_entries: int, omitted: Omissions
+    link: BaseLink, method: str, max_entries: int, room: _Room, omitted: Omissions
 ) -> tuple[Entries, tuple[int, str] | None, int]:
     """(entries, how long and for whom they may be kept, bytes of all pages)."""
     server = link.server
@@ -172,7 +197,7 @@ async def _fetch(
         page = _members(server, method, reply.result)
         if len(memoryview(page.get(MEMBER[method], NULL))) > PIECE_BYTES:
             await asyncio.sleep(0)  # to see where a large list ends took long enough
-        await _collect(server, method, page, entries, omitted)
+        await _collect(server, method, page, entries, room, omitted)
         if len(entries) > max_entries:
             raise BadList(
                 f"upstream {server!r}: {method} has more than {max_entries:,} entries; "
@@ -203,7 +228,12 @@ def _members(server: str, method: str, result: Raw | None) -> dict[str, Raw]:
 
 
 async def _collect(
-    server: str, method: str, page: Mapping[str, Raw], entries: Entries, omitted: Omissions
+    server: str,
+    method: str,
+    page: Mapping[str, Raw],
+    entries: Entries,
+    room: _Room,
+    omitted: Omissions,
 ) -> None:
     """Open a page's entries; a long one leaves the loop to others now and then."""
     member = MEMBER[method]
@@ -215,6 +245,7 @@ async def _collect(
             async for raw in _in_turns(raws):
                 try:
                     entries.append(opened(raw, KEY[method]))
+                    room.take(server, raw)
                 except Unusable as error:
                     omitted.add_raw(method, raw, KEY[method], position, str(error))
                 position += 1

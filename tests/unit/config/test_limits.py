@@ -34,6 +34,7 @@ def text_of(path: str, value: str) -> str:
         (f"{LIMITS}.json_depth", "512", "513"),
         (f"{LIMITS}.stdio_line_bytes", "1", "0"),
         (f"{LIMITS}.list_entries", "1", "0"),
+        (f"{LIMITS}.list_bytes", "1", "0"),
         (f"{LIMITS}.inflow_bytes", "1", "0"),
         (f"{LIMITS}.outflow_bytes", "1", "0"),
         (f"{LIMITS}.concurrent_starts", "1", "0"),
@@ -67,7 +68,8 @@ def test_what_lies_beyond_is_refused_with_its_path(path: str, least: str, below:
 
 
 def test_they_arrive_where_they_are_kept() -> None:
-    limits = "{json_depth: 9, session_idle_s: 7, list_entries: 5, stdio_line_bytes: 6, sessions: 4}"
+    limits = "{json_depth: 9, session_idle_s: 7, list_entries: 5, stdio_line_bytes: 6, sessions: 4"
+    limits += ", list_bytes: 8}"
     block = "{command: x, max_queue: 3, health_interval_s: 2}"
     loaded = load_text(f"server: {{limits: {limits}}}\nupstreams: {{a: {block}}}", environ={})
     http = http_settings(loaded.config)
@@ -76,7 +78,7 @@ def test_they_arrive_where_they_are_kept() -> None:
     gateway = gateway_settings(load_text(small, environ={}).config)
     assert (gateway.query_chars, gateway.query_top_k) == (5, 6)
     (spec,) = upstream_specs(loaded)
-    assert (spec.list_entries, spec.message_bytes) == (5, 6)
+    assert (spec.list_entries, spec.list_bytes, spec.message_bytes) == (5, 8, 6)
     assert (spec.max_queue, spec.health_interval_s) == (3, 2)
 
 

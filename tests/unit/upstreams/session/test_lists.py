@@ -20,6 +20,7 @@ from armory.protocol.link import Call, Reply
 from armory.protocol.rawjson import items
 from armory.testing.upstreams.exchange import definition
 from armory.upstreams.session import lists as lists_module
+from armory.upstreams.session.entries import MAX_VALUES
 from armory.upstreams.session.lists import MAX_PAGES, BadList, compared, fetch_lists
 
 pytestmark = pytest.mark.anyio
@@ -207,6 +208,23 @@ async def test_a_list_may_have_so_many_entries_and_not_one_more() -> None:
     assert len((await fetch(link(), max_entries=2)).tools) == 2
     with pytest.raises(BadList, match=r"more than 1 entries; server\.limits\.list_entries"):
         await fetch(link(), max_entries=1)
+
+
+async def test_lists_may_take_so_much_memory_and_no_more() -> None:
+    def link() -> Answers:
+        pages = [b'{"tools":[{"name":"%b","x":[%b0]}]' % (name, b"0," * 9) for name in (b"a", b"b")]
+        return Answers({"tools": {}}, tools=[pages[0] + b',"nextCursor":"1"}', pages[1] + b"}"])
+
+    assert len((await fetch(link(), max_bytes=2_000)).tools) == 2
+    with pytest.raises(BadList, match=r"more than 1,000 bytes in memory.*limits\.list_bytes"):
+        await fetch(link(), max_bytes=1_000)
+
+
+async def test_a_definition_has_so_many_values_and_no_more() -> None:
+    wide = b'{"name":"wide","x":[%b0]}' % (b"0," * MAX_VALUES)
+    lists = await fetch(Answers({"tools": {}}, tools=[b'{"tools":[{"name":"a"},%b]}' % wide]))
+    assert [tool["name"] for tool in lists.tools] == ["a"]
+    assert lists.dropped[0].reason == "it has more than 50,000 values"
 
 
 @pytest.mark.parametrize(("rules", "least"), [(False, 49), (True, 98)])
