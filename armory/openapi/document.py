@@ -21,6 +21,8 @@ from armory.openapi.yamltext import MAX_LEVELS, TOO_DEEP, read_yaml
 from armory.protocol.nesting import deeper_than
 
 MAX_BYTES = 16 * 1024 * 1024
+MAX_VALUES = 1_000_000
+"""Opened, each takes tens of bytes, and all of them are opened in one go."""
 MAX_YAML_BYTES = 4 * 1024 * 1024
 """YAML is read a hundred times slower than JSON."""
 _VERSION = re.compile(r"3\.\d+(\.\d+)?")
@@ -162,6 +164,8 @@ def read_document(data: bytes, origin: str = "") -> Document:
     """
     if len(data) > MAX_BYTES:
         raise BadDescription(f"it has {len(data):,} bytes; at most {MAX_BYTES:,} are read")
+    if data.count(b",") > MAX_VALUES:
+        raise BadDescription(f"it has more than {MAX_VALUES:,} values, the most that are read")
     content = _parsed(data)
     if not isinstance(content, dict):
         raise BadDescription("it is neither a JSON object nor a YAML mapping")

@@ -307,12 +307,14 @@ def need_value(raw: Raw, where: str) -> Any:
 
 def value_at(raw: Raw | None, path: Sequence[str]) -> Any:
     """What stands in an object at a path of names, decoded whole; None where nothing does, or what
-    cannot be read.
+    cannot be read, or is longer than any header could be that says it.
     """
     for name in path:
         raw = (members_or_none(raw) or {}).get(name)
+    if raw is None or len(memoryview(raw)) > _OPENED_BYTES:
+        return None
     try:
-        return None if raw is None else _any.decode(raw)
+        return _any.decode(raw)
     except (msgspec.DecodeError, RecursionError):
         return None
 

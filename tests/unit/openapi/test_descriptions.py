@@ -8,7 +8,13 @@ from urllib.parse import quote
 
 import pytest
 
-from armory.openapi.document import MAX_YAML_BYTES, BadDescription, Document, read_document
+from armory.openapi.document import (
+    MAX_VALUES,
+    MAX_YAML_BYTES,
+    BadDescription,
+    Document,
+    read_document,
+)
 from armory.openapi.operations import MAX_OPERATIONS, read_operations
 from armory.openapi.requests import BadArguments, request_for
 from armory.openapi.results import result_of
@@ -28,6 +34,7 @@ def post(schema: Any) -> dict[str, Any]:
     ("text", "why"),
     [
         (b"", "neither a JSON object"),
+        (b'{"openapi":"3.1.0","x":[%b0]}' % (b"0," * MAX_VALUES), "more than 1,000,000 values"),
         (b"[]", "neither a JSON object"),
         (b"<html>", "neither a JSON object"),
         (b"a: [", "neither JSON nor YAML"),

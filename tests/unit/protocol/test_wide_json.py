@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from armory.protocol.rawjson import MOST_MEMBERS, TooWide, few_items, members, scalar
+from armory.protocol.rawjson import MOST_MEMBERS, TooWide, few_items, members, scalar, value_at
 
 LONG = "x" * 70_000
 """With it, what holds it is no longer opened all at once."""
@@ -95,6 +95,12 @@ def test_as_many_as_are_allowed_are_opened() -> None:
     assert len(few_items(b"[1,2,3]", 3)) == 3
     with pytest.raises(TooWide):
         few_items(b"[1,2,3]", 2)
+
+
+def test_what_no_header_could_say_is_not_opened() -> None:
+    for size, found in ((1_000, [0] * 1_000), (100_000, None)):
+        raw = Raw(b'{"a":{"b":[%b]}}' % b",".join([b"0"] * size))
+        assert value_at(raw, ("a", "b")) == found
 
 
 def test_a_scalar_is_a_short_plain_value() -> None:
