@@ -152,7 +152,8 @@ def outlined(result: Raw) -> bytes:
     """A result for looking through: itself where it is small, else without its long strings.
 
     Keys and what is beside long texts stay, except the inside of a large `structuredContent`, which
-    belongs to the tool alone. What cannot be taken apart stays whole.
+    belongs to the tool alone. What cannot be taken apart stays whole; of what has too many members
+    there is none, as it passes as it came.
     """
     text = bytes(memoryview(result))
     if len(text) < LARGE_BYTES:
@@ -162,6 +163,8 @@ def outlined(result: Raw) -> bytes:
         return short.text
     try:
         return _without_texts(text)
+    except TooWide:
+        return b""
     except (msgspec.DecodeError, RecursionError):
         return text
 

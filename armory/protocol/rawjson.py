@@ -32,7 +32,7 @@ _BETWEEN_OBJECTS, _BETWEEN_TEXTS = (b"},{", b"}, {"), (b'","', b'", "')
 _SCALAR_BYTES = 1_024
 _OPENED_BYTES = 64 * 1024
 """What is no longer is opened whatever it holds: 11,000 members at the most, in 2 ms."""
-MOST_MEMBERS = 2_000
+MOST_MEMBERS = 500
 """Of a longer object, which would else be opened into tens of times its size. Those that the
 protocol names have a dozen; what clients and tools say to each other is not opened."""
 _SPACES = re.compile(rb"[ \t\r\n]*")
