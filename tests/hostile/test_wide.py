@@ -23,7 +23,7 @@ from armory.testing.processes import GatewayProcess
 pytestmark = pytest.mark.anyio
 BOUND_S = 40.0
 TOKEN = "a" * 40
-MANY = {f"k{number}": number for number in range(25 * MOST_MEMBERS)}
+MANY = {f"k{number}": number for number in range(100 * MOST_MEMBERS)}
 BLOCK = {"type": "text", "text": "fine"}
 RESULTS: dict[str, Any] = {
     "good": {"content": [BLOCK]},
