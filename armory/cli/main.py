@@ -20,7 +20,7 @@ from typing import Any
 import click
 
 from armory.cli.output import say_failure
-from armory.config.home import armory_home
+from armory.config.home import home_here
 from armory.config.problems import nearest
 from armory.errors import ArmoryError, ConfigError, InvalidRequest, UpstreamUnavailable
 from armory.observability.deferred import log_later
@@ -137,7 +137,7 @@ def refused_by_the_system(error: OSError) -> ConfigError:
     why = error.strerror or str(error) or type(error).__name__
     if error.filename is None:
         return ConfigError(f"the system refuses: {why}")
-    home = armory_home()
+    home = home_here()
     message = f"{error.filename} cannot be used: {why}"
     if Path(str(error.filename)).is_relative_to(home):
         message += (

@@ -1,6 +1,6 @@
 """Where things are: the folder of Armory's data, and the configuration file.
 
-Owns: `armory_home`, `find_config`. Never imports a model.
+Owns: `armory_home`, `home_here`, `find_config`. Never imports a model.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path as File
 
+from armory.config.dotenv import NAME as DOTENV
+from armory.config.dotenv import read_variables
 from armory.errors import ConfigError
 
 FILE_NAME = "armory.yaml"
@@ -22,6 +24,17 @@ def armory_home(environ: Mapping[str, str] | None = None) -> File:
     import platformdirs  # only where nobody says the folder
 
     return File(platformdirs.user_data_dir("armory", appauthor=False))
+
+
+def home_here(config: str | None = None) -> File:
+    """The same, as a gateway that is started here has it: a `.env` beside its file may say it.
+
+    Args:
+        config: the file; None: `$ARMORY_CONFIG`, or the one in this folder.
+    """
+    file = File(config or os.environ.get("ARMORY_CONFIG") or FILE_NAME)
+    variables = read_variables(file.parent / DOTENV) if file.is_file() else {}
+    return armory_home({**variables, **os.environ})
 
 
 def find_config(given: str | None, environ: Mapping[str, str] | None = None) -> File:

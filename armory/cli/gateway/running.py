@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from armory.config.home import armory_home
+from armory.config.home import home_here
 from armory.errors import (
     AccessDenied,
     ArmoryError,
@@ -136,11 +136,12 @@ def gateways(url: str | None, token: str | None) -> list[Gateway]:
         ConfigError: `url` is none.
         UpstreamUnavailable: none runs here.
     """
-    local = running(armory_home())
+    home = home_here()
+    local = running(home)
     if url is None:
         if not local:
             raise UpstreamUnavailable(
-                f"no gateway runs here (none has left a note in {armory_home()}); start one with "
+                f"no gateway runs here (none has left a note in {home}); start one with "
                 "`armory serve`, or give the --url of another"
             )
         # $ARMORY_TOKEN is for other gateways, and here may be one that is no administrator's

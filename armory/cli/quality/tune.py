@@ -15,7 +15,7 @@ from rich.table import Table
 from armory.cli.options import config_option, json_option, loaded_config
 from armory.cli.output import EMBEDDING, out, print_json, say_notice, say_unreached, waiting
 from armory.cli.quality.eval import options_of
-from armory.config.home import armory_home
+from armory.config.home import home_here
 from armory.domain.tool import ToolRecord
 from armory.errors import ConfigError
 from armory.evaluation.dataset import Dataset, load_dataset, load_tools
@@ -62,7 +62,7 @@ def tune_command(
     if name == "multi_factor":
         name = "semantic"  # whose calibration says what its similarity means
     tuned = asyncio.run(_tune(dataset, options, name))
-    path = armory_home() / CALIBRATION
+    path = home_here(config) / CALIBRATION
     if not dry_run:
         write_calibration(path, tuned)
     _report(tuned, None if dry_run else path, as_json)
