@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, cast
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 from armory.cli.answers import OPERATOR, CommandLine, kind_of, packed, packed_value, result_of
 from armory.errors import (
@@ -81,7 +81,7 @@ async def connected(
 
 
 def endpoint_url(url: str, mode: str | None = None) -> str:
-    """The MCP endpoint meant by `url`.
+    """The MCP endpoint meant by `url`; a `mode` that it names itself stays.
 
     Raises:
         ConfigError: it is no http(s) URL.
@@ -90,7 +90,8 @@ def endpoint_url(url: str, mode: str | None = None) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError(f"{url!r} is no URL of a gateway; write e.g. http://127.0.0.1:8080/mcp")
     path = parts.path if parts.path.strip("/") else "/mcp"
-    query = "&".join(part for part in (parts.query, f"mode={mode}" if mode else "") if part)
+    wanted = f"mode={mode}" if mode and "mode" not in parse_qs(parts.query) else ""
+    query = "&".join(part for part in (parts.query, wanted) if part)
     return urlunsplit((parts.scheme, parts.netloc, path, query, ""))
 
 
