@@ -37,7 +37,7 @@ MOST_MEMBERS = 500
 protocol names have a dozen; what clients and tools say to each other is not opened."""
 _SPACES = re.compile(rb"[ \t\r\n]*")
 _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
-_TRUNCATED = msgspec.DecodeError("Input data was truncated")
+_TRUNCATED = "Input data was truncated"
 _COMMA, _COLON, _OBJECT, _OBJECT_END, _ARRAY, _ARRAY_END = b",:{}[]"
 _MISSES = 200
 """So often a long array is tried to be cut inside an item, before the rest is taken apart whole."""
@@ -134,7 +134,7 @@ def _is_last(view: memoryview, at: int, closing: int) -> bool:
 def _past_space(view: memoryview, at: int) -> int:
     spaces = _SPACES.match(view, at)
     if spaces is None or spaces.end() == len(view):
-        raise _TRUNCATED
+        raise msgspec.DecodeError(_TRUNCATED)
     return spaces.end()
 
 
@@ -149,7 +149,7 @@ def _value_end(view: memoryview, at: int) -> int:
         if found is None:
             raise
         return at + int(found[1]) - 1
-    raise _TRUNCATED
+    raise msgspec.DecodeError(_TRUNCATED)
 
 
 def members_or_none(raw: Raw | None) -> dict[str, Raw] | None:

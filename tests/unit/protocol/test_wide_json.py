@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import tracemalloc
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -71,6 +73,20 @@ def test_what_ends_too_early_is_refused(end: bytes) -> None:
         members(text)
     with pytest.raises(msgspec.DecodeError):
         few_items(text, 10)
+
+
+def test_nothing_of_what_was_refused_is_kept() -> None:
+    tracemalloc.start()
+    try:
+        for _ in range(20):
+            with suppress(msgspec.DecodeError):
+                members(b'{"a":1,' + b" " * 100_000)
+            with suppress(msgspec.DecodeError):
+                few_items(b"[1," + b" " * 100_000, 10)
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] < 400_000, "4 MB were refused"
+    finally:
+        tracemalloc.stop()
 
 
 def test_too_many_are_given_up_before_they_take_memory() -> None:
