@@ -6,7 +6,7 @@ transport; decides nothing about queries.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import cached_property
 
@@ -130,17 +130,8 @@ class View:
         visible = self.policy.visible_catalog(self.catalog, principal, endpoint.scope)
         usable = self._usable.get(visible.tools.key)
         if usable is None:
-            catalog = self.catalog
             usable = self._usable[visible.tools.key] = frozenset(
-                records[name].server
-                for records, names in (
-                    (catalog.tools, visible.tools.names),
-                    (catalog.prompts, visible.prompts),
-                    (catalog.resources, visible.resources),
-                    (catalog.templates, visible.templates),
-                    (catalog.skills, visible.skills),
-                )
-                for name in names
+                records[name].server for records, names in self._kinds(visible) for name in names
             )
         return server in usable
 
@@ -168,22 +159,29 @@ class View:
         """Whether policy bars nothing that the caller's endpoint has."""
         if not self.policy.restricts:
             return True
-        visible, catalog, scope = self.visible(request), self.catalog, request.endpoint.scope
+        visible, scope = self.visible(request), request.endpoint.scope
         whole = self._whole.get(visible.tools.key)
         if whole is None:
             whole = self._whole[visible.tools.key] = all(
                 name in names
-                for records, names in (
-                    (catalog.tools, visible.tools.names),
-                    (catalog.prompts, visible.prompts),
-                    (catalog.resources, visible.resources),
-                    (catalog.templates, visible.templates),
-                    (catalog.skills, visible.skills),
-                )
+                for records, names in self._kinds(visible)
                 for name, record in records.items()
                 if scope.has_server(record.server)
             )
         return whole
+
+    def _kinds(
+        self, visible: VisibleCatalog
+    ) -> tuple[tuple[Mapping[str, ListedRecord | ToolRecord], Collection[str]], ...]:
+        """All that is listed, kind by kind, and the names in it that are visible."""
+        catalog = self.catalog
+        return (
+            (catalog.tools, visible.tools.names),
+            (catalog.prompts, visible.prompts),
+            (catalog.resources, visible.resources),
+            (catalog.templates, visible.templates),
+            (catalog.skills, visible.skills),
+        )
 
     def info(self, endpoint: Endpoint) -> Raw:
         """`serverInfo` as an endpoint gives it: the upstream's own on the transparent one."""
