@@ -133,7 +133,7 @@ def _read(data: bytes | bytearray) -> UpstreamMessage | Exception:
             data.decode()  # values pass as bytes, so this is where they are checked
         return _incoming(data)
     except (UnicodeDecodeError, msgspec.DecodeError, RecursionError) as error:
-        return error
+        return error.with_traceback(None)  # whose frames would hold it: garbage for each message
 
 
 def _rescuing(
@@ -150,7 +150,7 @@ def _rescuing(
     try:
         return _opened(text, _incoming)
     except RecursionError as error:
-        why = error
+        why = error.with_traceback(None)
         text = yield from cutting(text, DEEPEST)
     except msgspec.DecodeError as error:
         raise _unreadable(data, error) from None

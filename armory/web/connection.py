@@ -11,12 +11,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
+from aiohttp.http import RawRequestMessage
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_server import Server
 
 from armory.logger import Logger
 from armory.web.endings import Endings
-from armory.web.exchanges import Exchanges
+from armory.web.exchanges import Exchanges, forget_trace
 from armory.web.pacing import LARGE_PIECE, Pace
 
 _log = Logger(__name__)
@@ -161,6 +162,8 @@ class Connection(Exchanges):
             self.cut(ENDING)
             return
         super().data_received(data)
+        if self._messages and not isinstance(last := self._messages[-1][0], RawRequestMessage):
+            forget_trace(last.exc)  # what is no request
         if self._current_request is not None:
             self.begun = None
             self._all.arrives(self)

@@ -103,7 +103,10 @@ class Exchanges(RequestHandler):
         try:
             response = await handler(request)
         except Exception as failure:  # noqa: BLE001 as aiohttp answers them
-            return await self._handle_request(request, None, partial(_raised, failure))
+            try:
+                return await self._handle_request(request, None, partial(_raised, failure))
+            finally:
+                forget_trace(failure)
         except BaseException:
             self._served()
             raise
@@ -167,8 +170,18 @@ class Exchanges(RequestHandler):
                 self.transport.close()
 
 
+def forget_trace(failure: BaseException | None) -> None:
+    """Let go of the frames that a failure holds, one of which, or the route of a 404, holds it."""
+    while failure is not None:
+        failure.__traceback__ = None
+        failure = failure.__context__
+
+
 async def _raised(failure: Exception, _request: BaseRequest) -> StreamResponse:
-    raise failure
+    try:
+        raise failure
+    finally:
+        del failure  # this frame, which its trace holds, would hold it
 
 
 async def _returned(response: StreamResponse, _request: BaseRequest) -> StreamResponse:
