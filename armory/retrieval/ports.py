@@ -89,7 +89,7 @@ class Sample:
     Attributes:
         rows: (s,) ascending rows.
         cosine: (m, s) float32, best cosine of each over its vectors.
-        complete: they are all of the allowed rows, though their cosines may be rounded.
+        complete: they are all of the allowed rows, though by quantized vectors.
     """
 
     rows: IntArray

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from armory.retrieval.features import CandidateFeatures, Moments, Subquery, greatest
-from armory.retrieval.greatest import GROUPS, bar
+from armory.retrieval.greatest import GROUPS, cutoff
 from armory.retrieval.lexical.implied import DOING
 from armory.retrieval.ports import FloatArray, IntArray
 
@@ -199,7 +199,7 @@ def best_of(values: FloatArray, depth: int = DEPTH) -> IntArray:
     """Positions of the greatest values, greatest first; ties in order of position."""
     if len(values) <= depth:
         return np.argsort(-values, kind="stable")
-    least = bar(values, depth)
+    least = cutoff(values, depth)
     above = np.flatnonzero(values > least)
     if len(above) > GROUPS * depth:  # not many groups, or many values in few of them
         high = values[above]
