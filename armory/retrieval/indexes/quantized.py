@@ -64,9 +64,8 @@ class QuantizedVectors:
     """The vectors of `segments` (one or more) and their products; immutable.
 
     Attributes:
-        error_bound: the error of a cosine, at most; about one in ten thousand exceeds it. The error
-            of a component is uniform within half a scale; that of their sum has four times its
-            standard deviation as the bound.
+        error_bound: the most by which a cosine is off, but for one in some ten thousand: four
+            standard deviations, where each component is off evenly by up to half a scale.
     """
 
     def __init__(self, segments: Segments) -> None:
