@@ -49,7 +49,7 @@ class Vouched:
 
 
 class Assertions:
-    """See the module.
+    """Reads the ID-JAGs of the providers that may vouch for people.
 
     Args:
         settings: which identity providers may vouch for people.

@@ -37,7 +37,7 @@ def is_document(client_id: str) -> bool:
 
 
 class Documents:
-    """See the module.
+    """Fetches the metadata documents of clients, and keeps them for a while.
 
     Args:
         patterns: of redirect URIs that are allowed.

@@ -202,7 +202,7 @@ def give_up(response: Answer, error: Exception) -> None:
     response.close()
 
 
-def let_go(response: Answer) -> None:
+def release(response: Answer) -> None:
     """Leave a stream whose answer has come: back to the pool if it ends shortly, else closed."""
     if response.closed or response.content.is_eof():
         response.release()

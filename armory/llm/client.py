@@ -34,7 +34,7 @@ from armory.llm.errors import (
     ChatTimeout,
     ChatUnavailable,
 )
-from armory.llm.parameters import Given, Parameters, said_in
+from armory.llm.parameters import Parameters, RequestParameters, said_in
 from armory.llm.tokens import estimate_tokens
 from armory.logger import Logger
 
@@ -199,7 +199,10 @@ class ChatClient:
                     yield text
 
     async def _sent(
-        self, ask: Callable[[Given], Awaitable[_T]], max_tokens: int | None, stop: Sequence[str]
+        self,
+        ask: Callable[[RequestParameters], Awaitable[_T]],
+        max_tokens: int | None,
+        stop: Sequence[str],
     ) -> _T:
         """Ask, and ask again for as long as a parameter is refused that can be left out."""
         while True:

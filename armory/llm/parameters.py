@@ -21,7 +21,7 @@ _SAID = 300
 """Characters of an endpoint's own message that are shown."""
 
 
-class Given(TypedDict, total=False):
+class RequestParameters(TypedDict, total=False):
     """The parameters of one request."""
 
     temperature: float
@@ -40,14 +40,14 @@ class Parameters:
     def __init__(self) -> None:
         self._refused: set[str] = set()
 
-    def of(self, max_tokens: int | None, stop: Sequence[str]) -> Given:
+    def of(self, max_tokens: int | None, stop: Sequence[str]) -> RequestParameters:
         """Those of the next request.
 
         Args:
             max_tokens: cap on the answer; None: the endpoint's own.
             stop: texts before which the model is to stop.
         """
-        given: Given = {}
+        given: RequestParameters = {}
         if "temperature" not in self._refused:
             given["temperature"] = 0.0  # as repeatable as the model can be
         if max_tokens is not None and "max_tokens" not in self._refused:
@@ -58,7 +58,7 @@ class Parameters:
             given["stop"] = list(stop)
         return given
 
-    def refused(self, body: object, given: Given) -> bool:
+    def refused(self, body: object, given: RequestParameters) -> bool:
         """Whether a refusal is about one of the parameters: it is not sent again.
 
         Args:

@@ -22,7 +22,7 @@ from armory.libraries import read_ahead
 from armory.retrieval.embedders.base import encodable, unit_rows
 from armory.retrieval.options import PartOptions
 from armory.retrieval.ports import FloatArray
-from armory.threads import step_back
+from armory.threads import lower_priority
 
 SHIPPED = Path(__file__).resolve().parent.parent / "models" / "embedded"
 _CHUNK = 16
@@ -82,12 +82,12 @@ class EmbeddedEmbedder:
         self._lock = threading.Lock()
         self._loaded: tuple[Any, Any] | None = None
         self._document_pool = ThreadPoolExecutor(
-            workers, "armory-embed-documents", step_back, (_NICE,)
+            workers, "armory-embed-documents", lower_priority, (_NICE,)
         )
         self._query_pool = ThreadPoolExecutor(
-            workers, "armory-embed-queries", step_back, (_QUERY_NICE,)
+            workers, "armory-embed-queries", lower_priority, (_QUERY_NICE,)
         )
-        self._long_pool = ThreadPoolExecutor(1, "armory-embed-long", step_back, (_LONG_NICE,))
+        self._long_pool = ThreadPoolExecutor(1, "armory-embed-long", lower_priority, (_LONG_NICE,))
 
     @property
     def identity(self) -> str:

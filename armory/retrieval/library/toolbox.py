@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TypedDict, cast
 
 from armory.domain.tool import ToolRecord, fingerprint
 from armory.errors import InvalidRequest
-from armory.retrieval.library.forms import ToolLike, as_mcp, told_by
+from armory.retrieval.library.forms import ToolLike, as_mcp, of_object
 from armory.retrieval.library.signatures import Handle, description_of, name_of, schema_of
 
 _MEMBERS = (
@@ -141,7 +141,7 @@ class Tool:
             return tool_of_json(as_mcp(given))
         if isinstance(given, tuple):
             return _tool_of_pair(given)
-        told = told_by(given)
+        told = of_object(given)
         if told is not None:
             return tool_of_json(told)
         if not callable(given):

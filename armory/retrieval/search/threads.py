@@ -10,7 +10,7 @@ from __future__ import annotations
 from concurrent.futures import Executor, ThreadPoolExecutor
 
 from armory.domain.query import Query
-from armory.threads import step_back
+from armory.threads import lower_priority
 
 SHORT_CHARS = 500
 """Queries up to this length are taken apart in less time than a thread takes to begin."""
@@ -24,8 +24,8 @@ class SearchThreads:
     """Threads for usual queries, and one of low priority for long ones."""
 
     def __init__(self) -> None:
-        self.usual: Executor = ThreadPoolExecutor(2, "armory-search", step_back)
-        self._long = ThreadPoolExecutor(1, "armory-search-long", step_back, (LONG_NICE,))
+        self.usual: Executor = ThreadPoolExecutor(2, "armory-search", lower_priority)
+        self._long = ThreadPoolExecutor(1, "armory-search-long", lower_priority, (LONG_NICE,))
 
     def of(self, query: Query) -> Executor:
         """The threads that search for this query."""

@@ -17,7 +17,7 @@ from armory.authserver.assertions import JWT_BEARER
 from armory.authserver.client_keys import KIND, claimed
 from armory.authserver.clients import Client
 from armory.authserver.errors import OAuthError, UnusableClient
-from armory.authserver.grants import Given
+from armory.authserver.grants import TokenResponse
 from armory.authserver.metadata import document
 from armory.errors import ArmoryError
 from armory.logger import Logger
@@ -102,10 +102,10 @@ class Endpoints:
         if kind == "authorization_code":
             code, verifier = form.get("code", ""), form.get("code_verifier", "")
             uri = form.get("redirect_uri", "")
-            return self._given(await grants.redeem(code, client, uri, verifier, resource))
+            return self._token_response(await grants.redeem(code, client, uri, verifier, resource))
         if kind == "refresh_token":
             token = form.get("refresh_token", "")
-            return self._given(await grants.refresh(token, client, resource))
+            return self._token_response(await grants.refresh(token, client, resource))
         if kind == JWT_BEARER and self._server.assertions.taken:
             return await self._vouched(request, form, client)
         raise OAuthError("unsupported_grant_type", "expected authorization_code or refresh_token")
@@ -125,9 +125,13 @@ class Endpoints:
                 f"resource must be the URL of an endpoint of this gateway, e.g. {issuer}/mcp, and "
                 "the one that the assertion names",
             )
-        return self._given(await self._server.grants.vouched(said, client, resource), said.scopes)
+        return self._token_response(
+            await self._server.grants.vouched(said, client, resource), said.scopes
+        )
 
-    def _given(self, given: Given, scopes: Sequence[str] | None = None) -> web.Response:
+    def _token_response(
+        self, given: TokenResponse, scopes: Sequence[str] | None = None
+    ) -> web.Response:
         found = {
             "access_token": given.access,
             "token_type": "Bearer",
