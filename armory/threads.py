@@ -36,8 +36,8 @@ SLICE_NS, USUAL_NS = 100_000, 0
 """The shortest slice of a core that Linux grants; 0 is its default, 1 to 4 ms."""
 
 CATALOG_NICE = 14
-"""Of work on a catalog, as of embedding it. Where the event loop needs a whole core, a third of it
-for a catalog of 100,000 tools would make every call half as long again."""
+"""The nice value of work on a catalog, as of embedding it. Where the event loop needs a whole core,
+giving a third of it to a catalog of 100,000 tools would make every call half as long again."""
 _LEAST = 19
 """The lowest priority there is."""
 _MANY, _A_FEW = 2_000, 500

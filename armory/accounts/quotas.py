@@ -31,7 +31,7 @@ from armory.tasks import Flights
 _log = Logger(__name__)
 TTL_S = 10.0
 USERS_KEPT = 20_000
-"""So many users are not asked of again within that time: those that asked last."""
+"""Users whose standing is kept in memory, the latest ones."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,9 @@ from armory.tasks import spawn, stop
 
 _log = Logger(__name__)
 _EVERY_S = 0.25
-"""What was told is written after so many seconds: a killed process loses no more."""
+"""Seconds between two writes: a killed process loses the records of no more."""
 _AT_ONCE = 2_000
-"""Records of one write: fewer are sooner safe, more cost less."""
+"""Records in one write: with fewer each is safe sooner, with more each costs less."""
 _AGAIN_S = 1.0
 _END_S = 10.0
 

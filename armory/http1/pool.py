@@ -22,7 +22,7 @@ from armory.http1.response import NoConnection, Response
 from armory.tasks import start
 
 _WITH_BODY = frozenset(("POST", "PUT", "PATCH"))
-"""Methods whose requests say that they have none (RFC 9110 §8.6); some servers refuse them else."""
+"""Methods that send `Content-Length: 0` without a body (RFC 9110 §8.6); some servers insist."""
 
 
 class Fields(dict[str, str]):

@@ -18,17 +18,16 @@ if TYPE_CHECKING:
 
 _LINGER_S = 1.0
 _PART_BYTES = 16 * 1024
-"""So much of a stream of many lines is taken apart before it is handed on: a MiB may be 150,000
-events."""
+"""How much of a stream of many lines is parsed at a time: a MiB may hold 150,000 events."""
 _PART_LINES = 500
 _TURN_S = 0.001
-"""So long one stream may keep the event loop."""
+"""How long one stream may hold the event loop, in seconds."""
 Answer: TypeAlias = "aiohttp.ClientResponse | Response"
 """A response, whichever client it came by (through a proxy it is aiohttp's)."""
 
 
 COUNTED_BYTES = 256 * 1024
-"""From this size on a message that is not whole yet is told to the meter."""
+"""Incomplete messages are reported to the meter from this size on."""
 
 
 class BodyTooLarge(Exception):

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _log = Logger(__name__)
 _T = TypeVar("_T")
 _TEXTS = ("reasoning_content", "reasoning", "content")
-"""Where a piece of an answer has its text: thinking first, under the names that servers use."""
+"""Members of a piece of an answer that hold text, thinking first; servers differ in its name."""
 _KEY_REFUSED = (401, 403)
 
 Role = Literal["system", "user", "assistant"]

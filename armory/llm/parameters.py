@@ -16,7 +16,7 @@ _log = Logger(__name__)
 _UNSUPPORTED = frozenset({"unsupported_parameter", "unsupported_value"})
 _WORD = re.compile(r"[a-z_]+")
 _SHORTEST = 6
-"""A key of fewer characters would be found in any text."""
+"""Shorter keys are not looked for: they would be found in any text."""
 _SAID = 300
 """Characters of an endpoint's own message that are shown."""
 

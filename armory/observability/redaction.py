@@ -14,7 +14,7 @@ from urllib.parse import quote
 _T = TypeVar("_T")
 HIDDEN = "***"
 _SHORTEST = 6
-"""A configured secret of fewer characters is not looked for: it would be found in any text."""
+"""Shorter configured secrets are not looked for: they would be found in any text."""
 _SECRET_NAME = re.compile(
     r"(?:^|[_-])(?:token|secret|password|passwd|pass|pat|pwd|auth|authorization|api_?key|apikey"
     r"|access_?key|private_?key|key|credential|cookie|dsn)s?$",
@@ -25,7 +25,7 @@ _SECRET_KEY = re.compile(
     r"|authorization|api[_-]?key|access[_-]?key|private[_-]?key|credential|cookie)s?$"
 )
 _OPTION = re.compile(r"--[A-Za-z]|-[A-Za-z]?$")
-"""Another option, where a value may stand; one of a password may begin with a hyphen, too."""
+"""What is another option rather than a value; a password may begin with a hyphen, too."""
 CREDENTIAL_SCHEME = re.compile(r"(?:bearer|basic|token|apikey|api-key)\s+", re.IGNORECASE)
 """What stands before the secret in a header."""
 _DRAWN = re.compile(
@@ -46,8 +46,8 @@ _SECRET_TEXT = re.compile(
 
 _IN_QUERY = re.compile(r"([?&][^?&=#\s\"'<>]{1,100}=)[^&#\s\"'<>]+")
 _KEPT = 20
-"""Configurations whose secrets are hidden: the first, of which much holds until a restart, and the
-latest. Whoever has each hour other tokens must not make each line of the log slower for good."""
+"""Configurations whose secrets are hidden: the first, of which much is in force until a restart,
+and the latest. More would slow down every log line where tokens change each hour."""
 _told: list[frozenset[str]] = []
 _known: list[str] = []
 """The values of configured secrets, longest first: one may be part of another."""

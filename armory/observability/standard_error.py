@@ -24,9 +24,9 @@ _log = Logger(__name__)
 WAITING = 1_000_000
 """Characters that may wait; further lines are dropped and counted."""
 _END_S = 2.0
-"""So long what waits may take at the end."""
+"""How long writing what is queued may take at the end."""
 _ASIDE_S = 1.0
-"""Until a file that takes nothing now is asked again, where the system does not say when."""
+"""How long to wait for a file that takes nothing now, if the system does not say when it does."""
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: Among so many groups for each of the best values that are looked for, few of them share one.
+#: Groups for each of the best values; with so many, few of those values share a group.
 GROUPS = 4
 
 

@@ -28,7 +28,7 @@ _EVERYWHERE = ("0.0.0.0", "::")
 _ACCEPTED_AT_ONCE = 64
 _BACKLOG = 1_024
 BODY_MARGIN = 64 * 1024
-"""aiohttp's own body limit stands so far above the configured one, which answers first."""
+"""How far aiohttp's own body limit is above the configured one, which is to answer first."""
 
 
 @dataclass(slots=True)

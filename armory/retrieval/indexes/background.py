@@ -14,7 +14,7 @@ from armory.retrieval.indexes.base import statistics
 from armory.retrieval.indexes.compact import Compact
 from armory.retrieval.ports import FloatArray, IntArray, Sample, VectorHits
 
-#: Tools whose vectors are kept. Of no more tools than these every one is known.
+#: Tools in the sample; catalogs up to this size are sampled whole.
 SAMPLE = 16_384
 _FLOOR = 64
 

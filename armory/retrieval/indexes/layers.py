@@ -16,7 +16,7 @@ from armory.retrieval.indexes.base import Segments
 from armory.retrieval.indexes.quantized import QuantizedVectors, is_quicker
 from armory.retrieval.ports import FloatArray, IntArray
 
-#: So many tools, or one in so many, may lie beside the others; then all are laid together.
+#: This many tools, or one in this many, may be in the fresh layer before both are merged.
 _FEW = 64
 
 

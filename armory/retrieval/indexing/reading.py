@@ -21,11 +21,11 @@ from armory.threads import in_turn
 
 Written = Callable[[ToolRecord], Sequence[str] | None]
 _SLICE = 200
-#: How long pure Python may keep other threads waiting, and how long it then steps aside, seconds.
+#: Seconds for which pure Python may keep other threads waiting, and for which it then pauses.
 _TURN_S = 0.001
 _ASIDE_S = 0.00005
-#: Tools that may go, over what is there, until the lexical index is made anew: it never forgets a
-#: word.
+#: Tools that may be removed, beyond the present number, before the lexical index is rebuilt: it
+#: never forgets a word.
 _GONE = 2_000
 
 

@@ -19,12 +19,12 @@ from armory.retrieval.lexical.spelling import Spelling
 from armory.retrieval.lexical.text import chunks, compounds, spellings, terms
 
 _FIELD_TERMS = 200
-#: More occurrences in one field say nothing more; their length still tells against them.
+#: Occurrences that count in one field; more only add to its length.
 _MOST_COUNTED = 3
 _ALL_TERMS = 100_000
-#: So many tools, or one in so many, may differ for postings to be made from the last ones.
+#: Up to this many tools, or one in this many, may differ for postings to be updated, not rebuilt.
 _FEW = 32
-#: So many tools at most are arrays of their own, 1.4 KB each, until they are put together.
+#: Tools that are kept as arrays of their own, 1.4 KB each, before they are joined.
 _LOOSE = 500
 
 

@@ -19,16 +19,16 @@ from armory.retrieval.rankers.base import RankSettings
 from armory.retrieval.settings import RetrieverSettings
 
 MOST = sys.float_info.max
-"""The bound of numbers that have none."""
+"""Stands for no upper bound."""
 
 _PARTS = (
     ("embedder", ("identity", "dimension", "embed_documents", "embed_queries", "aclose")),
     ("index", ("stored", "update", "aclose")),
     ("reranker", ("scores",)),
 )
-"""What an object has that a caller made to be a part, see `ports` and `ranking.rerank`."""
+"""What a part made by the caller must have, see `ports` and `ranking.rerank`."""
 _READ = ("identity", "dimension")
-"""What of it is read; all else is awaited."""
+"""Members that are attributes; all others are awaited methods."""
 
 
 def check_parts(embedder: Any, index: Any, reranker: Any) -> None:

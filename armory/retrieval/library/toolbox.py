@@ -19,7 +19,7 @@ _MEMBERS = (
     "identifier", "name", "title", "description", "tags", "inputSchema", "outputSchema", "examples",
     "metadata", "private", "handle", "annotations", "icons", "execution", "_meta",
 )  # fmt: skip
-"""What the JSON of a tool may have; of MCP's own some say nothing to retrieval."""
+"""Members that the JSON of a tool may have; some of MCP's own mean nothing to retrieval."""
 
 
 def said(value: object) -> str:
@@ -215,7 +215,7 @@ class Tool:
 Given = Tool | Handle | Mapping[str, Any] | tuple[str, Mapping[str, Any]] | ToolLike
 """What a memory takes for a tool, see `Tool.of`."""
 ATTRIBUTES = tuple(one.name for one in fields(Tool) if one.name != "identifier")
-"""What of a tool can be updated."""
+"""Attributes that `update` accepts."""
 
 
 def _tool_of_pair(given: tuple[Any, ...]) -> Tool:

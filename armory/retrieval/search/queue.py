@@ -12,11 +12,11 @@ from collections import deque
 from armory.errors import RateLimited
 
 LEAST_COST = 500
-"""A search counts as so many characters at least."""
+"""The least cost of a search, in characters."""
 ROOM = 32_000
-"""Characters that are searched for at the same time; more only makes all of them slower."""
+"""Characters that are searched for at a time; more would only slow all of them down."""
 CALLERS_ROOM = 16_000
-"""The same for one caller: what it leaves free, another finds at once."""
+"""The same for one caller, so that others find room at once."""
 _RETRY_AFTER_S = 1.0
 
 

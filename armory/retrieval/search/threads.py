@@ -13,10 +13,10 @@ from armory.domain.query import Query
 from armory.threads import lower_priority
 
 SHORT_CHARS = 500
-"""Queries up to this length are taken apart in less time than a thread takes to begin."""
+"""Queries up to this length are parsed in less time than it takes to hand them to a thread."""
 LONG_NICE = 9
-"""On a core that is busy, the loop has seven times as much of it as the thread of long queries;
-that has more than threads that embed long texts, as it may hold the interpreter's lock."""
+"""On a busy core the event loop gets seven times as much of it as the thread of long queries. That
+thread gets more than those that embed long texts, since it may hold the interpreter's lock."""
 _RESTS, _RESTS_MOST_S = 4, 2.0
 
 

@@ -38,10 +38,10 @@ _KEY = re.compile(r"acx_[A-Za-z0-9_-]{8,}")
 _NO_STORE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 _LONGEST_PATH_PART = 200
 _MOST_VALUES = 10_000
-"""In a body of anybody's: what is wrong with them is found for all of them at once."""
+"""Values in a body of anybody's, since validation reports the errors of all of them at once."""
 _SHOWN_CHARS = 100
 CLIENT_LEFT = 499
-"""As which a request counts that was cancelled, as proxies write it; nothing is answered."""
+"""The status under which cancelled requests count, as with nginx; nothing is answered."""
 
 
 def request_id_of(request: web.Request) -> str:
