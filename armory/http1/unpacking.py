@@ -14,8 +14,7 @@ _CODINGS = {b"gzip": _GZIP, b"x-gzip": _GZIP, b"deflate": zlib.MAX_WBITS}
 _MEMBER = b"\x1f"
 """The first byte of a gzip member; anything else after one is padding."""
 _MOST_BYTES = 16 * 1024 * 1024
-"""The most that one piece may unpack to; a body with more is refused, before it fills all memory.
-"""
+"""The most that one piece may unpack to; beyond it the body is refused, before memory is full."""
 _SLICE = 4 * 1024
 """Bytes given to zlib at a time: at the end of each member it copies what is left of them."""
 

@@ -28,8 +28,7 @@ STRATEGY: Strategy = "description_params"
 RANKER = "relevance"
 INDEX = "exact"
 UNUSED_DAYS = 30.0
-"""Days without use after which a point, or a model's collection, is deleted from a Qdrant server.
-"""
+"""Days without use after which a Qdrant server loses a point, or a model's collection."""
 SEARCHES = 512
 """Searches that run or wait at once, in all."""
 SEARCHES_PER_CALLER = 256

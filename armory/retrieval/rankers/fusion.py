@@ -26,7 +26,7 @@ DENSE_SHARE = 0.7
 #: nothing about the spread of cosines, and nothing was learned on catalogs so small.
 FEW = 40
 #: Mean and deviation of an unrelated tool's cosine and BM25, as shares of the query's best; and the
-#: least deviation of a cosine.
+#: least that both are for a cosine.
 _APART_COSINE = (0.25, 0.2)
 _LEAST_COSINE = (0.1, 0.1)
 _APART_WORDS = (0.05, 0.12)

@@ -38,7 +38,8 @@ _KEY = re.compile(r"acx_[A-Za-z0-9_-]{8,}")
 _NO_STORE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 _LONGEST_PATH_PART = 200
 _MOST_VALUES = 10_000
-"""Values in a body of anybody's, since validation reports the errors of all of them at once."""
+"""Values in a body on routes that are not for administrators alone: validation collects the errors
+of all of them."""
 _SHOWN_CHARS = 100
 CLIENT_LEFT = 499
 """The status under which cancelled requests count, as with nginx; nothing is answered."""
