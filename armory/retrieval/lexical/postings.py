@@ -1,7 +1,7 @@
-"""The words of a catalog, frozen: BM25F, the absolute keyword score, where a query hit.
+"""Searching a catalog by words: BM25F, the keyword score, and which fields a query hit.
 
-Owns: what is searched and its constants. `lexical` makes it. Never imports embedders, indexes or
-rankers.
+Owns: immutable postings and the constants of their scores. `bm25` makes them. Never imports
+embedders, indexes or rankers.
 """
 
 from __future__ import annotations
@@ -13,7 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from armory.retrieval.lexical.bags import Bag, Floats, Ints, Inverted, Places, flat, offsets
+from armory.retrieval.lexical.arrays import (
+    Floats,
+    ForwardIndex,
+    Ints,
+    InvertedIndex,
+    Places,
+    flat,
+    offsets,
+)
 from armory.retrieval.lexical.spelling import LEAST_CHARS, Spelling, may_be_misspelt
 from armory.retrieval.lexical.text import STOP_WORDS, fold, is_cjk, stem, terms
 
@@ -72,7 +80,7 @@ class TermHits:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FieldHits:
-    """What of a query r tools have, and what of the tools the query says; all idf-weighted.
+    """How much of a query r tools have, and how much of their fields it has; weighted by idf.
 
     Attributes:
         covered: (r,) share of the query's terms that the tool has in any field, in [0, 1].
@@ -89,30 +97,30 @@ class FieldHits:
 class Postings:
     """An immutable inverted index; rows follow `keys`.
 
-    What a pair weighs depends on the mean lengths, so on every tool: it is worked out when its
-    term is first asked for. Searching needs no lock: what is kept for later is written whole, then
-    said to be there, and is the same whoever works it out.
+    The weight of a (term, tool) pair depends on the mean field lengths, and so on every tool. It is
+    computed when its term is first searched for. Searching needs no lock: a cached value is written
+    whole before it is marked as present, and every thread would compute the same.
     """
 
     def __init__(
         self,
         keys: tuple[str, ...],
-        bag: Bag,
+        forward: ForwardIndex,
         vocabulary: Mapping[str, int],
         spelling: Spelling,
-        inverted: Inverted | None = None,
+        inverted: InvertedIndex | None = None,
     ) -> None:
         self.keys = keys
-        self.bag = bag
+        self.forward = forward
         self._vocabulary = vocabulary  # grows: numbers from `_width` on came later
         self._width = width = len(vocabulary)
         self._size = size = len(keys)
         self._fuzzy: dict[str, list[tuple[int, float]]] = {}
         self._spelling = spelling
-        self.inverted = found = inverted or Inverted.of(bag, width)
+        self.inverted = found = inverted or InvertedIndex.of(forward, width)
         self._idf = self._inverse(found.df).astype(np.float32)
         self._unseen = float(self._inverse(np.zeros(1))[0])
-        lengths = bag.lengths
+        lengths = forward.lengths
         mean = np.maximum(lengths.mean(0) if size else lengths.sum(0), 1.0)
         self._scale = WEIGHTS / (1 - LENGTH_B + LENGTH_B * lengths / mean)
         length = lengths[:, NAME] + lengths[:, _DESCRIPTION]
@@ -120,7 +128,7 @@ class Postings:
         self._weights = np.empty(len(found.rows), np.float32)
         self._plain = np.empty(len(found.rows), np.float32)
         self._weighed = np.zeros(width, np.bool_)
-        self._starts = offsets(bag.sizes)
+        self._starts = offsets(forward.sizes)
         self._mass = np.empty((size, len(FIELDS)), np.float32)
         self._summed = np.zeros(size, np.bool_)
 
@@ -280,11 +288,11 @@ class Postings:
         """(r, fields) idf of the distinct terms in each field of some tools, summed."""
         new = np.unique(rows[~self._summed[rows]]).astype(np.int64)
         if len(new):
-            sizes, width = self.bag.sizes[new], len(FIELDS)
+            sizes, width = self.forward.sizes[new], len(FIELDS)
             places = flat(self._starts[new], sizes)
-            held = self._idf[self.bag.terms[places]] * ~self.bag.whole[places]
+            held = self._idf[self.forward.terms[places]] * ~self.forward.whole[places]
             tools = np.repeat(np.arange(len(new)), sizes)
-            pairs, fields = np.nonzero(self.bag.counts[places])
+            pairs, fields = np.nonzero(self.forward.counts[places])
             sums = np.bincount(tools[pairs] * width + fields, held[pairs], len(new) * width)
             self._mass[new] = sums.reshape(len(new), width)
             self._summed[new] = True
