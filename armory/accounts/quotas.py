@@ -177,7 +177,7 @@ class Quotas:
             self._flying = Counter()
 
     def forget(self, user: str) -> None:
-        """A user was deleted with what was counted: who is called so next is somebody else."""
+        """Forget a deleted user's count: the next user of that name is somebody else."""
         for key in [key for key in self._pending if key[0] == user]:
             del self._pending[key]
 

@@ -1,4 +1,4 @@
-"""The audit's writer: takes what is told at once, writes it a moment later.
+"""The audit's writer: takes records without blocking, writes them in batches a moment later.
 
 Owns: what waits to be written, trying again, counting what had to be dropped. Never does I/O
 itself.
@@ -29,7 +29,7 @@ _END_S = 10.0
 
 
 class AuditLog:
-    """What one gateway is told, on its way to a sink.
+    """The records of one gateway on their way to a sink.
 
     Args:
         sink: takes it.

@@ -44,8 +44,8 @@ _ASSERTION = "oauth assertion"
 ACCESS_S, _LEAST_S = 1_800.0, 60.0
 _CODE_S, _BEGUN_S = 60.0, 600.0
 _CODE_KNOWN_S = 660.0
-"""A code says so itself, by its replica's clock, which need not be that of the one that redeems it.
-When it expires the store says, by one clock for all."""
+"""How long a code itself says that it holds, by the clock of the replica that made it, which
+another replica's may differ from. The store, with one clock for all, decides when it expires."""
 _KEPT_S = 30 * 86_400.0
 _MAX_TOKEN_CHARS = 4_096
 

@@ -196,8 +196,8 @@ class Connection(asyncio.BufferedProtocol):
     # --- httptools
 
     def on_message_begin(self) -> None:
-        """An answer begins; another one behind the one that was asked for would be taken for that
-        to the next request.
+        """An answer begins. One that nobody asked for is refused, since it would be taken for the
+        answer to the next request.
         """
         if self._response is None:
             raise BadAnswer("nobody asked for it")

@@ -139,7 +139,7 @@ class Connections:
             idle.remove(connection)
 
     def trust(self, tls: ssl.SSLContext | bool) -> None:
-        """Have connections that are made from now on go by other authorities."""
+        """Use other certificate authorities for new connections."""
         self._tls = tls
 
     def close(self) -> None:

@@ -176,7 +176,7 @@ class EventReader:
 
 
 def _part_size(chunk: bytes) -> int:
-    """So many bytes of it are taken apart at once: all, where they are few lines."""
+    """How many bytes of it to parse at once: all of them where they are few lines."""
     if len(chunk) > _PART_BYTES and (_many_lines(chunk, b"\n") or _many_lines(chunk, b"\r")):
         return _PART_BYTES
     return len(chunk)

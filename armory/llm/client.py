@@ -204,7 +204,7 @@ class ChatClient:
         max_tokens: int | None,
         stop: Sequence[str],
     ) -> _T:
-        """Ask, and ask again for as long as a parameter is refused that can be left out."""
+        """Ask, and ask again without each parameter that is refused and can be left out."""
         while True:
             given = self._parameters.of(max_tokens, stop)
             try:

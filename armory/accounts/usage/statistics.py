@@ -203,7 +203,7 @@ class UsageStatistics:
         await self._rows.prune(first_day(self._now_ms(), 2 * self._window_days))
 
     def forget(self, user: str) -> None:
-        """A user was deleted with its rows: who is called so next is somebody else."""
+        """Forget a deleted user: the next user of that name is somebody else."""
         self._users.pop(user, None)
         self._reading.forget(user)
         self._forgotten += 1

@@ -144,7 +144,7 @@ class CachedEmbedder:
                 await self._share(new)
 
     async def _embed(self, passages: Sequence[Passage]) -> dict[Passage, FloatArray]:
-        """Run the model: once a text for all that is wanted of it."""
+        """Run the model, once for each text, whole or with its clauses."""
         parts: dict[str, list[tuple[int, int]]] = {}
         for passage in passages:
             if passage.span is not None:

@@ -1,8 +1,8 @@
-"""The threads that search: those of usual queries, and one for long ones, behind all others.
+"""The threads that search: a pool for usual queries, and one of low priority for long ones.
 
-Owns: `SearchThreads`. A long query computes for longer than everything else that is asked; one at a
-time, and at a lower priority, it takes no core from the event loop and no thread from usual
-queries. Never imports what searches.
+Owns: `SearchThreads`. A long query computes longer than anything else. One at a time and at a lower
+priority, long ones take no core from the event loop and no thread from usual queries. Never imports
+what searches.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def is_short(query: Query) -> bool:
 
 
 def rest_after(took_s: float) -> float:
-    """Seconds for which the room that a long query took is not its caller's again: who asks long
-    ones without pause has the threads for a fifth of the time.
+    """Seconds for which the room of a long query stays taken for its caller. So a caller has the
+    threads for a fifth of the time at most.
     """
     return min(_RESTS * took_s, _RESTS_MOST_S)
