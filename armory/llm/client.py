@@ -34,7 +34,7 @@ from armory.llm.errors import (
     ChatTimeout,
     ChatUnavailable,
 )
-from armory.llm.parameters import Parameters, RequestParameters, said_in
+from armory.llm.parameters import Parameters, RequestParameters, error_text
 from armory.llm.tokens import estimate_tokens
 from armory.logger import Logger
 
@@ -311,7 +311,7 @@ class ChatClient:
                 return ChatUnavailable(f"{where} failed with HTTP {status}.")
             hint = {401: " Check the key.", 403: " Check the key.", 404: " Check the model's name."}
             # What comes with a refused key may quote it.
-            said = "" if status in _KEY_REFUSED else said_in(error.body, self._key)
+            said = "" if status in _KEY_REFUSED else error_text(error.body, self._key)
             says = f" It says: {said}" if said else ""
             return ChatRejected(f"{where} refused with HTTP {status}.{hint.get(status, '')}{says}")
         if isinstance(error, APIError):

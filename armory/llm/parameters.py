@@ -87,7 +87,7 @@ def _named(body: object, given: Iterable[str]) -> str | None:
     return next((word for word in _WORD.findall(said) if word in given), None)
 
 
-def said_in(body: object, secret: str) -> str:
+def error_text(body: object, secret: str) -> str:
     """One line of what the `error` of an answer says, without secrets; "" where it says nothing.
 
     Args:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
-Places = NDArray[np.int64]
+Positions = NDArray[np.int64]
 Counts = NDArray[np.uint8 | np.float32]
 A = TypeVar("A", bound=NDArray[Any])
 
@@ -33,7 +33,7 @@ class ForwardIndex:
         lengths: terms in each field, (n, fields) float32.
     """
 
-    sizes: Places
+    sizes: Positions
     terms: Ints
     counts: Counts
     whole: NDArray[np.bool_]
@@ -42,7 +42,7 @@ class ForwardIndex:
     def __len__(self) -> int:
         return len(self.sizes)
 
-    def picked(self, rows: Places) -> ForwardIndex:
+    def picked(self, rows: Positions) -> ForwardIndex:
         """These tools, in this order."""
         if len(rows) == len(self) and np.array_equal(rows, np.arange(len(rows))):
             return self
@@ -51,7 +51,7 @@ class ForwardIndex:
             self.sizes[rows], self.terms[at], self.counts[at], self.whole[at], self.lengths[rows]
         )
 
-    def after(self, source: Places, fresh: ForwardIndex) -> ForwardIndex:
+    def after(self, source: Positions, fresh: ForwardIndex) -> ForwardIndex:
         """The next state. Tool `i` is tool `source[i]` of this one, or, where that is negative,
         tool `-1 - source[i]` of `fresh`. Neighbours that stay neighbours are copied in one piece.
         """
@@ -97,8 +97,8 @@ class InvertedIndex(NamedTuple):
     terms: Ints
     counts: Counts
     whole: NDArray[np.bool_]
-    df: Places
-    starts: Places
+    df: Positions
+    starts: Positions
     size: int
 
     @classmethod
@@ -110,7 +110,7 @@ class InvertedIndex(NamedTuple):
         terms, counts, whole = forward.terms[order], forward.counts[order], forward.whole[order]
         return cls(rows, terms, counts, whole, df, offsets(df), len(forward))
 
-    def after(self, source: Places, fresh: ForwardIndex, width: int) -> InvertedIndex:
+    def after(self, source: Positions, fresh: ForwardIndex, width: int) -> InvertedIndex:
         """The pairs of `ForwardIndex.after`; tools that stay must keep their order."""
         stay = np.flatnonzero(source >= 0)
         renumbered = np.full(self.size, -1, np.int32)
@@ -142,24 +142,24 @@ class InvertedIndex(NamedTuple):
             len(source),
         )
 
-    def pairs(self, terms: Places) -> Places:
+    def pairs(self, terms: Positions) -> Positions:
         """Positions of the pairs of some terms, term by term."""
         return flat(self.starts[terms], self.df[terms])
 
 
-def offsets(sizes: Places) -> Places:
+def offsets(sizes: Positions) -> Positions:
     """(n + 1,) where each of n groups of these sizes begins, and where the last one ends."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
 
 
-def flat(starts: Places, sizes: Places) -> Places:
+def flat(starts: Positions, sizes: Positions) -> Positions:
     """All positions in groups with these starts and sizes, group by group."""
     ends = np.cumsum(sizes)
     total = int(ends[-1]) if len(ends) else 0
     return np.arange(total) + np.repeat(starts - (ends - sizes), sizes)
 
 
-def without(values: A, gone: Places) -> A:
+def without(values: A, gone: Positions) -> A:
     """`values` without those at the ascending positions `gone`."""
     cuts = [-1, *gone.tolist(), len(values)]
     pieces = [values[a + 1 : b] for a, b in itertools.pairwise(cuts) if b > a + 1]
@@ -175,7 +175,7 @@ def inserted(values: A, at: Sequence[int], fresh: A) -> A:
     return np.concatenate(pieces)  # pyright: ignore[reportReturnType]
 
 
-def _runs(source: Places) -> Iterator[tuple[bool, int, int]]:
+def _runs(source: Positions) -> Iterator[tuple[bool, int, int]]:
     """`source` as runs of consecutive rows: (whether fresh, first row, end)."""
     new = source < 0
     rows = np.where(new, -1 - source, source)

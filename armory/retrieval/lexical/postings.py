@@ -18,7 +18,7 @@ from armory.retrieval.lexical.arrays import (
     ForwardIndex,
     Ints,
     InvertedIndex,
-    Places,
+    Positions,
     flat,
     offsets,
 )
@@ -166,7 +166,7 @@ class Postings:
         alike = None if literal else np.repeat(likeness, sizes)
         return TermHits(rows, weights, slots, pairs, idf, self._size, alike)
 
-    def _weigh(self, found: Places) -> None:
+    def _weigh(self, found: Positions) -> None:
         """What the pairs of some terms weigh, in BM25F and in the keyword score."""
         if not len(found):
             return

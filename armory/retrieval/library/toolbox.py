@@ -22,7 +22,7 @@ _MEMBERS = (
 """Members that the JSON of a tool may have; some of MCP's own mean nothing to retrieval."""
 
 
-def said(value: object) -> str:
+def shown(value: object) -> str:
     """A value as a message shows it, however long it is."""
     return reprlib.repr(value)
 
@@ -117,7 +117,7 @@ class Tool:
 
     def _refuse(self, name: str, expected: str) -> NoReturn:
         raise InvalidRequest(
-            f"tool {said(self.identifier)}: {name} is {said(getattr(self, name))}, expected "
+            f"tool {shown(self.identifier)}: {name} is {shown(getattr(self, name))}, expected "
             f"{expected}",
             parameter=name,
         )
@@ -147,13 +147,13 @@ class Tool:
         if not callable(given):
             several = isinstance(given, Iterable) and not isinstance(given, str | bytes)
             raise InvalidRequest(
-                f"{said(given)} is no tool: a Tool, a callable or a mapping is needed"
+                f"{shown(given)} is no tool: a Tool, a callable or a mapping is needed"
                 + ("; of several, each is an argument of its own: add(*tools)" if several else "")
             )
         name = name_of(given)
         if name == "<lambda>":
             raise InvalidRequest(
-                f"{said(given)} has no name that a model could call; write it as a `def`, or give "
+                f"{shown(given)} has no name that a model could call; write it as a `def`, or give "
                 "Tool(identifier, name, description, handle=...)"
             )
         return cls(
@@ -255,7 +255,7 @@ def tool_of_json(given: Mapping[str, Any]) -> Tool:
         value = given.get(key)
         if value is not None and not isinstance(value, kind):
             raise InvalidRequest(
-                f"tool {name!r}: {key} is {said(value)}, expected {expected}", parameter=key
+                f"tool {name!r}: {key} is {shown(value)}, expected {expected}", parameter=key
             )
         parts[key] = value or ()
     return Tool(
