@@ -1,7 +1,7 @@
-"""From tools to documents, words and rows, each read once for as long as its tool stays as it is.
+"""Making documents, words and rows of tools, once for each tool until it changes.
 
-Owns: documents, the lexical index, the rows of tools. Never imports an embedder, an index or a
-ranker; who writes example queries, it does not know.
+Owns: documents, the lexical index, the rows of tools. Never imports an embedder, an index, a ranker
+or a writer of example queries.
 """
 
 from __future__ import annotations

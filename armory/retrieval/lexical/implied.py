@@ -1,10 +1,10 @@
-"""What a query wants done without a word for it: "...; put the report at /tmp/report.md" asks for a
-tool that writes files, of which neither its words nor its meaning say much.
+"""Acts that a query implies without a word for them: "...; put the report at /tmp/report.md" needs
+a tool that writes files, which neither its words nor its meaning would find.
 
-Owns: seeing that a text names a file which is to be written. Never imports anything of Armory.
+Owns: recognising that a text names a file to be written. Never imports anything of Armory.
 
-A file that is read is left alone: which tool reads it depends on what is wanted of it, and that the
-query says. So are documents of an office: their kind is in the text, and finds its tools.
+A file that is read implies nothing: which tool reads it depends on what for, and the query says
+that. Nor do office documents: the text names their kind, which finds their tools.
 """
 
 from __future__ import annotations
