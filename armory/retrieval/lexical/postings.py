@@ -38,10 +38,10 @@ _FUZZY_CACHE = 20_000
 #: Words of letters that stand by themselves, or after a hyphen: no parts of a path, of an address,
 #: of an option (`--oneline`) or of an identifier.
 _WORD = re.compile(r"(?:(?<![\w/\\@#$%&=~.+-])|(?<=[^\W\d_]-))[^\W\d_]++(?![\w/\\@=(]|\.\w|:[\w/])")
-#: Of a text with at least so many words, most must be spelt rightly for the others to be doubted.
+#: In a text with at least so many words, most must be spelt rightly for the others to be suspect.
 _FOREIGN_WORDS = 4
-#: A text of no more words may be misspelt throughout: where so many of its words are near a tool's,
-#: or small English ones, for each that is neither.
+#: A text of at most 12 words may be misspelt throughout: if more than 3 of its words are near a
+#: tool's or small English ones, for each that is neither.
 _SHORT_WORDS, _OWN_WORDS = 12, 3
 _MOST_CORRECTED = 24
 
@@ -183,30 +183,30 @@ class Postings:
     def corrected(self, text: str) -> str:
         """The text with each misspelt word replaced by the word of a tool that was meant.
 
-        Capitals within a text are names, which are left as they are; so are paths, addresses and
-        identifiers, and a text that is mostly no English, which is in another language.
+        Capitalised words within a text are names and stay as they are; so do paths, addresses and
+        identifiers, and a text that is mostly not English, which is in another language.
         """
         found = list(_WORD.finditer(text))
-        doubted = [word for word in found if self._doubted(word)]
-        most = len(found) >= _FOREIGN_WORDS and 2 * len(doubted) > len(found)
-        if not doubted or (most and not self._slips(found)):
+        suspects = [word for word in found if self._may_be_typo(word)]
+        most = len(found) >= _FOREIGN_WORDS and 2 * len(suspects) > len(found)
+        if not suspects or (most and not self._are_typos(found)):
             return text
         parts: list[str] = []
         at = 0
-        for word in doubted[:_MOST_CORRECTED]:
-            parts += [text[at : word.start()], self._meant(fold(word[0])) or word[0]]
+        for word in suspects[:_MOST_CORRECTED]:
+            parts += [text[at : word.start()], self._correction(fold(word[0])) or word[0]]
             at = word.end()
         return "".join([*parts, text[at:]])
 
-    def _slips(self, found: list[re.Match[str]]) -> bool:
-        """Whether words of which most are doubted are slips of the hand, and no other language."""
+    def _are_typos(self, found: list[re.Match[str]]) -> bool:
+        """Whether a text of mostly suspect words is misspelt, not in another language."""
         if len(found) > _SHORT_WORDS:
             return False
         own = strange = 0
         for match in found:
             word = fold(match[0])
-            if self._doubted(match):
-                mine = self._meant(word) is not None
+            if self._may_be_typo(match):
+                mine = self._correction(word) is not None
             elif len(word) < LEAST_CHARS:
                 mine = word in STOP_WORDS
             else:
@@ -215,11 +215,11 @@ class Postings:
             strange += not mine and stem(word) not in self._vocabulary
         return own > _OWN_WORDS * strange
 
-    def _meant(self, word: str) -> str | None:
+    def _correction(self, word: str) -> str | None:
         number = self._vocabulary.get(stem(word))
         return self._spelling.meant(word, number, self.inverted.df)
 
-    def _doubted(self, found: re.Match[str]) -> bool:
+    def _may_be_typo(self, found: re.Match[str]) -> bool:
         word = found[0]
         if not word.islower() and (found.start() or not word[1:].islower()):
             return False
