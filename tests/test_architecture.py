@@ -286,7 +286,7 @@ def test_imports_go_down_only() -> None:
     [
         (
             "onnxruntime",
-            {"armory/retrieval/embedders/embedded.py", "armory/retrieval/indexes/rounded.py"},
+            {"armory/retrieval/embedders/embedded.py", "armory/retrieval/indexes/quantized.py"},
         ),
         ("qdrant_client", {"armory/retrieval/indexes"}),
         ("faiss", {"armory/retrieval/indexes/faiss_store.py"}),

@@ -47,7 +47,7 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 class Provider(CodeFlow):
-    """See the module.
+    """The gateway as a client of the provider.
 
     Args:
         settings: which provider.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from armory.cli.options import loaded_config
 from armory.cli.times import moment_of, span_of
 from armory.errors import ArmoryError, InvalidRequest
-from armory.storage.straight import straight_rows
+from armory.storage.sqlite_reading import sqlite_rows
 
 if TYPE_CHECKING:
     from armory.accounts.listings import Listing
@@ -44,7 +44,7 @@ def listed(config: str | None, listing: Listing[T]) -> list[T]:
         ArmoryError: the database cannot be reached.
     """
     loaded = loaded_config(config, quiet=True)
-    rows = straight_rows(loaded.config.storage.url, listing.sql, listing.values)
+    rows = sqlite_rows(loaded.config.storage.url, listing.sql, listing.values)
     if rows is None:
         rows = _opened(loaded, lambda accounts: accounts.database.rows(listing.sql, listing.values))
     return [listing.row(*row) for row in rows]

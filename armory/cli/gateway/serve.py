@@ -38,7 +38,7 @@ from armory.runtime.opening import open_runtime
 from armory.runtime.settings import log_settings, stdio_settings
 from armory.tasks import spawn, start
 from armory.tasks import stop as end
-from armory.threads import step_back, step_forward
+from armory.threads import lower_priority, wake_sooner
 
 if TYPE_CHECKING:
     from armory.runtime.reloading import Reloaded
@@ -71,7 +71,7 @@ def serve(
     loaded = _with_address(checked(path), host, port)
     if not stdio:
         check_address(loaded)  # the file holds at the one that it names itself
-    with standard_error.apart():
+    with standard_error.written_by_thread():
         _run(loaded, watched, asked, (host, port), stdio=stdio, as_json=as_json)
 
 
@@ -199,8 +199,10 @@ async def _serve(
 
 def _go_first() -> None:
     """Have the event loop wake at once, and threads that compute for it go behind it."""
-    step_forward()
-    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(None, "armory", step_back))
+    wake_sooner()
+    asyncio.get_running_loop().set_default_executor(
+        ThreadPoolExecutor(None, "armory", lower_priority)
+    )
 
 
 def _say_listening(announcer: Announcer, as_json: bool, bound: Listening) -> None:

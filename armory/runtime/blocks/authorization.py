@@ -63,7 +63,7 @@ def routes_of(
     """Its endpoints and pages, each of which registers itself on an application."""
     from armory.web.oauth.browser import Pages
     from armory.web.oauth.endpoints import Endpoints
-    from armory.web.oauth.places import OAuthServices
+    from armory.web.oauth.urls import OAuthServices
 
     services = OAuthServices(server, seals(loaded), hosts, is_endpoint, base_path)
     return [Endpoints(services), Pages(services)]

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
-from armory.threads import as_usual
+from armory.threads import default_slice
 
 
 class ChildTransport(asyncio.SubprocessTransport):
@@ -53,7 +53,7 @@ class ChildTransport(asyncio.SubprocessTransport):
             OSError: it cannot be started.
         """
         pipe = subprocess.PIPE
-        with as_usual():
+        with default_slice():
             process = subprocess.Popen(  # noqa: ASYNC220 - forks and waits for `exec`, as asyncio does
                 command,
                 bufsize=0,

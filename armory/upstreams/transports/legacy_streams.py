@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from armory.errors import UpstreamUnavailable
 from armory.http1.eventstream import EventParser
 from armory.http1.failing import broken
-from armory.http1.reading import Answer, EventReader, let_go
+from armory.http1.reading import Answer, EventReader, release
 from armory.logger import Logger
 from armory.protocol.headers import LAST_EVENT_ID
 from armory.protocol.link import FOREVER_S, Reply
@@ -221,7 +221,7 @@ class AnswerStreams:
                     for message in await messages_in(event, self._link.budget):
                         reply = await self.take(message, pending)
                         if reply is not None:
-                            let_go(response)
+                            release(response)
                             return reply
                     await self._link.rest()
         except broken() as error:
