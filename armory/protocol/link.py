@@ -87,27 +87,21 @@ class Reply(msgspec.Struct, gc=False):
 
 
 class ClientChannel(Protocol):
-    """The client whose request is being served, as an upstream may see and reach it.
-
-    Attributes:
-        capabilities: as the client declared them (this request on modern, the session on legacy).
-        log_level: the level it wants, or None for no log messages.
-        wants_progress: its progress token verbatim, or None.
-    """
+    """The client whose request is being served, as an upstream may see and reach it."""
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        """As the client declared them."""
+        """As the client declared them: with this request on modern, for the session on legacy."""
         ...
 
     @property
     def log_level(self) -> str | None:
-        """The level it wants."""
+        """The least severe level that it wants logged; None: no log messages."""
         ...
 
     @property
     def progress_token(self) -> Raw | None:
-        """Its progress token, verbatim."""
+        """Its progress token, verbatim; None: it wants no progress."""
         ...
 
     async def notify(self, method: str, params: Params) -> None:

@@ -194,7 +194,8 @@ class PrincipalViews:
 
     Args:
         lists: what single principals have to themselves.
-        tools: makes catalogs of it, and makes its tools searchable.
+        declared: what upstreams list for clients that declare other capabilities.
+        tools: makes catalogs of both, and makes their tools searchable.
     """
 
     def __init__(self, lists: PrincipalLists, declared: DeclaredLists, tools: PrivateTools) -> None:

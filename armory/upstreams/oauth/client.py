@@ -152,14 +152,14 @@ class TokenClient:
             with suppress(UpstreamUnavailable):
                 self._route = replace(self._route, tls=self._trusted())
 
-    def refused(self, reason: str) -> TokenRefused:
-        """Likewise where the authorization server has answered."""
-        return TokenRefused(self.failed(reason).message, upstream=self._server)
-
     def failed(self, reason: str) -> NoToken:
         """The error that says why there is no token."""
         message = f"upstream {self._server!r}: no access token: {reason}"
         return NoToken(message, upstream=self._server)
+
+    def refused(self, reason: str) -> TokenRefused:
+        """As `failed`, where the authorization server answered and gave none."""
+        return TokenRefused(self.failed(reason).message, upstream=self._server)
 
 
 def secret_method(place: AuthServerMetadata) -> str:

@@ -53,7 +53,10 @@ class Account:
     """What one caller used of the event loop, and from when on it may use more beside others.
 
     Attributes:
-        free_at: by the clock of `Shares`.
+        key: the caller's.
+        free_at: when what it used is paid off, by the clock of `Shares`.
+        since: when its steps began to be measured by the thread's own time, by the same clock.
+        turn: held by the request of the caller that waits until `free_at`.
     """
 
     __slots__ = ("_clock", "_now", "_shares", "free_at", "key", "since", "turn")
