@@ -258,9 +258,8 @@ def pack(value: Any) -> Raw:
     return Raw(encode(value))
 
 
-def text_of(source: Mapping[str, Raw], name: str) -> str | None:
-    """The member `name` when it is a string, else None."""
-    raw = source.get(name)
+def text_or_none(raw: Raw | None) -> str | None:
+    """The value when it is a string, else None."""
     if raw is None:
         return None
     try:
@@ -269,9 +268,9 @@ def text_of(source: Mapping[str, Raw], name: str) -> str | None:
         return None
 
 
-def text_or_none(raw: Raw | None) -> str | None:
-    """The value when it is a string, else None."""
-    return None if raw is None else text_of({"": raw}, "")
+def text_of(source: Mapping[str, Raw], name: str) -> str | None:
+    """The member `name` when it is a string, else None."""
+    return text_or_none(source.get(name))
 
 
 def need_text(params: Mapping[str, Raw], name: str) -> str:
