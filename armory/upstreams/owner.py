@@ -149,7 +149,7 @@ class UpstreamOwner:
         starting = self.upstream.connector.starting
         if starting is None or self.status.state == "ready":
             return self.status
-        return replace(self.status, awaited=starting.said)
+        return replace(self.status, awaited=starting.status_text)
 
     def crashed(self, error: BaseException) -> float:
         """The owner task met an error that nobody foresaw; after so many seconds, longer each

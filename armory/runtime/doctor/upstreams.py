@@ -190,7 +190,7 @@ async def _answers(spec: UpstreamSpec, within_s: float, early: Finding | None) -
             lists = await found.lists.over(link)
     except TimeoutError:
         starting = pool.upstream(spec.key).connector.starting
-        said = starting.said if starting is not None else "it does not answer"
+        said = starting.status_text if starting is not None else "it does not answer"
         fix = f"`armory logs {spec.key}` shows what it writes; --timeout S waits longer"
         return bad(check, f"after {within_s:g} s: {redacted(said)}", fix)
     except ArmoryError as error:

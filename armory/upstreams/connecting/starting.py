@@ -38,7 +38,7 @@ class Starting:
         return time.monotonic() - self._began
 
     @property
-    def said(self) -> str:
+    def status_text(self) -> str:
         """What is awaited, for people."""
         launcher = self._link.spec.launcher
         also = f"; {launcher} may be installing it" if launcher else ""
@@ -69,7 +69,7 @@ class Starting:
                 done = self.work_done()
                 if worked is not None and (spec.launcher is None or done == worked):
                     raise UpstreamTimeout(
-                        f"upstream {spec.key!r}: {self.said}. If it needs longer, raise "
+                        f"upstream {spec.key!r}: {self.status_text}. If it needs longer, raise "
                         f"upstreams.{spec.key}.start_timeout_s ({spec.start_timeout_s:g} s)",
                         upstream=spec.key,
                     )

@@ -2,7 +2,7 @@
 
 Owns: entries, digests (each kept for as long as its file stays as it is), and reading a file.
 Nothing outside the folder is ever opened: URIs are looked up in what was found, never turned into
-paths. Blocking but for `found`; never imports a link.
+paths. Blocking but for `contents`; never imports a link.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Read:
 
 
 @dataclass(slots=True)
-class Found:
+class FolderContents:
     """What was in the folder when it was gone through.
 
     Attributes:
@@ -78,12 +78,12 @@ class SkillFolder:
         self._turn = asyncio.Lock()
         self._scanning = threading.Lock()
         self._begun = self._done = 0
-        self._found = Found()
+        self._found = FolderContents()
         self._root = ""
         self._before: dict[tuple[str, bool], _Read] = {}
         self._now: dict[tuple[str, bool], _Read] = {}
 
-    async def found(self) -> Found:
+    async def contents(self) -> FolderContents:
         """What is in the folder by now. Many who ask at once wait for one look at it.
 
         Raises:
@@ -104,7 +104,7 @@ class SkillFolder:
             BadFolder: it cannot be served.
         """
         for known in (self._found, None):
-            found = known or await self.found()
+            found = known or await self.contents()
             path = found.files.get(uri)
             if path is not None:
                 try:
@@ -113,7 +113,7 @@ class SkillFolder:
                     continue  # it may have gone, or be somewhere else by now
         return None
 
-    def scan(self) -> Found:
+    def scan(self) -> FolderContents:
         """Go through the folder; of the files only those are read that changed.
 
         Raises:
@@ -122,12 +122,14 @@ class SkillFolder:
         with self._scanning:
             tree, self._root = read_tree(self.path)
             self._before, self._now = self._now, {}
-            found = Found()
+            found = FolderContents()
             self._collect(tree, found, within=False, served=False)
             self._found = found
             return found
 
-    def _collect(self, folder: Folder, found: Found, *, within: bool, served: bool) -> bool:
+    def _collect(
+        self, folder: Folder, found: FolderContents, *, within: bool, served: bool
+    ) -> bool:
         """Add the skills of a folder and of those below; whether any SKILL.md was there.
 
         Args:

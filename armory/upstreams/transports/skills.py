@@ -18,7 +18,7 @@ from armory.protocol.rawjson import text_of
 from armory.protocol.versions import MODERN_VERSIONS
 from armory.upstreams.local_link import LocalLink, error_reply, result_reply
 from armory.upstreams.session.context import Identity, LinkContext
-from armory.upstreams.skill_folder.folder import Found, SkillFolder
+from armory.upstreams.skill_folder.folder import FolderContents, SkillFolder
 from armory.upstreams.skill_folder.tree import BadFolder
 
 SKILLS = "skills/list"
@@ -53,7 +53,7 @@ class SkillsLink(LocalLink):
             UpstreamTimeout: it could not be gone through in time.
         """
         link = cls(context, folder)
-        await link._within(context.spec.connect_timeout_s, folder.found())
+        await link._within(context.spec.connect_timeout_s, folder.contents())
         return link
 
     async def request(self, call: Call) -> Reply:
@@ -71,7 +71,7 @@ class SkillsLink(LocalLink):
         answer = _ANSWERS.get(call.method)
         if answer is None:
             return error_reply(METHOD_NOT_FOUND, f"Method not found: {call.method}")
-        found = await self._within(timeout_s, self._folder.found())
+        found = await self._within(timeout_s, self._folder.contents())
         if call.method == SKILLS:
             self.left_out = {SKILLS: tuple(found.left_out)}
         uri = text_of(call.params, "uri") or ""
@@ -107,21 +107,21 @@ class SkillsLink(LocalLink):
             ) from None
 
 
-def _listed(found: Found, _uri: str) -> dict[str, Any]:
+def _listed(found: FolderContents, _uri: str) -> dict[str, Any]:
     return {"skills": list(found.skills.values()), **_CACHE}
 
 
-def _got(found: Found, uri: str) -> dict[str, Any] | None:
+def _got(found: FolderContents, uri: str) -> dict[str, Any] | None:
     entry = found.skills.get(uri)
     return None if entry is None else {"skill": entry, **_CACHE}
 
 
-def _children(found: Found, uri: str) -> dict[str, Any] | None:
+def _children(found: FolderContents, uri: str) -> dict[str, Any] | None:
     children = found.folders.get(uri)
     return None if children is None else {"resources": children}
 
 
-def _resources(found: Found, _uri: str) -> dict[str, Any]:
+def _resources(found: FolderContents, _uri: str) -> dict[str, Any]:
     """What clients without the extension see: each SKILL.md."""
     listed = [
         {
