@@ -85,7 +85,7 @@ class TokenClient:
         self._trusted = trusted
         self._lock = asyncio.Lock()
 
-    async def given(
+    async def request_token(
         self,
         place: AuthServerMetadata,
         headers: Mapping[str, str],
@@ -168,7 +168,9 @@ def secret_method(place: AuthServerMetadata) -> str:
     return "client_secret_basic" if basic else "client_secret_post"
 
 
-def authenticated(method: str, id: str, secret: str, form: dict[str, str]) -> dict[str, str]:
+def client_authentication(
+    method: str, id: str, secret: str, form: dict[str, str]
+) -> dict[str, str]:
     """Headers (and members of `form`) with which a client says who it is, in a `method`."""
     if method == "client_secret_basic":
         return basic(id, secret)

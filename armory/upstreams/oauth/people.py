@@ -22,8 +22,8 @@ from armory.upstreams.oauth.grants import (
 from armory.upstreams.oauth.jwt_bearer import JwtBearerTokens
 from armory.upstreams.oauth.logins import Login, PersonLogin, Sealed
 from armory.upstreams.oauth.person import AuthorizationCodeTokens
-from armory.upstreams.oauth.subjects import ExchangedTokens, PassedThrough
-from armory.upstreams.oauth.tokens import MachineTokens, Tokens
+from armory.upstreams.oauth.subjects import ExchangedTokens, PassthroughTokens
+from armory.upstreams.oauth.tokens import ClientCredentialsTokens, Tokens
 
 _KEPT = 10_000
 Vault = Callable[[str, str], Sealed]
@@ -116,5 +116,5 @@ def tokens_for(server: str, grant: Grant, **more: Any) -> Tokens:
     if isinstance(grant, TokenExchange):
         return ExchangedTokens(server, grant, **more)
     if isinstance(grant, Passthrough):
-        return PassedThrough(server, grant, **more)
-    return MachineTokens(server, grant, **more)
+        return PassthroughTokens(server, grant, **more)
+    return ClientCredentialsTokens(server, grant, **more)

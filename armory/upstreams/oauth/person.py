@@ -18,7 +18,7 @@ from yarl import URL
 
 from armory.errors import ArmoryError
 from armory.tasks import Flight
-from armory.upstreams.oauth.client import NoToken, TokenRefused, authenticated
+from armory.upstreams.oauth.client import NoToken, TokenRefused, client_authentication
 from armory.upstreams.oauth.code_flow import BegunLogin, CodeFlow, with_tokens
 from armory.upstreams.oauth.discovery import AuthServerMetadata, Challenge
 from armory.upstreams.oauth.grants import AuthorizationCode
@@ -120,10 +120,10 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
             "refresh_token": login.refresh_token,
             "resource": login.resource,
         }
-        headers = authenticated(login.method, login.client_id, login.client_secret, form)
+        headers = client_authentication(login.method, login.client_id, login.client_secret, form)
         kept = False
         try:
-            given = await self.given(AuthServerMetadata(login.token_url), headers, form)
+            given = await self.request_token(AuthServerMetadata(login.token_url), headers, form)
             login = with_tokens(login, given)
             kept = await self._store.replace(login)
         except NoToken as error:
@@ -190,7 +190,9 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
         """Have its tokens revoked, where that can be done."""
         if login.revoke_url:
             form = {"token": login.refresh_token or login.access_token}
-            headers = authenticated(login.method, login.client_id, login.client_secret, form)
+            headers = client_authentication(
+                login.method, login.client_id, login.client_secret, form
+            )
             with suppress(NoToken):  # it is forgotten here in any case
                 await self.request("POST", login.revoke_url, headers, form)
 
