@@ -24,7 +24,7 @@ from armory.runtime.blocks.encryption import logs_people_in
 from armory.runtime.blocks.people import connect_services
 from armory.runtime.entry.doors import Doors
 from armory.runtime.readiness import readiness
-from armory.runtime.rest import everywhere_of, rest_services
+from armory.runtime.rest import broadcast_of, rest_services
 from armory.runtime.running import Runtime
 from armory.runtime.settings import (
     authenticator,
@@ -83,9 +83,9 @@ async def serve(runtime: Runtime, stack: AsyncExitStack, doors: Doors) -> None:
             part.register(app)
         follow_grants(runtime.accounts, logging_in, edge.end_principal)
     if runtime.accounts is not None:
-        everywhere = everywhere_of(runtime, runtime.accounts)
-        stack.push_async_callback(everywhere.close)
-        register_rest(app, rest_services(runtime, edge, runtime.accounts, everywhere))
+        broadcast = broadcast_of(runtime, runtime.accounts)
+        stack.push_async_callback(broadcast.close)
+        register_rest(app, rest_services(runtime, edge, runtime.accounts, broadcast))
         _follow_accounts(runtime.accounts, edge)
         if config.server.console:
             register_console(app, prefix)
