@@ -95,7 +95,7 @@ def not_known(
     whether it has what the caller might see of it.
     """
     view = context.view
-    why = view.not_had(server)
+    why = view.lists_failure(server)
     if (
         server in pool.servers()
         and (why or server not in view.catalog.servers)

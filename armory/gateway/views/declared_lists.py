@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from armory import tasks
 from armory.domain.catalog import ServerLists, large
-from armory.domain.catalog_builder import taken_over
+from armory.domain.catalog_builder import with_shared_entries
 from armory.errors import ArmoryError
 from armory.gateway.endpoint import Endpoint
 from armory.gateway.ports import Pool
@@ -243,6 +243,6 @@ def _looked_at(
     """The lists, with everybody's entries where they are the same; whether anything differs from
     everybody's; what differs from before.
     """
-    lists, _ = taken_over(lists, shared)
+    lists, _ = with_shared_entries(lists, shared)
     differs = bool(changed_lists(shared, lists))
     return lists, differs, changed_lists(before or shared, lists if differs else shared)

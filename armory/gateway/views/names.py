@@ -70,7 +70,7 @@ class ToolNames:
         fresh: list[str] = []
         for name in records if others is None else others:
             was, tool = known.get(name), records[name]
-            if was is None or (was.tool is not tool and _face(was.tool) != _face(tool)):
+            if was is None or (was.tool is not tool and _titles(was.tool) != _titles(tool)):
                 was = _Known.of(name, tool)
                 fresh.append(name)
             elif was.tool is not tool:
@@ -186,7 +186,8 @@ def _alike(one: str, other: str) -> float:
     return SequenceMatcher(None, one.lower(), other.lower(), autojunk=False).ratio()
 
 
-def _face(tool: ToolRecord) -> tuple[str, str, str, str]:
+def _titles(tool: ToolRecord) -> tuple[str, str, str, str]:
+    """All that `_Known` is made of."""
     return tool.original_name, tool.title, tool.server, tool.server_title
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from armory import tasks
 from armory.domain.catalog import ServerLists, large
-from armory.domain.catalog_builder import taken_over
+from armory.domain.catalog_builder import with_shared_entries
 from armory.errors import ArmoryError, UpstreamUnavailable
 from armory.gateway.endpoint import Endpoint
 from armory.gateway.ports import Pool
@@ -250,8 +250,8 @@ def _looked_at(
     """
     own = lists.entries
     if latest is not None:
-        lists, _ = taken_over(lists, latest)
+        lists, _ = with_shared_entries(lists, latest)
     if shared is not None:
-        lists, own = taken_over(lists, shared)
+        lists, own = with_shared_entries(lists, shared)
     own_bytes = lists.size_bytes * own // max(1, lists.entries)
     return lists, own_bytes, changed_lists(before or ServerLists(), lists)

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Raw
 
 from armory.domain.catalog import ServerLists, large
-from armory.domain.catalog_builder import taken_over
+from armory.domain.catalog_builder import with_shared_entries
 from armory.domain.skills import skill_problem
 from armory.errors import UpstreamUnavailable
 from armory.logger import Logger
@@ -261,7 +261,7 @@ async def compared(lists: ServerLists, before: ServerLists | None) -> ServerList
     """
     if before is None:
         return lists
-    return (await in_turn_if(large((lists, before)), taken_over, lists, before))[0]
+    return (await in_turn_if(large((lists, before)), with_shared_entries, lists, before))[0]
 
 
 async def _in_turns(entries: Sequence[_T]) -> AsyncGenerator[_T]:
