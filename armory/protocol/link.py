@@ -164,9 +164,9 @@ in it is the client's; whoever asks knows its own.
 """
 
 
-SAID_OF_RESOURCE: ContextVar[tuple[str, Raw] | None] = ContextVar("resource", default=None)
-"""While a client's request to hear of a resource, or no more, is served: the resource (original
-URI), and what of the request's `_meta` goes on to the upstream where that is told of it.
+RESOURCE_META: ContextVar[tuple[str, Raw] | None] = ContextVar("resource", default=None)
+"""Set while a client's `resources/subscribe` or `resources/unsubscribe` is served: the resource's
+original URI, and the request's `_meta`, which the upstream gets where it is told of that resource.
 """
 
 

@@ -97,7 +97,7 @@ async def serve(runtime: Runtime, stack: AsyncExitStack, doors: Doors) -> None:
     await edge.start()
     stack.push_async_callback(edge.close)
     await doors.listening.serve(
-        app, None if logs else Shortcut(edge.straight(), runtime.first_snapshot.is_set)
+        app, None if logs else Shortcut(edge.fixed_path_handlers(), runtime.first_snapshot.is_set)
     )
     stack.push_async_callback(doors.close)
     runtime.edge, runtime.listening = edge, doors.listening

@@ -114,9 +114,7 @@ class Changes:
             methods: the list-changed notifications.
         """
         for subscription in list(self._subscriptions):
-            scope = subscription.endpoint.scope
-            listed = scope.has_server(server) or scope.tools is not None
-            if listed and self._serves(server, owner, subscription):
+            if _may_list(subscription, server) and self._serves(server, owner, subscription):
                 subscription.tell_lists(methods)
 
     def tell_alike(self, server: str, answers: int, methods: frozenset[str]) -> None:
@@ -129,9 +127,7 @@ class Changes:
         """
         alike = (answers, answers | HANDSHAKE)
         for subscription in list(self._subscriptions):
-            scope = subscription.endpoint.scope
-            listed = scope.has_server(server) or scope.tools is not None
-            if listed and subscription.answers in alike:
+            if _may_list(subscription, server) and subscription.answers in alike:
                 subscription.tell_lists(methods)
 
     def tell_session(self, session: str, method: str) -> None:
@@ -202,8 +198,10 @@ class Changes:
     def _concerns(
         self, event: Notified, subscription: Subscription, about: set[tuple[str, str]]
     ) -> bool:
-        """Whether an update is of a resource that a client watches, or of one below it. What is
-        below, an upstream need not show by URIs: in a session of the client's own it says so.
+        """Whether an update is of a resource that a client watches, or of one below it.
+
+        URIs need not show that one is below another. So in a session that serves this client alone
+        every update counts of an upstream of which it watches anything.
         """
         server, owner, watched = event.server, event.owner, subscription.uris
         if not watched.isdisjoint(about):
@@ -279,6 +277,12 @@ class Changes:
             return self._pool.key(server, subscription.owner) == owner
         except UpstreamUnavailable:  # it was removed, and its calls in flight are let end
             return False
+
+
+def _may_list(subscription: Subscription, server: str) -> bool:
+    """Whether an endpoint may show anything of a server: all of it, or tools that it names."""
+    scope = subscription.endpoint.scope
+    return scope.has_server(server) or scope.tools is not None
 
 
 def _above(uri: str) -> list[str]:

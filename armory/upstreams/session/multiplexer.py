@@ -26,7 +26,7 @@ from armory.protocol.methods import (
     LISTEN,
     LISTS_CHANGED,
     LOGGED,
-    OF_NO_REQUEST,
+    NEWS_FOR_LISTENERS,
     PROGRESS,
     loud_enough,
 )
@@ -192,7 +192,7 @@ class RequestMultiplexer:
             loud = loud_enough(text_of(params, "level"), wants)
             return target, Note(method, params) if loud else None
         if via is not None:
-            if via.client is None or (method in OF_NO_REQUEST and via.call.method != LISTEN):
+            if via.client is None or (method in NEWS_FOR_LISTENERS and via.call.method != LISTEN):
                 return None
             return via, Note(method, params)
         listener = self._listener(params)

@@ -93,7 +93,7 @@ class Questions:
         self._send = weakref.WeakMethod(send)
         self._pending = pending
         self._exact = exact
-        self._rooted: tuple[ClientChannel, float] | None = None
+        self._roots_changed_by: tuple[ClientChannel, float] | None = None
         self._turns = Turns(link.silent, partial(_busy, pending))
         self._given_up, self._may_ask = Unfinished(), Unfinished()  # all; those that could ask
         self._open: dict[bytes, asyncio.Task[None]] = {}
@@ -153,7 +153,7 @@ class Questions:
 
     def roots_changed(self, client: ClientChannel) -> None:
         """A client said so: what the upstream asks about roots for a while is meant for it."""
-        self._rooted = client, asyncio.get_running_loop().time() + _ROOTS_S
+        self._roots_changed_by = client, asyncio.get_running_loop().time() + _ROOTS_S
 
     def serve(self, question: Question, via: Pending | None) -> None:
         """Have somebody answer it, at once or beside everything else.
@@ -231,12 +231,12 @@ class Questions:
 
     def _roots_informer(self, method: str, via: Pending | None) -> ClientChannel | None:
         """The client that said that its roots changed, where this asks for them thereupon."""
-        if method != "roots/list" or via is not None or self._rooted is None:
+        if method != "roots/list" or via is not None or self._roots_changed_by is None:
             return None
-        client, until = self._rooted
+        client, until = self._roots_changed_by
         if until > asyncio.get_running_loop().time():
             return client
-        self._rooted = None
+        self._roots_changed_by = None
         return None
 
     def _attribute(self, method: str, via: Pending | None) -> tuple[Pending | None, str]:

@@ -15,7 +15,7 @@ from msgspec import Raw
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
 from armory.logger import Logger
 from armory.protocol import codes, jsonrpc
-from armory.protocol.link import SAID_OF_RESOURCE, Call, Params, Refused, Reply
+from armory.protocol.link import RESOURCE_META, Call, Params, Refused, Reply
 from armory.protocol.methods import LISTEN, LOG_LEVELS, declares_groups, loud_enough
 from armory.protocol.rawjson import encode
 from armory.tasks import Tasks
@@ -194,9 +194,9 @@ class Subscriptions:
 
     async def _ask(self, method: str, uri: str) -> None:
         params = {"uri": Raw(encode(uri))}
-        said = SAID_OF_RESOURCE.get()
-        if said is not None and said[0] == uri:
-            params["_meta"] = said[1]
+        meta = RESOURCE_META.get()
+        if meta is not None and meta[0] == uri:
+            params["_meta"] = meta[1]
         reply = await self._request(Call(method, params))
         if reply.error is not None:
             raise Refused(method, reply.error)
