@@ -53,8 +53,8 @@ _KIND_OF_CODE: Mapping[int, type[ArmoryError]] = {
 """For errors without `data.code`."""
 
 
-class Asker(Protocol):
-    """Something that answers MCP requests."""
+class AnyGateway(Protocol):
+    """A gateway as commands ask it, wherever it runs."""
 
     async def ask(
         self, method: str, params: Mapping[str, Any], meta: Mapping[str, Any] | None = None
@@ -90,14 +90,14 @@ class CommandLine:
 
 
 async def all_tools(
-    asked: Asker, meta: Mapping[str, Any] | None = None
+    gateway: AnyGateway, meta: Mapping[str, Any] | None = None
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Every page of `tools/list`: the definitions, and the selection that the answer tells of."""
     tools: list[dict[str, Any]] = []
     cursor: str | None = None
     selection: dict[str, Any] = {}
     for _ in range(_MAX_PAGES):
-        page = await asked.ask("tools/list", {"cursor": cursor} if cursor else {}, meta)
+        page = await gateway.ask("tools/list", {"cursor": cursor} if cursor else {}, meta)
         tools += page.get("tools", [])
         selection = (page.get("_meta") or {}).get(SELECTION, selection)
         cursor = page.get("nextCursor")

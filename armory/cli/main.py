@@ -110,7 +110,7 @@ def exit_code(error: ArmoryError) -> int:
     return UNREACHABLE if isinstance(error, UpstreamUnavailable) else FAILED
 
 
-def told(error: ArmoryError | OSError) -> dict[str, Any]:
+def error_json(error: ArmoryError | OSError) -> dict[str, Any]:
     """An error as `--json` shows it."""
     if isinstance(error, OSError):
         error = refused_by_the_system(error)
@@ -182,7 +182,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stderr.close()
         code = FAILED
     except (ArmoryError, OSError) as error:
-        failure = told(error)
+        failure = error_json(error)
         say_failure(failure, as_json=as_json)
         code = failure["exit_code"]
     except Exception as error:  # noqa: BLE001 - the last line of defence before a user's terminal

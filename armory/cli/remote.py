@@ -40,7 +40,7 @@ class RemoteGateway:
     async def ask(
         self, method: str, params: Mapping[str, Any], meta: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """As `Asker.ask`."""
+        """As `AnyGateway.ask`."""
         sent = packed(params)
         if meta:
             sent["_meta"] = packed_value(meta)
@@ -53,7 +53,7 @@ class RemoteGateway:
         return result_of(reply)
 
     def unreached(self) -> Mapping[str, str]:
-        """As `Asker.unreached`: lists do not tell."""
+        """As `AnyGateway.unreached`: lists do not tell."""
         return {}
 
 

@@ -79,9 +79,9 @@ async def _there(question: Question, url: str, token: str | None) -> dict[str, A
         arguments["top_k"] = question.top_k
     if question.rejected:
         arguments["rejected"] = list(question.rejected)
-    async with connected(url, token) as asked:
+    async with connected(url, token) as gateway:
         try:
-            result = await asked.ask("tools/call", {"name": FIND, "arguments": arguments})
+            result = await gateway.ask("tools/call", {"name": FIND, "arguments": arguments})
         except UnknownTool:
             raise ArmoryError(_OFF) from None
     if result.get("isError") or "structuredContent" not in result:

@@ -123,8 +123,8 @@ async def _there(query: Query, url: str, token: str | None, *, explain: bool) ->
     request = {"name": "search_tools", "arguments": arguments}
     from armory.cli.remote import connected  # as below: each loads only what it needs
 
-    async with connected(url, token) as asked:
-        result = await asked.ask("tools/call", request, meta)
+    async with connected(url, token) as gateway:
+        result = await gateway.ask("tools/call", request, meta)
     if result.get("isError") or "structuredContent" not in result:
         raise failed(result, "the gateway offers no search_tools")
     answer: dict[str, Any] = result["structuredContent"]

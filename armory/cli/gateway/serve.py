@@ -20,7 +20,7 @@ import click
 
 from armory.cli.gateway.announcing import Announcer, Indexing
 from armory.cli.gateway.event_loop import loop_factory
-from armory.cli.gateway.signals import Asked
+from armory.cli.gateway.signals import Signals
 from armory.cli.gateway.watching import ConfigWatch
 from armory.cli.options import config_option, notices_of
 from armory.cli.output import print_json
@@ -65,14 +65,14 @@ def serve(
     """
     if stdio:
         _check_streams()
-    asked = Asked()  # before the file is read: what comes later is not in what was read
+    signals = Signals()  # before the file is read: what comes later is not in what was read
     path = find_config(config)
     watched = ConfigWatch(path)
     loaded = _with_address(checked(path), host, port)
     if not stdio:
         check_address(loaded)  # the file holds at the one that it names itself
     with standard_error.apart():
-        _run(loaded, watched, asked, (host, port), stdio=stdio, as_json=as_json)
+        _run(loaded, watched, signals, (host, port), stdio=stdio, as_json=as_json)
 
 
 def _check_streams() -> None:
@@ -93,7 +93,7 @@ def _check_streams() -> None:
 def _run(
     loaded: Loaded,
     watched: ConfigWatch,
-    asked: Asked,
+    signals: Signals,
     given: tuple[str | None, int | None],
     *,
     stdio: bool,
@@ -104,9 +104,9 @@ def _run(
     for line in notices_of(loaded):
         announcer.note("configuration", line)
     if stdio:
-        served = _serve_stdio(loaded, watched, asked, announcer)
+        served = _serve_stdio(loaded, watched, signals, announcer)
     else:
-        served = _serve(loaded, watched, asked, given, announcer, as_json=as_json)
+        served = _serve(loaded, watched, signals, given, announcer, as_json=as_json)
     with asyncio.Runner(loop_factory=loop_factory(loaded.config.server.event_loop)) as runner:
         runner.run(served)
 
@@ -130,7 +130,7 @@ class _Running(NamedTuple):
 async def _running(
     opening: AbstractAsyncContextManager[Runtime],
     watched: ConfigWatch,
-    asked: Asked,
+    signals: Signals,
     given: tuple[str | None, int | None],
     announcer: Announcer,
 ) -> AsyncGenerator[_Running | None]:
@@ -141,25 +141,25 @@ async def _running(
     Args:
         opening: opens it.
         watched: the file of its configuration.
-        asked: what signals ask of it.
+        signals: what they ask of it.
         given: host and port that the command line said instead.
         announcer: told of reloads.
     """
-    asked.take()
+    signals.take()
     large_apart()
     _go_first()
     collector = Collector()
     async with AsyncExitStack() as stack:
         stack.enter_context(collector.in_charge())
-        runtime = await asked.unless_stopped(stack.enter_async_context(opening))
+        runtime = await signals.unless_stopped(stack.enter_async_context(opening))
         if runtime is None:
             yield None
             return
         tasks = [
             spawn(collector.run(), "collect garbage"),
             spawn(keep_small(), "give memory back"),
-            spawn(_watch(watched, asked.reload), "watch the configuration"),
-            spawn(_reload_on(asked.reload, runtime, given, announcer), "reload"),
+            spawn(_watch(watched, signals.reload), "watch the configuration"),
+            spawn(_reload_on(signals.reload, runtime, given, announcer), "reload"),
         ]
         stack.push_async_callback(end, *tasks)
         yield _Running(runtime, collector)
@@ -168,7 +168,7 @@ async def _running(
 async def _serve(
     loaded: Loaded,
     watched: ConfigWatch,
-    asked: Asked,
+    signals: Signals,
     given: tuple[str | None, int | None],
     announcer: Announcer,
     *,
@@ -181,13 +181,13 @@ async def _serve(
         on_progress=Indexing(announcer).shown,
         on_listening=partial(_say_listening, announcer, as_json),
     )
-    async with _running(opening, watched, asked, given, announcer) as running:
+    async with _running(opening, watched, signals, given, announcer) as running:
         if running is None:
             announcer.say("shutting_down", "shutting down before it was ready")
             return
         saying = spawn(_say_ready(running, announcer), "say when it is ready")
         try:
-            await asked.stop.wait()
+            await signals.stop.wait()
             if server.drain_delay_s:
                 wait_s = server.drain_delay_s
                 announcer.say("leaving", f"ends in {wait_s:g} s, requests may still come")
@@ -214,7 +214,7 @@ def _say_listening(announcer: Announcer, as_json: bool, bound: Listening) -> Non
 
 
 async def _serve_stdio(
-    loaded: Loaded, watched: ConfigWatch, asked: Asked, announcer: Announcer
+    loaded: Loaded, watched: ConfigWatch, signals: Signals, announcer: Announcer
 ) -> None:
     principal = _user_of_environment(loaded, announcer)
     if loaded.config.observability.audit.to == "stdout":
@@ -223,7 +223,7 @@ async def _serve_stdio(
             path="observability.audit.to",
         )
     opening = _opened_for(principal, loaded)
-    async with _running(opening, watched, asked, (None, None), announcer) as running:
+    async with _running(opening, watched, signals, (None, None), announcer) as running:
         if running is None:
             return
         from armory.wire.stdio import serve_stdio  # the gateway has been loaded by then
@@ -236,7 +236,7 @@ async def _serve_stdio(
             observers=running.runtime.observers,
         )
         serving = start(served, "serve standard input")
-        stopping = start(asked.stop.wait(), "wait for a signal")
+        stopping = start(signals.stop.wait(), "wait for a signal")
         moving = spawn(asyncio.to_thread(use_huge_pages), "use huge pages")
         await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
         await end(serving, stopping, moving)
