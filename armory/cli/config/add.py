@@ -16,20 +16,12 @@ from urllib.parse import quote, urlencode
 
 import click
 
-from armory.cli.config.adding import (
-    added,
-    block_text,
-    existing_in,
-    next_step,
-    taken_in,
-    write_text,
-)
-from armory.cli.config.clear_secrets import clear_secrets, moved, write_private
+from armory.cli.config.adding import added, existing_in, say_added, taken_in
+from armory.cli.config.clear_secrets import SecretsToWrite
 from armory.cli.config.server_json import KINDS, Described, Setting, described
 from armory.cli.options import json_option, writing_options
-from armory.cli.output import out, print_json, say_notice
+from armory.cli.output import print_json
 from armory.cli.plain import plain
-from armory.config.dotenv import written
 from armory.domain.naming import slug
 from armory.errors import ConfigError, InvalidRequest, UpstreamUnavailable
 
@@ -80,30 +72,15 @@ def add(
     existing = existing_in(into)
     chosen = _key(key, found, taken_in(existing, into), into)
     upstreams: dict[str, Any] = {chosen: found.block}
-    secret = list(clear_secrets(upstreams))
-    variables = {} if env_file is None else moved(upstreams, env_file)
+    secrets = SecretsToWrite(upstreams, env_file)
     notices = [*found.notices, *(_lacking(chosen, wanted) for wanted in found.missing)]
-    if secret and env_file is None:
-        where = ", ".join(dict.fromkeys(one.where for one in secret))
-        notices.append(
-            f"secrets in clear: {where}; --env .env keeps them in a file of their own and writes "
-            "${VAR} instead"
-        )
+    notices += secrets.notices("--env .env")
     if not only_print:
-        text = added(existing, upstreams, into)
-        if env_file is not None and variables:
-            write_private(env_file, written(variables), append=True)
-        write = write_private if secret and env_file is None else write_text
-        write(into, text)
+        secrets.write(into, added(existing, upstreams, into))
     if as_json:
         print_json({"name": found.name, "upstreams": upstreams, "notices": notices})
-        return
-    for notice in notices:
-        say_notice(notice)
-    if only_print:
-        click.echo(block_text(upstreams), nl=False)
-        return
-    out().print(f"Added to {into}: {chosen}.{next_step(into)}", markup=False, soft_wrap=True)
+    else:
+        say_added(upstreams, notices, into, only_print=only_print)
 
 
 def _key(given: str | None, found: Described, taken: Mapping[str, Any], into: Path) -> str:

@@ -1,7 +1,7 @@
 """Secrets that a client's file holds in clear.
 
-Owns: finding them in imported upstreams, and moving them into a `.env`. Never imports a room but
-`observability` and `config`.
+Owns: finding them in imported upstreams, moving them into a `.env`, and writing a configuration
+that still holds some for its owner alone. Never imports a room but `observability` and `config`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from armory.config.dotenv import read_variables
+from armory.cli.config.adding import write_text
+from armory.config.dotenv import read_variables, written
 from armory.errors import ConfigError
 from armory.observability.redaction import (
     CREDENTIAL_SCHEME,
@@ -133,6 +134,44 @@ def moved(upstreams: dict[str, Any], env_file: Path) -> dict[str, str]:
 
 def _name_of(text: str) -> str:
     return _OTHER.sub("_", text.upper()).strip("_")
+
+
+class SecretsToWrite:
+    """The secrets of upstreams that are to be written: into a `.env`, or as they stand.
+
+    Args:
+        upstreams: changed in place where there is an `env_file`: `${VAR}` stands for each secret.
+        env_file: takes the secrets; None: they stay in clear.
+
+    Attributes:
+        variables: what goes into `env_file`.
+    """
+
+    def __init__(self, upstreams: dict[str, Any], env_file: Path | None) -> None:
+        self._in_clear = [] if env_file is not None else list(clear_secrets(upstreams))
+        self._env_file = env_file
+        self.variables = {} if env_file is None else moved(upstreams, env_file)
+
+    def notices(self, option: str) -> list[str]:
+        """Where secrets stay in clear, and what would move them: a command or an option."""
+        if not self._in_clear:
+            return []
+        where = ", ".join(dict.fromkeys(one.where for one in self._in_clear))
+        return [
+            f"secrets in clear: {where}; {option} keeps them in a file of their own and writes "
+            "${VAR} instead"
+        ]
+
+    def write(self, into: Path, text: str) -> None:
+        """Write a configuration with these upstreams, and the `.env`.
+
+        Raises:
+            ConfigError: one of them cannot be written.
+        """
+        if self._env_file is not None and self.variables:
+            write_private(self._env_file, written(self.variables), append=True)
+        write = write_private if self._in_clear else write_text
+        write(into, text)
 
 
 def write_private(path: Path, text: str, *, append: bool = False) -> None:
