@@ -61,7 +61,7 @@ class Taken(NamedTuple):
 
 
 SLOT_WAIT_S = 1.0
-"""When to come back where only other requests are in the way: nobody knows when they end."""
+"""Advised wait where only other requests are in the way: nobody knows when they end."""
 
 
 def day_of(now_s: float) -> tuple[int, float]:

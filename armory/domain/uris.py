@@ -21,7 +21,7 @@ _STEP = re.compile(
 _USUAL = re.compile(
     r"(?!file://localhost)[a-z][a-z0-9+.-]*://(?:[a-z0-9][a-z0-9.:-]*)?(?:/(?![./])[^/%\\]*)*"
 )
-"""At once seen to have no steps, and to be plain, as most are."""
+"""Most URIs: seen at once to be plain and to have no `.` or `..` segments."""
 
 
 def has_steps(uri: str) -> bool:

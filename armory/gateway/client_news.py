@@ -17,7 +17,7 @@ from armory.protocol.link import ClientChannel, Params
 
 _log = Logger(__name__)
 _WAIT_S = 1.0
-"""Before another try where nobody says when the rate has room again."""
+"""Pause before another try where nobody says when the rate has room again."""
 
 
 class ClientNews:

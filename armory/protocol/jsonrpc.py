@@ -33,10 +33,10 @@ NULL = b"null"
 
 
 MAX_ID_BYTES = 4 * 1024
-"""Of a longer id nothing is read: every answer repeats it, and so do logs and errors."""
+"""Longer ids are not read: every answer repeats the id, and so do logs and errors."""
 _VERSION = b'"2.0"'
 _VERSION_BYTES = 20
-"""With each of its characters escaped."""
+"""Room for the version with every character escaped."""
 
 
 class Message(msgspec.Struct, gc=False):
@@ -137,7 +137,7 @@ def decode(body: bytes | Raw) -> Message:
 
 
 BEGINNING_BYTES = 1_024
-"""Of a message, from which `begun` tells what it will be."""
+"""How much of a message `begun` needs in order to tell what it will be."""
 _PARAMS = b'"params"'
 
 
@@ -203,7 +203,7 @@ def is_batch(body: bytes) -> bool:
 
 BATCH_ITEMS = 100
 BATCH_BYTES = 32 << 20
-"""Where nothing else is said: messages of a batch, and bytes of the answers to it."""
+"""Default limit of the messages of a batch, and of the answers to it."""
 
 
 def decode_batch(body: bytes, most: int = BATCH_ITEMS) -> list[Raw]:

@@ -24,7 +24,7 @@ from armory.protocol.versions import Era
 Params = dict[str, Raw]
 """Members of a JSON-RPC `params` object, each value verbatim."""
 FOREVER_S = 10 * 365 * 86_400.0
-"""The time-out of what has none: a stream that is listened to."""
+"""Stands for no time-out, where a stream is listened to."""
 
 
 class ClientGone(Exception):
@@ -159,8 +159,8 @@ def cancelled_params(id: Raw, otherwise: str) -> Params:
 
 
 HEARS_PROGRESS: ContextVar[Callable[[Params], None] | None] = ContextVar("progress", default=None)
-"""While a question is put to a client: takes the progress that the client reports on it. The token
-in it is the client's; whoever asks knows its own.
+"""Set while a question is put to a client: takes the progress that the client reports on it. The
+token in it is the client's; whoever asks knows its own.
 """
 
 

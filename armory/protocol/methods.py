@@ -14,7 +14,7 @@ from typing import Any, cast
 SKILLS_EXTENSION = "io.modelcontextprotocol/skills"
 GROUPS_EXTENSION = "io.modelcontextprotocol/groups"
 GROUPS_DECLARED: dict[str, Any] = {"extensions": {GROUPS_EXTENSION: {}}}
-"""The capabilities of a client that has groups."""
+"""The capabilities of a client that supports groups."""
 APPS_EXTENSION = "io.modelcontextprotocol/ui"
 DIRECTORY_READ = "directoryRead"
 """The setting of a server that lists folders."""
@@ -78,7 +78,7 @@ SHOWN_ALL = 31
 The bit beyond `EVERYTHING` tells them from a client that answers everything.
 """
 HANDSHAKE = 32
-"""Of a client with a handshake that answers anything: its upstream sessions have one as well."""
+"""Of a client with a handshake that answers anything: its sessions upstream have one, too."""
 
 
 def answers_of(capabilities: Mapping[str, Any]) -> int:
@@ -117,7 +117,7 @@ def declaration(answers: int) -> Mapping[str, Any]:
 
 
 LOG_IN = "log_in"
-"""The gateway's own tool of an upstream, for whoever has not logged in there."""
+"""The gateway's own tool that stands in for those of an upstream where the caller has to log in."""
 
 
 def skills_settings(capabilities: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -19,9 +19,9 @@ from armory.protocol.rawjson import EMPTY_OBJECT, TooWide, encode, few_items, me
 
 _T = TypeVar("_T")
 LARGE_BYTES = 16 * 1024
-"""What is smaller is looked through as it is."""
+"""Smaller messages are read whole."""
 PIECE_BYTES = 256 * 1024
-"""Of a long string so much is looked at in one go: 0.2 ms at the worst."""
+"""How much of a long string is read at a time: 0.2 ms at the worst."""
 _LONG = 4_096
 _QUOTES = 256
 _ITEMS = 1_000

@@ -26,7 +26,7 @@ NULL = b"null"
 _DIGITS = 15
 _BATCH_ITEMS = 1_000
 DEEPEST = 512
-"""Levels of what is kept of a message that is nested too deep to be opened."""
+"""Levels that are kept of a message that is nested too deep to be decoded."""
 
 
 class UnreadableMessage(Exception):

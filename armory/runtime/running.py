@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from armory.agent.loop import RetrievalAgent
 
 FIRST_SNAPSHOT_S = 10.0
-"""So long the first snapshot waits for upstreams that have neither answered nor failed."""
+"""How long the first snapshot waits for upstreams that have neither answered nor failed."""
 
 
 def _as_it_is(loaded: Loaded) -> Loaded:

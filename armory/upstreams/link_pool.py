@@ -38,7 +38,7 @@ from armory.upstreams.spec import UpstreamSpec
 log = Logger(__name__)
 
 PROFILES_PER_OWNER = 8
-"""A caller has one session for each set of capabilities that its clients declare, up to so many."""
+"""Sessions of one caller: one for each set of capabilities that its clients declare."""
 
 
 class LinkPool:

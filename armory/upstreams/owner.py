@@ -38,10 +38,10 @@ STABLE_S = 30.0
 _LOGIN = "login_required"
 _SETTLE_S = 0.05
 _WATCH_S = 1.0
-"""So long lists are not asked for until their changes are announced."""
+"""How long listing waits until the upstream is set to announce changes."""
 _SHOWN_LINES = 10
 _TOLD = 50
-"""Failures of one upstream that are told apart."""
+"""Kinds of failure of one upstream that are remembered: each is logged as a warning once."""
 _NUMBERS = re.compile(r"0x[0-9a-f]{1,16}|\d{1,20}", re.IGNORECASE)
 _MISSED_PROBES = 2
 

@@ -33,9 +33,9 @@ from armory.wire.streams import EventStream
 
 _log = Logger(__name__)
 _END_S = 2.0
-"""So long the client may take at the end to read what was answered."""
+"""How long the client may take at the end to read what was answered."""
 _AT_ONCE = 1 << 16
-"""Bytes read of a file at a time."""
+"""Bytes read at a time."""
 
 
 async def serve_stdio(

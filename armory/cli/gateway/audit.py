@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from armory.audit.record import Verdict
 
 _MOST = 10_000
-"""What a gateway gives at once."""
+"""Records that a gateway gives at once."""
 _files = click.option(
     "--file",
     "files",

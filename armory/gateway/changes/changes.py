@@ -37,10 +37,10 @@ _log = Logger(__name__)
 MayUse = Callable[[Subscription, str], bool]
 _RELAYED = ABOUT_TASKS | {ELICITATION_COMPLETE, LOGGED}
 _MADE_WITHIN_S = 2.0
-"""So long news of a task waits for the result that makes it."""
+"""How long news of a task waits for the result that creates the task."""
 _WAITING = 256
 _LEVELS, _LONGEST = 32, 8_192
-"""So many levels above a resource, and of URIs so long, others are looked for that are watched."""
+"""Slashes and characters of an updated URI up to which watched resources above it are sought."""
 
 
 class Changes:

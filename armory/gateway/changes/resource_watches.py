@@ -22,9 +22,9 @@ MOST = 1_000
 _URI_CHARS = 8_192
 """The longest URI of one."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
-"""Between two times that an upstream is told of what was watched before it was replaced."""
+"""Pauses between attempts at telling the new sessions of an upstream what is watched."""
 _LEAVING_S, _TELLING_S = 1.0, 60.0
-"""So long a client that is gone waits for upstreams, and so long one is told of it at most."""
+"""How long a leaving client waits until upstreams are told, and how long telling one may take."""
 _Key = tuple[str, str]
 """An upstream, and the key of one of its sessions."""
 

@@ -22,7 +22,7 @@ from armory.protocol.link import Reply
 from armory.protocol.rawjson import few_items, members_or_none, pack, text_of
 
 _MOST = 20_000
-"""Entries of one list that are gone through; of a longer one none is shown."""
+"""Entries of one list that are checked; of a longer list nothing is shown."""
 Members = dict[str, Raw]
 Shown = Callable[[Members, Raw], Raw | None]
 """An entry as the caller sees it; None: it sees none."""

@@ -38,7 +38,7 @@ _log = Logger(__name__)
 LIST = "tools/list"
 _MEMBER = b"tools"
 _FOR_APPS = 16
-"""Tools for apps alone that a listing has beside those with an interface."""
+"""Tools for apps alone that a listing may have beside the tools with an interface."""
 
 
 @dataclass(frozen=True, slots=True)

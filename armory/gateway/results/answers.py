@@ -25,7 +25,7 @@ from armory.protocol.rawjson import encode, members_or_none, pack
 from armory.threads import for_callers
 
 _LARGE_BYTES = 256 * 1024
-"""A longer result with links is gone through beside the event loop."""
+"""Longer results with links are rewritten in a thread."""
 _SAYS_WHEN = re.compile(r"\bagain (in|when)\b|\bbegins anew\b")
 """In a message that says when to come back."""
 

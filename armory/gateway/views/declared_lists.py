@@ -27,11 +27,11 @@ from armory.threads import for_callers
 
 _log = Logger(__name__)
 FETCH_S = 5.0
-"""So long a client's first listing waits for what is offered to one like it; it is told later."""
+"""How long a client's first listing waits for the lists of its kind; later it is told of them."""
 PAUSE_S = 30.0
-"""Between two looks at one upstream for clients of one kind."""
+"""Pause between two fetches from one upstream for clients of one kind."""
 AT_ONCE = 4
-"""Looks at a time: where upstreams are processes, each look starts one."""
+"""Fetches at a time: each starts a process where the upstream is one."""
 
 Tell = Callable[[str, int, frozenset[str]], None]
 

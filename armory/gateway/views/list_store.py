@@ -19,7 +19,7 @@ from armory.threads import let_go
 
 ENTRIES = 1_000
 OWN_BYTES = 32 << 20
-"""Of all lists that are not everybody's, as they came; as objects they are some four times that."""
+"""Size of all lists that are not everybody's, as they came; as objects they take four times it."""
 
 
 @dataclass(slots=True)

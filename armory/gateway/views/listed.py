@@ -17,10 +17,10 @@ from armory.gateway.views.definitions import Form, Kind, listed_bytes, tool_byte
 from armory.security.policy import VisibleCatalog
 
 JOINED_BYTES = 256 << 20
-"""Joined lists are kept up to so many bytes: with packs every user may see another one."""
+"""Joined lists that are kept: with packs every user may see another one."""
 ESTIMATED_ABOVE = 2_000
 _SAMPLE = 500
-"""Of more tools than that, this many tell how large all are."""
+"""Of longer lists this many tools serve to estimate the size."""
 _SIZES_KEPT = 10_000
 _Key = tuple[str, Form, str]
 

@@ -19,12 +19,12 @@ from armory.threads import let_go
 NEAREST = 5
 _LONGEST = 100
 _LEAST = 5
-"""Letters of a name that stands for a longer one."""
+"""Shortest name that may stand for a longer one."""
 _ENDINGS = ("sql", "ql", "db", "js", "io", "ai", "hq", "app", "api")
-"""What names of products have at their end or leave off."""
+"""Endings that product names have or leave off."""
 _SHORTLIST = 64
 _FEW = 500
-"""Tools that may differ for the last tables to be gone on from."""
+"""Changed tools up to which the tables before are updated instead of being made again."""
 _COMPARED = 500
 """Names that are compared letter by letter where none shares a word."""
 _WORD = re.compile(r"[^\W_]+")

@@ -27,12 +27,12 @@ from armory.threads import for_callers
 
 _log = Logger(__name__)
 FETCH_S = 5.0
-"""So long a caller's first request waits for its lists; of later ones its clients are told."""
+"""How long a caller's first request waits for its lists; later its clients are told of them."""
 FRESH_S = 30.0
-"""So long lists are believed at least, unless the upstream says that they changed."""
+"""How long lists are taken for current, unless the upstream says that they changed."""
 RETRY_S = 5.0
 SETTLE_S = 0.05
-"""Several announcements tend to come together."""
+"""How long announcements are collected: several tend to come together."""
 
 Tell = Callable[[str, str, frozenset[str]], None]
 

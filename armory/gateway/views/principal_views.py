@@ -34,8 +34,9 @@ from armory.threads import for_callers, let_go
 
 VIEWS = 64
 VIEW_TOOLS, OWN_TOOLS = 4_000, 2_000
-"""One with so many more tools, whose tables are its own, takes the room of one more; so does one
-with so many more that only it has."""
+"""A view takes one place of `VIEWS`, and one more for each so many tools, and for each so many
+tools that only it has.
+"""
 EXTRA = 5_000
 _JOINED_BYTES = 16 << 20
 R = TypeVar("R", ToolRecord, ListedRecord)

@@ -15,7 +15,7 @@ from armory.feedback.vectors import FeedbackLimits, FeedbackVectors
 from armory.retrieval.retriever import Retriever
 
 USES_NEEDED = 2.5
-"""Uses that a tool needs before they count: more than one user is worth to others."""
+"""Uses from which on a tool's history counts: more than one user contributes for the others."""
 
 
 def learning_of(

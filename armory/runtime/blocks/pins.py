@@ -23,7 +23,7 @@ APPROVED = "approved"
 
 _FOLDER = "pins"
 _SHARED = "pins.json"
-"""Where the definitions of all projects were kept before."""
+"""File of earlier versions, with the definitions of all projects."""
 
 
 def pinning_of(loaded: Loaded, mode: PinningMode) -> Pinning:

@@ -14,9 +14,9 @@ from armory.config.load import variables_of
 from armory.observability.redaction import HIDDEN, redacted
 
 _SHORTEST = 4
-"""A value of fewer characters is in any message."""
+"""Shorter values stay: they occur in any message by chance."""
 _CUT = "..."
-"""Ends what is too long to be quoted whole."""
+"""Ends a quoted value that was cut short."""
 _CUT_CHARS = 77
 
 

@@ -41,7 +41,7 @@ _COMMENT = re.compile(r"#[^\n]*")
 _ASSIGNED = re.compile(r"(?<![\w-])([\w-]++)[\"']?\s*+[:=]\s*+([^\s,{}\[\]]++)(?=\s*+(?:[,}\]]|$))")
 _PLAIN_TAGS = frozenset(("tag:yaml.org,2002:null", "tag:yaml.org,2002:bool"))
 _FREE: Any = None
-"""The type of what no model describes: there names say what is secret."""
+"""Type of what no model describes: there, names say what is secret."""
 
 
 def secret_places(text: str, *, parameters: bool = False) -> list[Span]:

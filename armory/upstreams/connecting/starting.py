@@ -18,7 +18,7 @@ _T = TypeVar("_T")
 FOREVER_S = 86_400.0
 """Deadline of a single request to a process whose start is watched as a whole."""
 LOOK_S = 30.0
-"""A launcher that did nothing for so many seconds does nothing any more."""
+"""A launcher that did nothing for so long is taken for stuck."""
 
 
 class Starting:

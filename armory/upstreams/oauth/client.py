@@ -21,7 +21,7 @@ from armory.upstreams.oauth.discovery import AuthServerMetadata
 
 _log = Logger(__name__)
 _LEAD_S = 30.0
-"""So long before it expires a token is renewed."""
+"""How long before it expires a token is renewed."""
 
 
 class NoToken(UpstreamUnavailable):

@@ -27,7 +27,7 @@ from armory.upstreams.oauth.tokens import ClientCredentialsTokens, Tokens
 
 _KEPT = 10_000
 Vault = Callable[[str, str], Sealed]
-"""Where the login of a person at an upstream is: (`Principal.person`, the upstream's key)."""
+"""Gives the place of a person's login at an upstream: (`Principal.person`, the upstream's key)."""
 
 
 class PersonTokens(AuthorizationCodeTokens):

@@ -28,7 +28,7 @@ from armory.upstreams.oauth.tokens import Tokens
 _ELSEWHERE_S = 15.0
 _LOOK_S = 0.1
 Visit = Callable[[str], Awaitable[Mapping[str, str]]]
-"""Sends the person to a URL; gives the parameters with which they were sent back."""
+"""Sends the person to a URL and gives the parameters of the redirect back."""
 
 
 class AuthorizationCodeTokens(CodeFlow, Tokens):

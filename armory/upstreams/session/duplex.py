@@ -33,9 +33,9 @@ log = Logger(__name__)
 
 _WRITE_S = 10.0
 AT_ONCE_BYTES = 5 * PIECE_BYTES
-"""A frame that is no longer is decoded in one go: a millisecond at the worst."""
+"""Frames up to this size are decoded in one go: a millisecond at the worst."""
 _STEPS_S = 0.005
-"""Before another frame is read while one is decoded step by step."""
+"""Pause before another frame is read while one is decoded step by step."""
 _UNCANCELLABLE = frozenset(("initialize", "server/discover"))
 
 

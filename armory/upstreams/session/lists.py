@@ -41,12 +41,13 @@ log = Logger(__name__)
 MAX_PAGES = 2_000
 MAX_ENTRIES = 250_000
 MAX_LIST_BYTES = 256 * 1024 * 1024
-"""Some 150,000 published tools have as much."""
+"""As much as some 150,000 published tools."""
 LONGEST_S = 30.0
-"""After so long no further page is asked for, of lists other than the tools', which wait for it:
-there are servers that list every file of a cloud drive as a resource, ten a page."""
+"""After so long no further page is fetched of lists other than the tools', which wait for them:
+there are servers that list every file of a cloud drive as a resource, ten a page.
+"""
 _TURN_S = 0.001
-"""What opening entries may take of the event loop at a time."""
+"""How long entries are decoded before the event loop gets its next turn."""
 
 TOOLS = "tools/list"
 PROMPTS = "prompts/list"

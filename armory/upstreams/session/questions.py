@@ -45,13 +45,13 @@ from armory.upstreams.session.turns import Turns, asks_possible
 log = Logger(__name__)
 
 _FIRST_CALL_S = 10.0
-"""So long what is asked at the start of a session waits for the first call that it can be of."""
+"""How long a question at the start of a session waits for a first call that it can belong to."""
 _OPEN = 64
 """Questions of one session that wait for people at once."""
 _ANSWERING = 16
-"""Answers at once that one session's upstream has not taken yet."""
+"""Answers of one session that its upstream may leave unread at once."""
 _ROOTS_S = 30.0
-"""So long after a client said that its roots changed an upstream may ask that client for them."""
+"""How long `roots/list` goes to the client that last said that its roots changed."""
 
 _NO_ROOTS = Raw(b'{"roots":[]}')
 

@@ -25,7 +25,7 @@ from armory.upstreams.spec import UpstreamSpec
 
 log = Logger(__name__)
 _LEVEL_S = 1.0
-"""So long a call waits for the answer of an upstream that is told how much to log."""
+"""How long a call waits for the upstream's answer to `logging/setLevel`."""
 
 
 class Subscriptions:

@@ -20,10 +20,10 @@ from armory.protocol.methods import may_be_asked
 
 _ASKING_METHODS = frozenset(("tools/call", "prompts/get", "resources/read"))
 _ABANDONED_S = 2.0
-"""So long the upstream may ask on behalf of a call that was given up."""
+"""How long the upstream may still ask because of a call that was given up."""
 _STEP_S = 0.1
 _KNOWN = 5_000
-"""Tools of one upstream that are known not to ask."""
+"""Tools of one upstream that are remembered as never asking."""
 
 
 class Turns:

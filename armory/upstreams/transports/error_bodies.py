@@ -15,7 +15,7 @@ from armory.observability.redaction import redacted
 
 _CUT = 300
 _OPENED_BYTES = 64 * 1024
-"""A longer body is looked at as text, at its beginning."""
+"""Longer bodies are read as text, and only at their beginning."""
 _WORDS = ("error_description", "message", "detail", "reason", "title", "error", "errors", "code")
 _TITLE = re.compile(r"<title[^<>]{0,200}>([^<]{1,300})", re.IGNORECASE)
 _TAG = re.compile(r"<[^<>]{0,500}>")

@@ -39,7 +39,7 @@ _KEEPALIVE_S = 4.0
 _OWN_HEADERS = {"User-Agent": "armory"}
 _REDIRECTS = frozenset((307, 308))
 _REDIRECTED_S = 60.0
-"""So long a redirect holds without being asked for again; an error ends it at once."""
+"""How long a redirect is followed without asking again; an error ends that at once."""
 
 
 def reusable(headers: Mapping[str, str]) -> Fields:

@@ -33,7 +33,7 @@ from armory.upstreams.transports.http_client import Answer, HttpClient
 _PARAMETER_BYTES = 64 * 1024
 _FORM_VALUES = 10_000
 _LARGE_BYTES = 256 * 1024
-"""A longer answer is written as a result beside the event loop."""
+"""Longer answers are turned into a result in a thread."""
 _UNAVAILABLE = frozenset((502, 503, 504))
 
 

@@ -49,7 +49,7 @@ def discover_result(described: Mapping[str, Any]) -> Raw:
 
 
 CAPABILITIES_BYTES = 16_384
-"""What a client may declare. A session keeps it, as objects some twelve times as large."""
+"""What a client may declare: a session keeps it, as objects of some twelve times that size."""
 
 
 def within_bounds(raw: Raw | None) -> bool:

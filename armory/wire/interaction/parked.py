@@ -20,7 +20,7 @@ from armory.wire.eras.questions import may_ask, refusal
 from armory.wire.interaction.state import Binding
 
 BATCH_S = 0.03
-"""So long a question waits for others of the same call, to travel with them."""
+"""How long a question waits for others of the same call, to be sent with them."""
 
 
 class ParkedCall:

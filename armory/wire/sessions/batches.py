@@ -9,7 +9,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 AT_ONCE = 4
-"""So many full batches may be held at a time."""
+"""How many full batches may be held at a time."""
 
 
 class OneBatch:

@@ -25,18 +25,18 @@ _T = TypeVar("_T")
 _log = Logger(__name__)
 ALIVE_S = 15.0
 REMEMBERED_S = 86_400.0
-"""So long a claim is kept that is not made again, and a quarter of that before it is."""
+"""Time to live of a claim in the store; it is renewed four times as often."""
 ATTEMPTS = 3
 WAITED_S = 1.0
-"""So long at most anybody waits for a store: a client whose session begins or ends, a replica that
-starts or ends.
+"""How long anybody waits for the store at most: a client whose session begins or ends, a replica
+that starts or ends.
 """
 _AT_ONCE = 16
-"""So many sessions are claimed side by side: a sign of life waits for all of them."""
+"""Sessions claimed side by side: the next sign of life waits for all of them."""
 _BEATS = 15
-"""Signs of life while one lasts."""
+"""Signs of life within the time for which one counts."""
 _LOST = "replicas-lost"
-"""Is in the store for a while after it was found to have lost what replicas had told it."""
+"""Key that is set for a while once the store was found to have lost what replicas had written."""
 _OWNERS_KEPT = 10_000
 _REPLICAS_KEPT = 1_000
 

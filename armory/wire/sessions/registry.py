@@ -50,15 +50,15 @@ from armory.wire.streams import EventStream
 _T = TypeVar("_T")
 _log = Logger(__name__)
 _TURN_S = 0.001
-"""So long sessions are ended in one go."""
+"""How long sessions are ended before the event loop gets its next turn."""
 _AT_ONCE = 16
-"""So many sessions end side by side: each may wait for an upstream, or for a store."""
+"""Sessions that end side by side: each may wait for an upstream, or for a store."""
 _SOON_S = 0.01
-"""A session that takes longer to end waits for somebody else."""
+"""Sessions that take longer to end are not waited for."""
 _ERRANDS = 64
-"""What one client says at once that Armory does not know; more of it reaches nobody."""
+"""Notifications unknown to Armory that one client may have under way; further ones are dropped."""
 _TOLD = 5
-"""Of many that expire together so many are named."""
+"""How many the log names of sessions that expire together."""
 
 
 class TooMany(Exception):
@@ -66,7 +66,7 @@ class TooMany(Exception):
 
 
 OnEnded = Callable[[float, str], None]
-"""Is told of a session that ended: how many seconds it lasted, which revision it spoke."""
+"""Told of a session that ended: how many seconds it lasted, which revision it spoke."""
 
 
 class SessionDirectory(Protocol):

@@ -38,7 +38,7 @@ from armory.wire.sessions.running import Running, ended
 from armory.wire.streams import EventStream, Outlet
 
 DEFAULT_LOG_LEVEL = "info"
-"""Until a client chooses, a server sends what it thinks fit; so does the gateway."""
+"""Counts until the client sets a level: the specification leaves the choice to the server."""
 KEPT_STREAMS = 32
 KEPT_BYTES = 4 << 20
 ASK_TIMEOUT_S = 600.0

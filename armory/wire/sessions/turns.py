@@ -1,8 +1,8 @@
-"""Turns of the event loop that many requests of one caller take one after another.
+"""Which requests of one caller wait, so that those of others are answered in between.
 
-Owns: `OneATurn`, and `Shares`, which says when: a hundred requests that begin at once are one long
-turn, in which nobody else is answered, and one caller's short ones without pause leave no turn to
-others. Never imports a transport.
+Owns: `OneATurn`, and `Shares`, which says when. A hundred requests that begin at once would be one
+long turn of the event loop, in which nobody else is answered; short ones without a pause would
+leave no turn to others. Never imports a transport.
 """
 
 from __future__ import annotations
@@ -14,24 +14,25 @@ from collections.abc import Callable
 from weakref import WeakValueDictionary
 
 MANY = 8
-"""From so many requests of one caller under way on, the next begins in turn."""
+"""A caller with so many requests under way begins further ones one a turn."""
 SHARE = 0.5
-"""Of the event loop, for one caller beside others. The rest is theirs, or is left free: whoever is
-served at once finds nobody before them."""
+"""Share of the event loop that one caller may take beside others. The rest is theirs, or stays
+free, so that nobody else has to wait.
+"""
 LONG_STEP_S, LONG_SHARE = 0.001, 0.1
-"""What a step takes beyond so much is paid off as if a tenth of the loop were the caller's: nobody
-is served in the middle of it, so that it is its length that others wait, not its share.
+"""The part of a step beyond `LONG_STEP_S` is charged as if the caller's share were `LONG_SHARE`:
+nobody is served in the middle of a step, so others wait for its length.
 """
 AT_ONCE_S = 0.002
-"""So much of its share a caller may use at once that used none before."""
+"""Credit of a caller that used nothing lately."""
 RECENT_S = 0.1
-"""Who asked last so long ago asks nothing now."""
+"""A caller whose last request is older does not count as one of the others."""
 PRECISE_S = 1.0
-"""So long steps are measured closely at least."""
+"""How long a caller that seemed to use too much is measured by the thread's own time."""
 KEPT = 1_000
-"""Of more callers, those that used nothing lately are forgotten."""
+"""Accounts from which on those of callers that used nothing lately are forgotten."""
 LONGEST_S = 0.05
-"""A step of a request that took very long is not waited for in one go."""
+"""Longest wait for a turn, however long a step of the caller took."""
 
 
 class OneATurn:
