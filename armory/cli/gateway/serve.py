@@ -31,7 +31,7 @@ from armory.logger import Logger
 from armory.observability import standard_error
 from armory.observability.deferred import log_later
 from armory.runtime.checking import check_address, checked
-from armory.runtime.memory.allocator import keep_small, large_apart
+from armory.runtime.memory.allocator import return_free_memory, return_large_buffers
 from armory.runtime.memory.collecting import Collector
 from armory.runtime.memory.huge_pages import use_huge_pages
 from armory.runtime.opening import open_runtime
@@ -146,7 +146,7 @@ async def _running(
         announcer: told of reloads.
     """
     signals.take()
-    large_apart()
+    return_large_buffers()
     _go_first()
     collector = Collector()
     async with AsyncExitStack() as stack:
@@ -157,7 +157,7 @@ async def _running(
             return
         tasks = [
             spawn(collector.run(), "collect garbage"),
-            spawn(keep_small(), "give memory back"),
+            spawn(return_free_memory(), "give memory back"),
             spawn(_watch(watched, signals.reload), "watch the configuration"),
             spawn(_reload_on(signals.reload, runtime, given, announcer), "reload"),
         ]

@@ -66,7 +66,7 @@ def free_bytes() -> int:
     return found.fordblks
 
 
-async def keep_small() -> None:
+async def return_free_memory() -> None:
     """Until cancelled, give back what is free between what is in use: the heap of an hour in which
     large answers came and went is half empty, and never ends below its last small object. What was
     mapped of files is let go of once the process does little (`file_pages`).
@@ -95,7 +95,7 @@ def resident_bytes() -> int:
         return 0
 
 
-def large_apart() -> bool:
+def return_large_buffers() -> bool:
     """Have large buffers go back to the system as they are freed, for as long as the process lives.
 
     By itself glibc keeps buffers of up to 32 MiB in its heap once one of that size was freed: a few
