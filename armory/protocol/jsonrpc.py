@@ -142,8 +142,8 @@ _PARAMS = b'"params"'
 
 
 def begun(head: bytes) -> Message | None:
-    """The message that begins with these bytes, without what they say of its params; None where its
-    params do not begin in them, or its id is none.
+    """The message that begins with these bytes, its params left out. None where the params do not
+    begin within them, or its id is not valid.
     """
     before, found, _ = head[:BEGINNING_BYTES].partition(_PARAMS)
     if not found:
@@ -166,7 +166,7 @@ def check_depth(body: bytes, limit: int) -> None:
 
 
 class DepthCheck:
-    """The same for what arrives bit by bit: refused at the first piece that shows it.
+    """As `check_depth`, for bytes that arrive bit by bit: refused at the first piece too deep.
 
     Args:
         limit: levels that are allowed.
@@ -262,8 +262,8 @@ def _is_version(said: Raw | UnsetType) -> bool:
 
 
 def _answers_nothing(message: Message) -> bool:
-    """Whether it is the error of a peer that could not tell which request it answers; to answer
-    that in turn, two peers that do would go on for ever.
+    """Whether it is an error that names no request. Answering one with another would go on for ever
+    between two peers that both do.
     """
     if message.method is not UNSET or message.result is not UNSET or message.error is UNSET:
         return False

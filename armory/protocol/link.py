@@ -131,7 +131,9 @@ class CancelReason(str):
 
     @classmethod
     def said(cls, params: Params) -> CancelReason | None:
-        """That of a `notifications/cancelled`, as far as it passes on; None: it gives none."""
+        """The reason in a `notifications/cancelled`, with what of its `_meta` passes on; None:
+        none.
+        """
         given = members_or_none(params.get("_meta")) or {}
         passed = {key: raw for key, raw in given.items() if key not in HOP_KEYS}
         text = text_of(params, "reason")
@@ -143,8 +145,8 @@ class CancelReason(str):
 
 
 def cancelled_params(id: Raw, otherwise: str) -> Params:
-    """Parameters of `notifications/cancelled` while what ends the request passes: that may be who
-    asked for it, with a reason.
+    """Parameters of `notifications/cancelled`, to be made while the exception that ends the request
+    is handled: it may carry the reason of whoever cancelled.
 
     Args:
         id: of the request.

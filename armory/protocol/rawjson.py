@@ -61,8 +61,8 @@ def members(raw: Raw | bytes) -> dict[str, Raw]:
 
 
 def _few_members(view: memoryview) -> dict[str, Raw]:
-    """The same one by one, up to the first that is too many: decoded together they would all be
-    there before they could be counted.
+    """As `members`, one by one up to the first that is too many: a decoder would make all of them
+    before they could be counted.
     """
     found: dict[str, Raw] = {}
     at = _past_space(view, 0)
@@ -141,8 +141,9 @@ def _past_space(view: memoryview, at: int) -> int:
 
 
 def _value_end(view: memoryview, at: int) -> int:
-    """Where the first byte stands that is behind the value at `at`, and no space: msgspec says it
-    where it refuses that byte.
+    """Where the value at `at` ends and the next byte that is no space stands.
+
+    msgspec names that byte when it refuses it as trailing.
     """
     try:
         _skipped.decode(view[at:])
@@ -174,7 +175,7 @@ def items(raw: Raw | bytes) -> list[Raw]:
 
 
 def items_in_pieces(raw: Raw | bytes, piece: int = PIECE_BYTES) -> Iterator[list[Raw]]:
-    """The same, those of some `piece` bytes at a time; none where a step found no whole one.
+    """As `items`, in lists of some `piece` bytes each; an empty one where no whole item was found.
 
     Raises:
         msgspec.DecodeError: not an array (or not JSON); perhaps after some pieces.
@@ -194,8 +195,10 @@ def texts_in_pieces(raw: Raw | bytes, piece: int = PIECE_BYTES) -> Iterator[list
 def _in_pieces(
     data: bytes, piece: int, read: Callable[[bytes], list[_T]], between: Sequence[bytes]
 ) -> Iterator[list[_T]]:
-    """What is read up to a place inside an item is no array, whatever is put behind it, so a piece
-    that can be read was cut between two items.
+    """The items of an array, read in pieces.
+
+    A piece that was cut inside an item is no valid array, so one that can be read was cut between
+    two.
     """
     if len(data) <= 2 * piece or data[:1] != b"[":
         yield read(data)
@@ -232,8 +235,8 @@ def value(raw: Raw | bytes) -> Any:
 
 
 def scalar(raw: Raw | None) -> Any:
-    """A text, number or truth value; None where it is absent, something else, or longer than any
-    that the protocol has: who sends it decides what stands there, and it is not opened.
+    """A string, number or boolean; None for anything else. Longer ones than the protocol has are
+    not decoded: the sender chooses what stands there.
     """
     if raw is None or len(memoryview(raw)) > _SCALAR_BYTES:
         return None
@@ -307,8 +310,8 @@ def need_value(raw: Raw, where: str) -> Any:
 
 
 def value_at(raw: Raw | None, path: Sequence[str]) -> Any:
-    """What stands in an object at a path of names, decoded whole; None where nothing does, or what
-    cannot be read, or is longer than any header could be that says it.
+    """The decoded value at a path of names; None where there is none, it cannot be read, or it is
+    longer than a header could be.
     """
     for name in path:
         raw = (members_or_none(raw) or {}).get(name)

@@ -199,8 +199,8 @@ def _large(data: bytes | bytearray) -> Generator[None, None, OutlinedMessage | N
 
 
 def own_id(said: object) -> int | None:
-    """The id or progress token of the gateway's, which are integers, that an upstream gives back;
-    some make a text or a float of it, which SDKs take as well. None: it is none.
+    """The gateway's integer id or progress token that an upstream sent back, also as text or float,
+    as some do and SDKs accept. None: it is none of these.
     """
     if type(said) is int:
         return said

@@ -106,7 +106,7 @@ class Changes:
                 )
 
     def tell_owner(self, server: str, owner: str, methods: frozenset[str]) -> None:
-        """Tell the clients that one upstream session serves that its lists differ for them.
+        """Tell the clients of one upstream session that its lists differ for them.
 
         Args:
             server: the upstream.
@@ -118,7 +118,7 @@ class Changes:
                 subscription.tell_lists(methods)
 
     def tell_alike(self, server: str, answers: int, methods: frozenset[str]) -> None:
-        """Tell the clients that answer the same that an upstream's lists differ for them.
+        """Tell the clients that answer the same questions that an upstream's lists differ for them.
 
         Args:
             server: the upstream.

@@ -124,8 +124,8 @@ def _resource(context: RequestContext) -> Shown:
 
 
 def _grouped(context: RequestContext) -> Shown:
-    """Groups of which the caller sees a tool, as far as it is known what is in them; who sees only
-    a part of the server, no others.
+    """Shows groups of which the caller sees a tool. Groups of unknown content are shown to those
+    who see the whole server.
     """
     view, server = context.view, context.endpoint.name
     lists = view.catalog.servers.get(server)

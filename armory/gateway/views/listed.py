@@ -87,8 +87,8 @@ class ListedBytes:
         return self.once((visible.tools.key, form, kind), joined)
 
     def size_of(self, visible: VisibleCatalog, form: Form, *, estimated: bool = False) -> int:
-        """Bytes of every visible tool as listed; of thousands, estimated by each n-th of them:
-        taking all to bytes would hold the event loop, and their memory.
+        """Bytes of every visible tool as listed; of thousands an estimate from a sample, since
+        encoding all would hold the event loop.
 
         Args:
             visible: what the caller sees.

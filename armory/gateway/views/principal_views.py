@@ -340,6 +340,6 @@ class PrincipalViews:
 def _merged(
     ours: Mapping[str, R], theirs: Mapping[str, R], place: Mapping[str, int], own: Set[str]
 ) -> dict[str, R]:
-    """Records in the order of the servers, those of `own` servers taken from `theirs`."""
+    """All records in the order of the servers; those of `own` servers come from `theirs`."""
     kept = {name: record for name, record in ours.items() if record.server not in own}
     return dict(sorted({**kept, **theirs}.items(), key=lambda item: place[item[1].server]))

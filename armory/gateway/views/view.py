@@ -140,8 +140,10 @@ class View:
         return [key for key in self.catalog.servers if self.may_use(principal, ALL, key)]
 
     def servers_told(self, request: ClientRequest) -> Mapping[str, ServerLists]:
-        """The upstreams of its endpoint that a caller may hear of: it sees something of them, or
-        may once they have anything, or tell this caller what they have.
+        """The upstreams of its endpoint that a caller may hear of.
+
+        Those of which it sees something, and those of which it may once they list anything, or list
+        something for this caller.
         """
         servers, policy = self.servers(request.endpoint), self.policy
         if request.endpoint.transparent or not policy.restricts:

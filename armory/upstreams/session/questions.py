@@ -119,8 +119,8 @@ class Questions:
             self._began.set()
 
     def outlive(self, pending: Pending) -> None:
-        """A call was answered, what it made the upstream ask is not: until it is, or the session
-        ends.
+        """A call was answered before the questions that it caused: they stay open until they are
+        answered or the session ends.
         """
         self._unbound |= pending.questions
         for task in pending.questions:
@@ -146,7 +146,7 @@ class Questions:
         return self._turns.answered_late(request_id) or known
 
     def may_be_anothers(self, call: Call) -> bool:
-        """Whether a line of log that comes while this call is in flight may be of one that another
+        """Whether a log line that comes during this call may belong to a call that another
         principal gave up.
         """
         return self._given_up.of_others(call.caller)
@@ -230,7 +230,7 @@ class Questions:
         self._put(question, calls[0].client or client if calls else client, *calls)
 
     def _roots_informer(self, method: str, via: Pending | None) -> ClientChannel | None:
-        """The client that said that its roots changed, where this asks for them thereupon."""
+        """The client whose `roots/list_changed` this `roots/list` follows; None: none does."""
         if method != "roots/list" or via is not None or self._roots_changed_by is None:
             return None
         client, until = self._roots_changed_by
@@ -240,7 +240,9 @@ class Questions:
         return None
 
     def _attribute(self, method: str, via: Pending | None) -> tuple[Pending | None, str]:
-        """The call because of which it is asked; None, and why, where that cannot be told."""
+        """(call that caused the question, ""), or (None, why that cannot be told; "" where no
+        client could answer).
+        """
         needed = CAPABILITY.get(method)
 
         def able(pending: Pending) -> bool:

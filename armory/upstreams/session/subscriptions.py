@@ -106,9 +106,10 @@ class Subscriptions:
             await self._ask("resources/subscribe", uri)
 
     async def ensure_log_level(self, wanted: str | None) -> None:
-        """Legacy: have an upstream that logs do so at the lowest level that any caller has wanted
-        yet. One that does not answer at once is waited for beside the calls, and not asked again.
-        Calls that come meanwhile wait as long, since they must not overtake the first one.
+        """Legacy: have the upstream log at the lowest level that any caller has wanted yet.
+
+        Where it does not answer in time calls go on, and it is not asked again. Calls that come
+        meanwhile wait as well: they must not overtake the first one.
         """
         if self.identity.era == "modern" or wanted is None or wanted not in LOG_LEVELS:
             return

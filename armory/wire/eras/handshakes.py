@@ -69,7 +69,8 @@ def capabilities_of(raw: Raw | None) -> dict[str, Any]:
 
 
 def declared_upstream(capabilities: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a session's capabilities the gateway serves: all but `tasks`. A server would ask for
-    the client's tasks by ids, which are not kept apart by server as those of servers are.
+    """What of a session's capabilities is declared upstream: all but `tasks`.
+
+    A server would ask for the client's tasks by ids, and these are not kept apart by server.
     """
     return {name: value for name, value in capabilities.items() if name != "tasks"}

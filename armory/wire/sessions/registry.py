@@ -286,8 +286,8 @@ class Sessions:
         return gone
 
     async def _wholly(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Do all of it, also where whoever waits is cancelled, as a request is whose client leaves:
-        what was done by halves nobody would find again.
+        """Run `work` to its end even if the caller is cancelled: half done, nobody would find it
+        again.
         """
         return await asyncio.shield(self._ending.spawn(work, "end sessions"))
 

@@ -150,7 +150,7 @@ class Session:
         self._carriers.discard(outlet)
 
     def _read_now(self, wanted: Outlet) -> Outlet:
-        """Where the client is reached: `wanted`, or what it reads where it reads that no more."""
+        """The stream that reaches the client: `wanted`, or the one that it reads instead."""
         if not wanted.closed and (wanted.reading or wanted is not self.general):
             return wanted
         read = (stream for stream in self._carriers if stream.reading and not stream.closed)

@@ -73,8 +73,9 @@ class Account:
 
     @property
     def clock(self) -> Callable[[], float]:
-        """What steps are measured with, in seconds. Time on the wall costs next to nothing; of who
-        seems to use too much it is the thread's own time, which others' threads do not add to.
+        """What steps are measured with, in seconds: usually time on the wall, which costs next to
+        nothing; for a caller that seems to use too much the thread's own time, to which other
+        threads do not add.
         """
         return self._clock
 
