@@ -302,8 +302,9 @@ class CatalogKeeper:
                 self._indexed.set()
 
     def _outdated(self, tools: int, started: float) -> bool:
-        """Whether a much shorter list waits, since to go on with this one would hold memory and
-        time, or any list for long: none of its new tools are found before its turn.
+        """Whether indexing a list should give way to a newer one: at once to a much shorter one,
+        since going on would hold memory and time, and to any other after its turn, since none of
+        the new tools are found before.
 
         Turns grow: one upstream that changes again and again must not keep the tools of all others
         from ever being embedded.

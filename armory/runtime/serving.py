@@ -104,8 +104,8 @@ async def serve(runtime: Runtime, stack: AsyncExitStack, listeners: Listeners) -
 
 
 def _follow_accounts(accounts: Accounts, edge: HttpEdge) -> None:
-    """Have a key that ends, or a user that is switched off, on whichever replica, end the streams
-    and sessions that it opened.
+    """Whichever replica ends a key or switches a user off, end the streams and sessions opened with
+    it.
     """
 
     async def key_ended(key_id: str) -> None:

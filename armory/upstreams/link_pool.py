@@ -264,8 +264,8 @@ class LinkPool:
         return link
 
     def _replaced(self) -> None:
-        """Another release of the upstream serves from now on: whoever watches there may be served
-        by another session, and has to ask anew.
+        """Another release of the upstream serves from now on: clients that watch resources there
+        may be served by another session and have to subscribe anew.
         """
         self._watched.forget()
         self._observer.on_session_event(Replaced(self.spec.key))

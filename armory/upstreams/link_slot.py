@@ -161,8 +161,10 @@ class SessionCounts:
 
 
 def count_sessions(slots: Iterable[LinkSlot]) -> SessionCounts:
-    """Whose `slots` are; the gateway's own, which is pinned, is neither shared nor a client's. One
-    whose session is lost, or could not be opened, waits for a call and counts for nothing.
+    """Count sessions by whose they are.
+
+    The gateway's own, which is pinned, is neither shared nor a client's. One that was lost, or
+    could not be opened, waits for a call and counts for nothing.
     """
     slots = [slot for slot in slots if slot.there]
     own = {slot.owner for slot in slots if slot.whose.session_id is not None}

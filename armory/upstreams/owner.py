@@ -152,8 +152,12 @@ class UpstreamOwner:
         return replace(self.status, awaited=starting.status_text)
 
     def crashed(self, error: BaseException) -> float:
-        """The owner task met an error that nobody foresaw; after so many seconds, longer each
-        time, it is to be started again. The log gets each error once.
+        """The owner task met an error that nobody foresaw; the seconds until it is to be started
+        again.
+
+        The pause grows each time. The log gets each error once.
+
+        The log gets each error once.
         """
         now = self._clock.now()
         if now - self._crashed_at >= STABLE_S + LONGEST_PAUSE_S:
@@ -173,8 +177,8 @@ class UpstreamOwner:
         await self._refresh(await self.upstream.own_link())
 
     async def _list_and_watch(self, link: BaseLink) -> bool:
-        """Fetch the lists, once the upstream announces what changes from then on, or again where it
-        is slow to say that it does; whether it announces.
+        """Fetch the lists once the upstream has agreed to announce changes; where it is slow to,
+        before and after. Whether it announces.
 
         Raises:
             UpstreamUnavailable: they cannot be had.

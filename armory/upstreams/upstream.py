@@ -144,7 +144,7 @@ class Upstream:
             await link.notify(method, params)
 
     def set_caller(self, principal: Principal) -> None:
-        """What this task sends from now on goes with the token that this principal came with."""
+        """From now on this task sends with the token that this principal came with."""
         CALLER.set(principal)
         if self._personal:
             self.connector.note_caller(principal)

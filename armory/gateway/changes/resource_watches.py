@@ -86,8 +86,10 @@ class ResourceWatches:
                 await self._pool.set_subscriptions(server, owner, watched)
 
     async def remove_all(self, subscription: Subscription) -> None:
-        """A client is gone, with everything that it watched. Upstreams are told once each, and
-        those that do not answer soon keep nobody: their answers are waited for behind it.
+        """A client is gone, with everything that it watched.
+
+        Upstreams are told once each. Those that do not answer soon keep nobody waiting: a task
+        waits for them.
         """
         owner = subscription.owner
         places: dict[str, list[str]] = {}
@@ -118,9 +120,7 @@ class ResourceWatches:
             _log.info("unsubscribe_failed", server=server, error=str(error) or "no answer")
 
     def replaced(self, server: str) -> None:
-        """The sessions of an upstream are others from now on, which nobody told anything yet, or it
-        is gone.
-        """
+        """An upstream is gone, or has new sessions, which nobody has told yet what is watched."""
         watching: set[Subscription] = set()
         for key in [key for key in self._watched if key[0] == server]:
             watching.update(*self._watched.pop(key).values())

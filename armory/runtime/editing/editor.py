@@ -76,7 +76,9 @@ class Editor:
         return await asyncio.to_thread(_schema)
 
     def _masked(self, text: str) -> Masked:
-        """The text for whoever may edit it, or may not: keys in addresses are not theirs then."""
+        """The text with its secrets hidden; for whoever may not edit it all parameters of URLs,
+        too.
+        """
         return Masked(text, parameters=not self.editing)
 
     def _show(self, key: bytes) -> Mapping[str, Any]:

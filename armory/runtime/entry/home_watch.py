@@ -17,8 +17,8 @@ _EVERY_S = 5.0
 
 
 class HomeWatch:
-    """Watches the folder: a process that has its files open notices nothing by itself when they are
-    removed, and what it writes then is lost with it.
+    """Watches the folder. A process with open files does not notice that they were removed, and
+    what it writes from then on is lost with them.
 
     Args:
         home: the folder behind `ARMORY_HOME`.

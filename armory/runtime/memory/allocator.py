@@ -67,9 +67,10 @@ def free_bytes() -> int:
 
 
 async def return_free_memory() -> None:
-    """Until cancelled, give back what is free between what is in use: the heap of an hour in which
-    large answers came and went is half empty, and never ends below its last small object. What was
-    mapped of files is let go of once the process does little (`file_pages`).
+    """Until cancelled, give back memory that is free between memory in use.
+
+    Large answers come and go and leave a heap that is half empty, but never ends below its last
+    small object. Pages of mapped files are let go of once the process does little (`file_pages`).
     """
     least = resident_bytes()
     kept, loaded = 0, LOADED_BYTES

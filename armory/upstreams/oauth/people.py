@@ -62,8 +62,10 @@ class PeopleTokens:
         self._came: LRUCache[str, Principal] = LRUCache(_KEPT)
 
     def note_caller(self, principal: Principal) -> None:
-        """A principal asks for something: what is sent for it outside requests goes with the same
-        token, unless it is known to have come with one that lasts longer.
+        """A principal sends a request.
+
+        What is sent for it outside requests uses the same token from now on, unless an earlier one
+        is known to last longer.
         """
         known = self._came.get(principal.key)
         if known is None or (known is not principal and not _outlasts(known, principal)):

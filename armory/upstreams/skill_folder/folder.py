@@ -208,7 +208,7 @@ class SkillFolder:
         return known
 
     def _bytes(self, path: str) -> bytes:
-        """What a file has, which lies in the folder whatever has become of the way to it."""
+        """The bytes of a file that is in the folder, whatever its path leads to by now."""
         if os.path.realpath(path) != path or not holds(self._root, path):
             raise BadSkill("a link has taken the place of a file")
         opened = os.open(path, _OPEN)
