@@ -103,7 +103,7 @@ def cli() -> None:
 
 def exit_code(error: ArmoryError) -> int:
     """The exit code that an error deserves."""
-    if error.code == "already_exists":  # well asked for, an `InvalidRequest` by the way of REST
+    if error.code == "already_exists":  # an `InvalidRequest` for REST, but no wrong usage here
         return FAILED
     if isinstance(error, (ConfigError, InvalidRequest)):
         return USAGE

@@ -219,7 +219,7 @@ class UpstreamOwner:
                 await self._refresh(link)
                 continue
             if self.upstream.own_busy:
-                continue  # a server that works on a call need not answer a probe meanwhile
+                continue  # a server that is busy with a call need not answer a probe
             try:
                 if announced or link.era == "legacy":
                     await link.probe()
@@ -258,7 +258,7 @@ class UpstreamOwner:
         known = self.lists
         lists = await compared(await self.upstream.lists.over(link, known), known)
         if mine < self._listed and self.lists is not None and self.status.state == "ready":
-            return  # a later refresh will bring, or has brought, something newer
+            return  # a refresh that began later has newer lists
         before, self.lists = self.lists, lists
         if lists is not known or before is not known:
             try:

@@ -231,7 +231,7 @@ class Upstream:
                 link = await self._opened(slot, call)
             used.append(link)
             return await link.request(call)
-        except NoHandshake:  # nothing was sent; what serves the owner instead is known now
+        except NoHandshake:  # nothing was sent, and the pool knows by now what to use
             return await self._send_once(owner, call, used)
         finally:
             slot.in_flight -= 1

@@ -189,7 +189,7 @@ class EventStream:
         """Wait for a reader that is behind, as a writer does, but write nothing."""
         if self._behind:
             await self._turn()
-            self._tell_room()  # whoever writes is next: no further message need be read before
+            self._tell_room()  # let the next writer go without waiting for another read
 
     async def _turn(self) -> None:
         """Wait until the reader is not behind; who waits first is let on first."""

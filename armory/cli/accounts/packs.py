@@ -90,7 +90,7 @@ def _check_known(
             )
     for tool in tools:
         server, _ = split_name(tool) or ("", "")
-        if server not in known:  # which tools a server has is known while it runs
+        if server not in known:  # its tools are only known while it runs
             raise InvalidRequest(
                 f"the tool {tool!r} is of no known server; expected SERVER__TOOL with one of: "
                 f"{named}",

@@ -65,7 +65,7 @@ async def _call(
             except UnknownTool:
                 listed, _ = await all_tools(gateway)
                 raise _unknown(tool, [str(found.get("name")) for found in listed]) from None
-    from armory.cli.local import (  # a whole gateway: only where it is opened here
+    from armory.cli.local import (  # loads a whole gateway: only if one is opened here
         LocalGateway,
         opened,
     )

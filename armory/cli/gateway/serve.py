@@ -65,12 +65,12 @@ def serve(
     """
     if stdio:
         _check_streams()
-    signals = Signals()  # before the file is read: what comes later is not in what was read
+    signals = Signals()  # before the file is read, so that no later SIGHUP is lost
     path = find_config(config)
     watched = ConfigWatch(path)
     loaded = _with_address(checked(path), host, port)
     if not stdio:
-        check_address(loaded)  # the file holds at the one that it names itself
+        check_address(loaded)  # the file was checked with its own address
     with standard_error.apart():
         _run(loaded, watched, signals, (host, port), stdio=stdio, as_json=as_json)
 

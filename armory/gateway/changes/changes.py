@@ -275,7 +275,7 @@ class Changes:
         """Whether a client is served by one upstream session."""
         try:
             return self._pool.key(server, subscription.owner) == owner
-        except UpstreamUnavailable:  # it was removed, and its calls in flight are let end
+        except UpstreamUnavailable:  # removed from the configuration, while its calls finish
             return False
 
 

@@ -177,7 +177,7 @@ class ResourceWatches:
         """Tell the new sessions of an upstream what is watched there, until all of it is told."""
         pause_s = _FIRST_PAUSE_S
         try:
-            await asyncio.sleep(0)  # the gateway's own session, which may do, is begun first
+            await asyncio.sleep(0)  # lets the gateway's own session start first: it may serve them
             while True:
                 failed: set[Subscription] = set()
                 while behind:

@@ -188,6 +188,6 @@ def own_name(server: str, group: str) -> str:
         server: the upstream's key.
         group: the name that the upstream gives it.
     """
-    # a hyphen parts the two where the first one does; a slash is in no server's key
+    # the first hyphen ends a key that has none; a slash is in no key
     joint = "-" if "-" not in server and _NAME.fullmatch(group) else "/"
     return group_name(f"{server}{joint}{group}", FROM_PREFIX)

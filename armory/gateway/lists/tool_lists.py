@@ -90,7 +90,7 @@ class ToolLists:
                 return _besides(context, form, scoped)
             return _everything(context, form, kept=True)
         spec = view.set_spec(context.endpoint)
-        by_groups = negotiated(context)  # what a set finds by itself would be listed twice
+        by_groups = negotiated(context)  # else the set's query would list tools twice
         own = spec.query if spec and not by_groups else ()
         request = read_list_request(context, params, own, view.settings.experimental)
         if request.mode == "raw":

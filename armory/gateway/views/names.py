@@ -92,7 +92,7 @@ class ToolNames:
             self._exchange(known, gone, fresh)
 
     def __del__(self) -> None:
-        # With the snapshot that these are of, whose tools they hold: nobody knows who is the last.
+        # Perhaps the last to hold the snapshot's tools: they are freed beside the event loop.
         let_go([*self._known.values()])
 
     def _exchange(self, known: Mapping[str, _Known], gone: list[str], fresh: list[str]) -> None:

@@ -190,7 +190,7 @@ def _item(kind: Any) -> Any:
     for option in _options(kind):
         if typing.get_origin(option) is list:
             return typing.get_args(option)[0]
-    # one value may stand for a list, and a list where one is expected is a mistake: as it was
+    # a list where no list is expected is a mistake: judge it by the same type
     return kind
 
 

@@ -60,7 +60,7 @@ class HomeWatch:
     def _found(self) -> str:
         folder = self._wrong_with_home()
         self._usable = self._usable or not folder
-        if folder and self._usable:  # one that never could be used is as somebody wants it
+        if folder and self._usable:  # one that was never usable is meant to be so
             return folder
         return "" if self._database is None else self._wrong_with(self._database)
 

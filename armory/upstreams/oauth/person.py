@@ -154,7 +154,7 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
         until = time.monotonic() + _ELSEWHERE_S
         leased = await self._store.lease()
         while True:
-            kept = await self._store.load()  # with the lease, since it was the other's just before
+            kept = await self._store.load()  # after the lease: it may have just been saved
             if kept is None:
                 raise self.login_needed("nobody has logged in")
             if kept.access_token != login.access_token and _fresh(kept):

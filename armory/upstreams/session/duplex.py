@@ -161,7 +161,7 @@ class DuplexLink(StatefulLink):
                 assert isinstance(item, Reply)
                 return item
         finally:
-            item = None  # an error that passes holds this frame by its trace
+            item = None  # an error's traceback keeps this frame, and so the item, alive
             self.requests.close(pending, answered=answered)
             if not answered and not self.closed and call.method not in _UNCANCELLABLE:
                 params = call_cancelled(pending.id)

@@ -197,7 +197,7 @@ async def _fetch(
         size += len(memoryview(NULL if reply.result is None else reply.result))
         page = _members(server, method, reply.result)
         if len(memoryview(page.get(MEMBER[method], NULL))) > PIECE_BYTES:
-            await asyncio.sleep(0)  # to see where a large list ends took long enough
+            await asyncio.sleep(0)  # finding the end of a large list took long enough
         await _collect(server, method, page, entries, room, omitted)
         if len(entries) > max_entries:
             raise BadList(

@@ -73,7 +73,7 @@ class Turns:
 
     def given_up(self, request_id: int) -> None:
         """A call ended unanswered; for a moment the upstream may still ask because of it."""
-        self.abandoned()  # where nothing waits for its turn, nobody else looks at those before
+        self.abandoned()  # drops expired ones: without waiting calls nobody else does
         self._abandoned[request_id] = asyncio.get_running_loop().time() + _ABANDONED_S
 
     def answered_late(self, request_id: object) -> bool:

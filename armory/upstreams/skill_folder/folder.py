@@ -89,7 +89,7 @@ class SkillFolder:
         Raises:
             BadFolder: it cannot be served.
         """
-        wanted = self._begun + 1  # one that is under way may have passed by what was written since
+        wanted = self._begun + 1  # a scan that is under way may have missed later writes
         async with self._turn:
             if self._done < wanted:
                 self._begun = begun = self._begun + 1
@@ -110,7 +110,7 @@ class SkillFolder:
                 try:
                     return await asyncio.to_thread(self._bytes, path), mime_type(path)
                 except (OSError, BadSkill):
-                    continue  # it may have gone, or be somewhere else by now
+                    continue  # removed or moved since the scan
         return None
 
     def scan(self) -> FolderContents:

@@ -315,7 +315,7 @@ class _PersonClient(HttpClient):
         caller = CALLER.get()
         if caller is not None and caller.key == self._principal.key:
             return await send(tokens, method, headers, data, timeout_s, url=url, what=what)
-        # Nobody's call, or, where it makes room for its own session, somebody else's.
+        # Outside any call, or in another caller's that closes this session to make room.
         before = CALLER.set(self._people.newest(self._principal))
         try:
             return await send(tokens, method, headers, data, timeout_s, url=url, what=what)

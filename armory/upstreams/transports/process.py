@@ -247,7 +247,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._exited.set()
         self._gone.set()
         self._end()
-        # Nothing more comes: who listened, and the transport, go with their last reference.
+        # Nothing more comes: drop the references to listeners and transport.
         self._transport, self._on_end = None, _ignore
         del self._lines
 

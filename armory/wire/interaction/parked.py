@@ -45,7 +45,7 @@ class ParkedCall:
     def _ended(self, task: asyncio.Future[Reply]) -> None:
         self._wake.set()
         if not task.cancelled():
-            task.exception()  # whoever attends raises it; parked, nobody does
+            task.exception()  # retrieved: of a parked call nobody else would
 
     @property
     def running(self) -> asyncio.Future[Reply]:

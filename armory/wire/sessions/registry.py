@@ -267,7 +267,7 @@ class Sessions:
         try:
             for session in list(self._sessions.values()):
                 if session.id in self._sessions and chosen(session):
-                    session.closed = True  # a request that comes before its end began finds none
+                    session.closed = True  # from here on no request finds it
                     endings.append(start(self._end(session), "end a session"))
                     gone.append(session.id)
                     await asyncio.sleep(0)

@@ -199,7 +199,7 @@ class Session:
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._questions[key] = future
         hears = HEARS_PROGRESS.get()
-        if hears is not None:  # by a token of ours: those of two upstreams may be the same
+        if hears is not None:  # under a token of our own: two upstreams may use the same
             self._progress[key] = hears
             params = _with_token(params, Raw(key))
         stream = self._read_now(stream)
