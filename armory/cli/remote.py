@@ -24,7 +24,7 @@ from armory.runtime.version import armory_version
 from armory.upstreams.pool import Pool
 from armory.upstreams.session.handshake import Incompatible
 from armory.upstreams.spec import UpstreamSpec
-from armory.upstreams.transports.error_bodies import is_message, said_in
+from armory.upstreams.transports.error_bodies import error_text, is_message
 from armory.upstreams.transports.http_failures import HttpFailure
 
 _GATEWAY = "gateway"
@@ -100,7 +100,7 @@ def _not_reached(url: str, error: UpstreamUnavailable) -> ArmoryError:
     said = error.message.removeprefix(f"upstream {_GATEWAY!r}").lstrip(": ")
     answer, kind = "", ""
     if isinstance(error, HttpFailure):
-        words = said_in(error.body)
+        words = error_text(error.body)
         answer = f"HTTP {error.status}" + (f", {words}" if words else "")
         if error.status == 401:
             kind = AuthenticationFailed.code
@@ -114,7 +114,7 @@ def _not_reached(url: str, error: UpstreamUnavailable) -> ArmoryError:
             f"the gateway at {url} refuses: {answer}\nGive a token with --token or $ARMORY_TOKEN"
         )
     if isinstance(error, HttpFailure) and error.status == 403 and is_message(error.body):
-        return AccessDenied(f"the gateway at {url} refuses: {said_in(error.body)}")
+        return AccessDenied(f"the gateway at {url} refuses: {error_text(error.body)}")
     if kind == UpstreamUnavailable.code:
         return UpstreamUnavailable(f"the gateway at {url} cannot answer: {answer}")
     if answer:

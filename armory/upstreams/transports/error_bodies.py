@@ -21,7 +21,7 @@ _TITLE = re.compile(r"<title[^<>]{0,200}>([^<]{1,300})", re.IGNORECASE)
 _TAG = re.compile(r"<[^<>]{0,500}>")
 
 
-def said_in(body: bytes | bytearray) -> str:
+def error_text(body: bytes | bytearray) -> str:
     """One line of what a body says, without secrets; "" where it says nothing."""
     try:
         found = _sentence(msgspec.json.decode(body if len(body) <= _OPENED_BYTES else b""), 3)

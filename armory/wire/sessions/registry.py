@@ -54,7 +54,7 @@ _TURN_S = 0.001
 _AT_ONCE = 16
 """Sessions that end side by side: each may wait for an upstream, or for a store."""
 _SOON_S = 0.01
-"""Sessions that take longer to end are not waited for."""
+"""A session that takes longer to end does so beside the next ones."""
 _ERRANDS = 64
 """Notifications unknown to Armory that one client may have under way; further ones are dropped."""
 _TOLD = 5
@@ -257,9 +257,10 @@ class Sessions:
             _log.info("sessions_expired", count=len(gone), first=[id[:8] for id in gone[:_TOLD]])
 
     async def _end_those(self, chosen: Callable[[Session], bool]) -> list[str]:
-        """End sessions, a millisecond of them at a time: what one caller opened in some seconds
-        ends together, half an hour later. One that waits for an upstream or a store ends beside the
-        others, and one that fails keeps none of them. Gives their ids.
+        """End the chosen sessions, a millisecond of them at a time; gives their ids.
+
+        What one caller opened within seconds expires together. A session that waits for an upstream
+        or a store ends beside the others, and one that fails keeps none of them from ending.
         """
         gone: list[str] = []
         endings: list[asyncio.Task[None]] = []
@@ -286,9 +287,7 @@ class Sessions:
         return gone
 
     async def _wholly(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Run `work` to its end even if the caller is cancelled: half done, nobody would find it
-        again.
-        """
+        """Run `work` to its end even if the caller is cancelled: nobody would finish it later."""
         return await asyncio.shield(self._ending.spawn(work, "end sessions"))
 
     def end_streams(self) -> None:
