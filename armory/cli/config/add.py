@@ -65,10 +65,10 @@ def add(
     Packages of npm, PyPI, OCI and NuGet become commands of npx, uvx, docker and dnx, remotes become
     URLs. What the server has to be told is asked for in a terminal, or set with --set.
     """
-    told = _Told(values, asking=sys.stdin.isatty() and not (no_input or as_json))
-    found = described(_document(server, registry.rstrip("/")), told.answer, kind)
-    if told.unused:
-        raise InvalidRequest(f"--set {min(told.unused)}: {found.name} does not ask for it")
+    answers = _Answers(values, asking=sys.stdin.isatty() and not (no_input or as_json))
+    found = described(_document(server, registry.rstrip("/")), answers.answer, kind)
+    if answers.unused:
+        raise InvalidRequest(f"--set {min(answers.unused)}: {found.name} does not ask for it")
     existing = existing_in(into)
     chosen = _key(key, found, taken_in(existing, into), into)
     upstreams: dict[str, Any] = {chosen: found.block}
@@ -100,8 +100,8 @@ def _lacking(key: str, wanted: Setting) -> str:
     )
 
 
-class _Told:
-    """What a server has to be told: from `--set`, else from whoever sits at the terminal."""
+class _Answers:
+    """Values for the settings of a server: of `--set`, else asked for at the terminal."""
 
     def __init__(self, values: Sequence[str], *, asking: bool) -> None:
         self._asking = asking

@@ -30,7 +30,7 @@ _URLS = ("url", "openapi", "base_url", "proxy")
 
 
 @dataclass(frozen=True, slots=True)
-class Clear:
+class ClearSecret:
     """A secret that stands in an upstream.
 
     Attributes:
@@ -51,7 +51,7 @@ class Clear:
     variable: str
 
 
-def clear_secrets(upstreams: dict[str, Any]) -> Iterator[Clear]:
+def clear_secrets(upstreams: dict[str, Any]) -> Iterator[ClearSecret]:
     """Each value, or part of an argument or a URL, that is a secret and no reference to a
     variable; of one text the last one first.
     """
@@ -61,7 +61,7 @@ def clear_secrets(upstreams: dict[str, Any]) -> Iterator[Clear]:
             yield from _in_texts(key, cast("dict[str, Any]", block))
 
 
-def _in_blocks(key: str, known: dict[str, Any]) -> Iterator[Clear]:
+def _in_blocks(key: str, known: dict[str, Any]) -> Iterator[ClearSecret]:
     for part in _BLOCKS:
         held: Any = known.get(part)
         given = cast("dict[str, Any]", held) if isinstance(held, dict) else {}
@@ -71,10 +71,10 @@ def _in_blocks(key: str, known: dict[str, Any]) -> Iterator[Clear]:
                 start = scheme.end() if scheme else 0
                 where = f"upstreams.{key}.{part}.{name}"
                 variable = name if part == "env" else f"{key}_{name}"
-                yield Clear(key, held, name, start, len(value), where, variable)
+                yield ClearSecret(key, held, name, start, len(value), where, variable)
 
 
-def _in_texts(key: str, known: dict[str, Any]) -> Iterator[Clear]:
+def _in_texts(key: str, known: dict[str, Any]) -> Iterator[ClearSecret]:
     args: Any = known.get("args")
     texts = cast("list[Any]", args) if isinstance(args, list) else []
     words = [text if isinstance(text, str) else "" for text in texts]
@@ -85,12 +85,12 @@ def _in_texts(key: str, known: dict[str, Any]) -> Iterator[Clear]:
             spans = [(start, len(text), name)] if name else _in_text(text)
             where = f"upstreams.{key}.args[{place}]"
             for start, end, name in spans:
-                yield Clear(key, texts, place, start, end, where, f"{key}_{name}")
+                yield ClearSecret(key, texts, place, start, end, where, f"{key}_{name}")
     for part in _URLS:
         if _is_clear(known.get(part)):
             where = f"upstreams.{key}.{part}"
             for start, end, name in _in_text(known[part]):
-                yield Clear(key, known, part, start, end, where, f"{key}_{name}")
+                yield ClearSecret(key, known, part, start, end, where, f"{key}_{name}")
 
 
 def _is_clear(value: Any) -> bool:
