@@ -49,6 +49,13 @@ _log = Logger(__name__)
 _USER_VARIABLES = ("ARMORY_USER", "AGENT_COREX_USER_ID")
 
 
+class _Address(NamedTuple):
+    """Where the command line says to listen; None: as configured."""
+
+    host: str | None = None
+    port: int | None = None
+
+
 @click.command()
 @config_option
 @click.option("--host", help="Address to bind; default: server.host.")
@@ -68,11 +75,12 @@ def serve(
     signals = Signals()  # before the file is read, so that no later SIGHUP is lost
     path = find_config(config)
     watched = ConfigWatch(path)
-    loaded = _with_address(checked(path), host, port)
+    bind_to = _Address(host, port)
+    loaded = _with_address(checked(path), bind_to)
     if not stdio:
         check_address(loaded)  # the file was checked with its own address
     with standard_error.apart():
-        _run(loaded, watched, signals, (host, port), stdio=stdio, as_json=as_json)
+        _run(loaded, watched, signals, bind_to, stdio=stdio, as_json=as_json)
 
 
 def _check_streams() -> None:
@@ -94,7 +102,7 @@ def _run(
     loaded: Loaded,
     watched: ConfigWatch,
     signals: Signals,
-    given: tuple[str | None, int | None],
+    bind_to: _Address,
     *,
     stdio: bool,
     as_json: bool,
@@ -106,17 +114,15 @@ def _run(
     if stdio:
         served = _serve_stdio(loaded, watched, signals, announcer)
     else:
-        served = _serve(loaded, watched, signals, given, announcer, as_json=as_json)
+        served = _serve(loaded, watched, signals, bind_to, announcer, as_json=as_json)
     with asyncio.Runner(loop_factory=loop_factory(loaded.config.server.event_loop)) as runner:
         runner.run(served)
 
 
-def _with_address(loaded: Loaded, host: str | None, port: int | None) -> Loaded:
+def _with_address(loaded: Loaded, bind_to: _Address) -> Loaded:
     """The configuration with what the command line says instead."""
-    given = {"host": host, "port": port}
-    server = loaded.config.server.model_copy(
-        update={key: value for key, value in given.items() if value is not None}
-    )
+    given = {key: value for key, value in bind_to._asdict().items() if value is not None}
+    server = loaded.config.server.model_copy(update=given)
     config = loaded.config.model_copy(update={"server": server})
     return replace(loaded, config=config)
 
@@ -131,7 +137,7 @@ async def _running(
     opening: AbstractAsyncContextManager[Runtime],
     watched: ConfigWatch,
     signals: Signals,
-    given: tuple[str | None, int | None],
+    bind_to: _Address,
     announcer: Announcer,
 ) -> AsyncGenerator[_Running | None]:
     """A gateway that is all that this process does: it has the signals, the file and the memory.
@@ -142,7 +148,7 @@ async def _running(
         opening: opens it.
         watched: the file of its configuration.
         signals: what they ask of it.
-        given: host and port that the command line said instead.
+        bind_to: what the command line said.
         announcer: told of reloads.
     """
     signals.take()
@@ -159,7 +165,7 @@ async def _running(
             spawn(collector.run(), "collect garbage"),
             spawn(return_free_memory(), "give memory back"),
             spawn(_watch(watched, signals.reload), "watch the configuration"),
-            spawn(_reload_on(signals.reload, runtime, given, announcer), "reload"),
+            spawn(_reload_on(signals.reload, runtime, bind_to, announcer), "reload"),
         ]
         stack.push_async_callback(end, *tasks)
         yield _Running(runtime, collector)
@@ -169,7 +175,7 @@ async def _serve(
     loaded: Loaded,
     watched: ConfigWatch,
     signals: Signals,
-    given: tuple[str | None, int | None],
+    bind_to: _Address,
     announcer: Announcer,
     *,
     as_json: bool,
@@ -181,7 +187,7 @@ async def _serve(
         on_progress=Indexing(announcer).shown,
         on_listening=partial(_say_listening, announcer, as_json),
     )
-    async with _running(opening, watched, signals, given, announcer) as running:
+    async with _running(opening, watched, signals, bind_to, announcer) as running:
         if running is None:
             announcer.say("shutting_down", "shutting down before it was ready")
             return
@@ -223,7 +229,7 @@ async def _serve_stdio(
             path="observability.audit.to",
         )
     opening = _opened_for(principal, loaded)
-    async with _running(opening, watched, signals, (None, None), announcer) as running:
+    async with _running(opening, watched, signals, _Address(), announcer) as running:
         if running is None:
             return
         from armory.wire.stdio import serve_stdio  # the gateway has been loaded by then
@@ -297,10 +303,10 @@ async def _watch(watched: ConfigWatch, reload: asyncio.Event) -> None:
 async def _reload_on(
     reload: asyncio.Event,
     runtime: Runtime,
-    given: tuple[str | None, int | None],
+    bind_to: _Address,
     announcer: Announcer,
 ) -> None:
-    runtime.overridden = lambda read: _with_address(read, *given)
+    runtime.overridden = lambda read: _with_address(read, bind_to)
     path = runtime.loaded.path
     runtime.on_reloaded = partial(_say_reloaded, path, announcer)
     while True:
