@@ -30,6 +30,7 @@ LARGE = {
     "armory.cli.catalog.search.search": "click gives a command each of its options",
     "armory.cli.config.add.add": "click gives a command each of its options",
     "armory.cli.config.export.export": "click gives a command each of its options",
+    "armory.cli.gateway.audit.audit": "click gives a command each of its options",
     "armory.cli.quality.eval.eval_command": "click gives a command each of its options",
     "armory.cli.quality.report.report": "click gives a command each of its options",
     "armory.gateway.metatools.definitions.search_definition": "one JSON schema",

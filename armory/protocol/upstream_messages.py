@@ -26,7 +26,7 @@ NULL = b"null"
 _DIGITS = 15
 _BATCH_ITEMS = 1_000
 DEEPEST = 512
-"""Levels of what is kept of a message that is nested too deep to be opened."""
+"""Levels that are kept of a message that is nested too deep to be decoded."""
 
 
 class UnreadableMessage(Exception):
@@ -199,8 +199,8 @@ def _large(data: bytes | bytearray) -> Generator[None, None, OutlinedMessage | N
 
 
 def own_id(said: object) -> int | None:
-    """The id or progress token of the gateway's, which are integers, that an upstream gives back;
-    some make a text or a float of it, which SDKs take as well. None: it is none.
+    """The gateway's integer id or progress token that an upstream sent back, also as text or float,
+    as some do and SDKs accept. None: it is none of these.
     """
     if type(said) is int:
         return said

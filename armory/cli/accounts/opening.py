@@ -1,6 +1,7 @@
 """What the account commands share: the accounts of the configuration, opened for one command.
 
-Owns: opening and closing, and reading times. Never imports a web framework.
+Owns: opening and closing, the check that a user exists, and reading times. Never imports a web
+framework.
 """
 
 from __future__ import annotations
@@ -64,6 +65,19 @@ def _opened(loaded: Loaded, work: Callable[[Accounts], Awaitable[T]]) -> T:
             await accounts.close()
 
     return asyncio.run(run())
+
+
+async def need_user(accounts: Accounts, user: str, parameter: str) -> None:
+    """See that there is a user.
+
+    Raises:
+        InvalidRequest: there is none of that id; `parameter` is the option that gives it.
+    """
+    if await accounts.users.get(user) is None:
+        raise InvalidRequest(
+            f"there is no user {user!r}; `armory users create {user}` makes it",
+            parameter=parameter,
+        )
 
 
 def expiry_ms(text: str | None) -> int | None:

@@ -72,7 +72,7 @@ def routes_of(
 def follow_grants(
     accounts: Accounts | None, server: AuthorizationServer, end: Callable[[str], Awaitable[None]]
 ) -> None:
-    """Have a grant that ends, on whichever replica, end the streams and sessions that it opened."""
+    """Whichever replica ends a grant, end the streams and sessions opened with it."""
 
     async def ended(id: str) -> None:
         key = server.scheme.ended(id)

@@ -41,7 +41,7 @@ _COMMENT = re.compile(r"#[^\n]*")
 _ASSIGNED = re.compile(r"(?<![\w-])([\w-]++)[\"']?\s*+[:=]\s*+([^\s,{}\[\]]++)(?=\s*+(?:[,}\]]|$))")
 _PLAIN_TAGS = frozenset(("tag:yaml.org,2002:null", "tag:yaml.org,2002:bool"))
 _FREE: Any = None
-"""The type of what no model describes: there names say what is secret."""
+"""Type of what no model describes: there, names say what is secret."""
 
 
 def secret_places(text: str, *, parameters: bool = False) -> list[Span]:
@@ -190,7 +190,7 @@ def _item(kind: Any) -> Any:
     for option in _options(kind):
         if typing.get_origin(option) is list:
             return typing.get_args(option)[0]
-    # one value may stand for a list, and a list where one is expected is a mistake: as it was
+    # a list where no list is expected is a mistake: judge it by the same type
     return kind
 
 

@@ -196,8 +196,10 @@ class _Pipe(asyncio.Protocol):
 
 
 class _Given:
-    """A file whose descriptor belongs to whoever asks for it. uvloop closes a descriptor and then
-    the file that it came from, when the number may be that of another thread's file already.
+    """A file whose descriptor belongs to whoever asks for it.
+
+    uvloop closes a descriptor and then the file that it came from, when another thread may already
+    have a file of that number.
     """
 
     def __init__(self, file: IO[bytes]) -> None:

@@ -34,6 +34,7 @@ class HttpLink(BaseLink):
     """A modern upstream over HTTP. There is no session: the link is never dead.
 
     Args:
+        context: as every link's.
         client: connections, shared with the upstream's other links; not closed by this one.
     """
 

@@ -32,12 +32,12 @@ _RETRY_S = 1.0
 _RETRY_LEAST_S = 0.1
 _RETRY_MAX_S = 30.0
 _LASTING_S = 10.0
-"""A stream that was open so long did not fail, whether it said anything or not."""
+"""A stream that was open this long did not fail, even if nothing came on it."""
 _RESUMES = 5
-"""Streams of one answer that say nothing new before it is given up."""
+"""Attempts at resuming one answer that bring nothing new, before it is given up."""
 _NO_STREAM = frozenset((400, 404, 405, 406, 501))
 _OVER = frozenset((400, 404))
-"""What a stream that was there is answered where the session is unknown."""
+"""Statuses that end a stream which had been open: the session is unknown."""
 
 
 class ServerStream:
