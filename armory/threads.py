@@ -18,7 +18,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
-from functools import partial
+from functools import cache, partial
 from heapq import merge
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -105,7 +105,12 @@ def _slice(nanoseconds: int) -> None:
     nice = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
     wanted = _Attributes(size=ctypes.sizeof(_Attributes), nice=nice, runtime=nanoseconds)
     # An older kernel takes no notice; where a sandbox refuses it, all stays as it is.
-    ctypes.CDLL(None).syscall(number, 0, ctypes.byref(wanted), 0)
+    _libc().syscall(number, 0, ctypes.byref(wanted), 0)
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None)  # once: each is a cycle of objects
 
 
 class Turns:
@@ -193,8 +198,8 @@ def in_order(texts: Iterable[str]) -> Iterator[str]:
     return merge(*(sorted(left[at : at + _MANY]) for at in range(0, len(left), _MANY)))
 
 
-def let_go(held: list[Any]) -> None:
-    """Free the objects of a long list a few at a time, in a thread; do nothing for a short list.
+def let_go(held: list[Any] | dict[Any, Any]) -> None:
+    """Free the objects of a long list or table a few at a time, in a thread; a short one is left.
 
     Dropping the last reference to a large object frees everything in it at once: 100,000 tools hold
     the event loop for 0.1 s, whichever thread frees them. May be called from finalizers. Before the
@@ -213,7 +218,7 @@ class _Ending:
     """
 
     def __init__(self) -> None:
-        self._waiting: SimpleQueue[list[Any]] = SimpleQueue()
+        self._waiting: SimpleQueue[list[Any] | dict[Any, Any]] = SimpleQueue()
         self._started = False
 
     def start(self) -> None:
@@ -222,7 +227,7 @@ class _Ending:
             self._started = True
             threading.Thread(target=self._run, name="armory-end", daemon=True).start()
 
-    def take(self, held: list[Any]) -> None:
+    def take(self, held: list[Any] | dict[Any, Any]) -> None:
         """Have the thread free these objects; before `start`, the caller does."""
         if self._started:
             self._waiting.put(held)
@@ -232,7 +237,11 @@ class _Ending:
         while True:
             held = self._waiting.get()
             while held:
-                del held[-_A_FEW:]
+                if isinstance(held, dict):
+                    for _ in range(min(_A_FEW, len(held))):
+                        held.popitem()
+                else:
+                    del held[-_A_FEW:]
                 time.sleep(_ASIDE_S)
 
 

@@ -179,6 +179,14 @@ async def test_many_objects_end_in_a_thread_and_few_where_they_are() -> None:
     assert len(ended) == 5_000
     assert threading.get_ident() not in ended
     ended.clear()
+    last.clear()
+    table = {number: Held(ended) for number in range(4_999)}
+    table = {-1: Held(ended, last), **table}  # taken from its end
+    let_go(table)
+    del table
+    assert last.wait(20)
+    assert threading.get_ident() not in ended
+    ended.clear()
     few = [Held(ended) for _ in range(10)]
     let_go(few)
     del few

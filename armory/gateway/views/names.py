@@ -93,7 +93,8 @@ class ToolNames:
 
     def __del__(self) -> None:
         # Perhaps the last to hold the snapshot's tools: they are freed beside the event loop.
-        let_go([*self._known.values()])
+        for table in (self._known, self._tools, self._servers):
+            let_go(table)
 
     def _exchange(self, known: Mapping[str, _Known], gone: list[str], fresh: list[str]) -> None:
         """Take out what is gone and put in what is fresh, each where the catalog has it."""

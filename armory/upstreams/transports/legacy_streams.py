@@ -84,6 +84,7 @@ class ServerStream:
     async def close(self, timeout_s: float) -> None:
         """End the stream, and open no other."""
         await stop(self._task, timeout_s=timeout_s)
+        self._task = None  # its end holds, by its trace, this stream
 
     async def _listen(self) -> None:
         CALLER.set(None)  # it outlives the call that began it
