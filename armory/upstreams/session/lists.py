@@ -73,10 +73,10 @@ class BadList(UpstreamUnavailable):
 
 
 class _Room:
-    """What the lists of one upstream may still take in memory."""
+    """What the lists of one upstream may still take in memory: `left` bytes."""
 
     def __init__(self, most: int) -> None:
-        self._most = self._left = most
+        self._most = self.left = most
 
     def take(self, server: str, entry: Raw) -> None:
         """Count an entry that was opened.
@@ -84,8 +84,8 @@ class _Room:
         Raises:
             BadList: there is no room for it.
         """
-        self._left -= weight(entry)
-        if self._left < 0:
+        self.left -= weight(entry)
+        if self.left < 0:
             raise BadList(
                 f"upstream {server!r}: its lists take more than {self._most:,} bytes in memory, as "
                 "estimated; server.limits.list_bytes sets that limit",
@@ -121,12 +121,14 @@ async def fetch_lists(
     for method in MEMBER:
         if not _promised(link.capabilities, method):
             continue
+        left = room.left
         try:
             lists[method], hint, took = await _fetch(link, method, max_entries, room, omitted)
             size += took
         except UpstreamUnavailable as error:
             if method == TOOLS:
                 raise
+            room.left = left  # nothing of it stays
             log.warning("upstream_list_failed", upstream=link.server, list=method, error=str(error))
             lists[method] = _previous(before, method)
             continue

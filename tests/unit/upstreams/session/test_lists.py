@@ -220,6 +220,20 @@ async def test_lists_may_take_so_much_memory_and_no_more() -> None:
         await fetch(link(), max_bytes=1_000)
 
 
+async def test_a_list_that_takes_too_much_leaves_room_for_those_after_it() -> None:
+    wide = b'{"prompts":[{"name":"p","x":[%b0]}]}' % (b"0," * 50)
+    link = Answers(
+        {"tools": {}, "prompts": {}, "resources": {}},
+        tools=[b'{"tools":[{"name":"a"}]}'],
+        prompts=[wide],
+        resources=[b'{"resources":[{"uri":"file:///a"}]}'],
+        templates=[b'{"resourceTemplates":[{"uriTemplate":"file:///{a}"}]}'],
+    )
+    lists = await fetch(link, max_bytes=1_000)
+    assert (len(lists.tools), len(lists.prompts)) == (1, 0)
+    assert (len(lists.resources), len(lists.templates)) == (1, 1)
+
+
 async def test_a_definition_has_so_many_values_and_no_more() -> None:
     wide = b'{"name":"wide","x":[%b0]}' % (b"0," * MAX_VALUES)
     lists = await fetch(Answers({"tools": {}}, tools=[b'{"tools":[{"name":"a"},%b]}' % wide]))
