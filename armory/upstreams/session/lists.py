@@ -199,13 +199,7 @@ async def _fetch(
         page = _members(server, method, reply.result)
         if len(memoryview(page.get(MEMBER[method], NULL))) > PIECE_BYTES:
             await asyncio.sleep(0)  # to see where a large list ends took long enough
-        await _collect(server, method, page, entries, room, omitted)
-        if len(entries) > max_entries:
-            raise BadList(
-                f"upstream {server!r}: {method} has more than {max_entries:,} entries; "
-                "server.limits.list_entries sets that limit",
-                upstream=server,
-            )
+        await _collect(server, method, page, entries, max_entries, room, omitted)
         hint = _hint(page)
         if hint is not None:
             hints.append(hint)
@@ -234,6 +228,7 @@ async def _collect(
     method: str,
     page: Mapping[str, Raw],
     entries: Entries,
+    most: int,
     room: _Room,
     omitted: Omissions,
 ) -> None:
@@ -241,9 +236,15 @@ async def _collect(
     member = MEMBER[method]
     position = 0
     try:
-        for raws in items_in_pieces(page.get(member, NULL)):
-            if position:
+        for number, raws in enumerate(items_in_pieces(page.get(member, NULL))):
+            if number:
                 await asyncio.sleep(0)
+            if len(raws) + max(position, len(entries)) > most:  # those that are left out as well
+                raise BadList(
+                    f"upstream {server!r}: {method} has more than {most:,} entries; "
+                    "server.limits.list_entries sets that limit",
+                    upstream=server,
+                )
             async for raw in _in_turns(raws):
                 try:
                     entries.append(opened(raw, KEY[method]))
