@@ -196,7 +196,7 @@ def _in_pieces(
 ) -> Iterator[list[_T]]:
     """What is read up to a place inside an item is no array, whatever is put behind it, so a piece
     that can be read was cut between two items. Where none of the usual places is in reach, it is
-    looked where items end, which takes longer.
+    looked where items end, which takes longer: not for what is left of a list that is hardly long.
     """
     if len(data) <= 2 * piece or data[:1] != b"[":
         yield read(data)
@@ -213,7 +213,7 @@ def _in_pieces(
         yield found
         at = cut[1]
         end = at + piece
-    for comma in item_ends(data, at, piece):
+    for comma in item_ends(data, at, piece) if len(data) - at > 4 * piece else ():
         if comma is None:
             yield []
             continue
