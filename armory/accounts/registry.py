@@ -7,6 +7,7 @@ tool that an upstream offers under the same exposed name takes their place.
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -109,26 +110,26 @@ class ToolRegistry:
             index_elements=["name"], set_={column: insert.excluded[column] for column in _VALUES}
         )
         async with self._feed.transaction() as change:
-            columns = indexed_tools.c
-            statement = select(columns.server, columns.original_name)
-            known = {(row[0], row[1]) for row in await change.connection.execute(statement)}
-            new = {(server, original) for server, tools in given.items() for original in tools}
-            if len(known | new) > MAX_TOOLS:
+            there = await _names_by_server(change.connection)
+            servers = {*there, *given}
+            every = {key: {*there[key].values(), *given.get(key, ())} for key in servers}
+            if sum(map(len, every.values())) > MAX_TOOLS:
                 raise InvalidRequest(f"more than {MAX_TOOLS} tools", parameter="tools")
+            renamed = False
             for server, tools in given.items():
-                there = (original for of, original in known if of == server)
-                names = expose_names(server, [*tools, *there])
-                await _rename(change.connection, server, names)
+                known = frozenset(there[server].values())
+                names = expose_names(server, every[server])
+                renamed |= await _rename(change.connection, there[server], names)
                 for original, tool in tools.items():
                     name = names[original]
-                    if skip_existing and (server, original) in known:
+                    if skip_existing and original in known:
                         skipped.append(name)
                         continue
                     values = (server, original, dict(tool), category, all_tags, now_ms())
                     rows.append({"name": name, **dict(zip(_VALUES, values, strict=True))})
             for start in range(0, len(rows), _AT_ONCE):
                 await change.connection.execute(write, rows[start : start + _AT_ONCE])
-            if rows:
+            if rows or renamed:
                 change.changed(TOOLS, "all")
         return [row["name"] for row in rows], skipped
 
@@ -169,24 +170,35 @@ def _by_original(server: str, tools: Sequence[Mapping[str, Any]]) -> dict[str, M
     return {check_name(str(tool.get("name", "")), "name"): tool for tool in tools}
 
 
-async def _rename(connection: AsyncConnection, server: str, names: Mapping[str, str]) -> None:
+async def _names_by_server(connection: AsyncConnection) -> defaultdict[str, dict[str, str]]:
+    """Original names by exposed ones, by server."""
+    columns = indexed_tools.c
+    statement = select(columns.server, columns.name, columns.original_name)
+    found = defaultdict[str, dict[str, str]](dict)
+    for server, name, original in await connection.execute(statement):
+        found[server][name] = original
+    return found
+
+
+async def _rename(
+    connection: AsyncConnection, there: Mapping[str, str], names: Mapping[str, str]
+) -> bool:
     """Have the tools of a server under the names that all of them together give each: one that
-    comes later may look the same as one that is there.
+    comes later may look the same as one that is there. Whether any has another name now.
 
     Args:
         connection: of the change.
-        server: whose tools.
-        names: exposed names by original ones.
+        there: original names by exposed ones, as they are.
+        names: exposed names by original ones, as they are to be.
     """
-    columns = indexed_tools.c
-    statement = select(columns.name, columns.original_name).where(columns.server == server)
-    there = {name: names[own] for name, own in await connection.execute(statement)}
-    for name, wanted in there.items():
-        row = columns.name == name
-        if wanted != name and wanted in there:
+    changed = {name: names[own] for name, own in there.items() if names[own] != name}
+    for name, wanted in changed.items():
+        row = indexed_tools.c.name == name
+        if wanted in there:
             await connection.execute(delete(indexed_tools).where(row))
-        elif wanted != name:
+        else:
             await connection.execute(update(indexed_tools).where(row).values(name=wanted))
+    return bool(changed)
 
 
 def _record(row: Any) -> ToolRecord:

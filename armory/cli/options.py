@@ -90,6 +90,11 @@ def running_options(command: _F) -> _F:
     return _url_and_token(command, "the gateways that run on this machine are asked")
 
 
+def reading_options(command: _F) -> _F:
+    """`--url` and `--token`: ask a gateway that runs; without, what this machine has is read."""
+    return _url_and_token(command, "what the configuration names is read here")
+
+
 def _url_and_token(command: _F, otherwise: str) -> _F:
     command = click.option(
         "--token",

@@ -254,16 +254,22 @@ def _tools_of(
 ) -> Iterable[ToolRecord]:
     named = _keyed(server, "tool", lists.tools, "name", problems)
     named = {original: entry for original, entry in named.items() if rule.includes(original)}
-    exposed = expose_names(server, (rule.rename.get(original, original) for original in named))
+    exposed = expose_names(server, named, rule.rename)
     title, about = _title(lists), _about(lists)
     # A set of 100,000 names keeps all other threads waiting while it grows.
-    apart = not rule.rename and all(name == f"{server}__{own}" for own, name in exposed.items())
-    taken: set[str] = set()
+    apart = all(name == f"{server}__{own}" for own, name in exposed.items())
+    taken, renames = set[str](), frozenset(rule.rename.values())
     for original, definition in named.items():
-        name = exposed[rule.rename.get(original, original)]
+        name = exposed[original]
         if name in taken:
-            problems.append(f"{server}: tool {original!r} left out: {name!r} is taken by a rename")
+            problems.append(f"{server}: tool {original!r} left out: {name!r} is taken")
             continue
+        wanted = rule.rename.get(original, original)
+        if wanted in renames and name != expose_names(server, (wanted,))[wanted]:
+            problems.append(
+                f"{server}: tool {original!r} is listed as {name!r}: {wanted!r} is taken by a "
+                "rename, or too long"
+            )
         if not apart:
             taken.add(name)
         before = known.get(original)

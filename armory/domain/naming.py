@@ -11,9 +11,11 @@ import hashlib
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 MAX_NAME = 50
+_CUT = MAX_NAME - 7
+"""So much is left of a name that a digest is put behind."""
 SERVER_KEY = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 _LETTERS = str.maketrans(
@@ -51,28 +53,40 @@ def _digest(server: str, original: str) -> str:
 
 
 def _with_digest(server: str, original: str, plain: str) -> str:
-    return f"{plain[: MAX_NAME - 7]}_{_digest(server, original)}"
+    return f"{plain[:_CUT]}_{_digest(server, original)}"
 
 
-def expose_names(server: str, originals: Iterable[str]) -> dict[str, str]:
+def expose_names(
+    server: str, originals: Iterable[str], renamed: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """Exposed name of every tool (or prompt) of one server, by original name.
 
     Unsafe characters become `_`; longer than 50 characters, or shared after that by several
     originals, ends in `_` and six hexadecimal digits of SHA-256(server, original). An original
-    that needed no change keeps its plain name even if a changed one collides with it, so names
-    depend on the set alone, never on its order.
+    that needed no change keeps its plain name even if a changed one collides with it, and before
+    both goes the only one that was renamed so: names depend on the set alone, never on its order.
+
+    Args:
+        server: whose they are.
+        originals: what it calls them.
+        renamed: by original name, what it is to be called instead.
     """
-    unique = list(dict.fromkeys(originals))
-    plain = {original: f"{server}__{_UNSAFE.sub('_', original)}" for original in unique}
+    unique, given = list(dict.fromkeys(originals)), renamed or {}
+    plain = {
+        original: f"{server}__{_UNSAFE.sub('_', given.get(original, original))}"
+        for original in unique
+    }
     others = any(name != f"{server}__{original}" for original, name in plain.items())
     shared = Counter(plain.values()) if others else Counter[str]()
+    chosen = Counter(plain[original] for original in given if original in plain)
     exposed: dict[str, str] = {}
     for original, name in plain.items():
-        changed = name != f"{server}__{original}"
-        cut = len(name) > MAX_NAME
-        if cut or (changed and shared[name] > 1):
-            name = _with_digest(server, original, name)
-        exposed[original] = name
+        if chosen[name]:
+            keeps = original in given and chosen[name] == 1
+        else:
+            keeps = name == f"{server}__{original}" or shared[name] == 1
+        fits = keeps and len(name) <= MAX_NAME
+        exposed[original] = name if fits else _with_digest(server, original, name)
     return exposed
 
 
@@ -84,7 +98,8 @@ def split_name(exposed: str) -> tuple[str, str] | None:
 
 def beginnings(server: str) -> tuple[str, ...]:
     """What every exposed name and URI of a server begins with, one of them."""
-    return (f"{server}__", *(expose_uri(server, scheme) for scheme in ("", *_PREFIXED)))
+    uris = (expose_uri(server, scheme) for scheme in ("", *_PREFIXED))
+    return (f"{server}__"[:_CUT], *uris)
 
 
 def expose_uri(server: str, uri: str) -> str:

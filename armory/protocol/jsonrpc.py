@@ -26,6 +26,7 @@ from armory.protocol.rawjson import (
     members,
     pack,
     text_or_none,
+    value,
 )
 from armory.protocol.rawjson import NULL as NULL_VALUE
 
@@ -34,6 +35,8 @@ NULL = b"null"
 
 MAX_ID_BYTES = 4 * 1024
 """Longer ids are not read: every answer repeats the id, and so do logs and errors."""
+_DATA_BYTES = 64 * 1024
+"""Of an error; what the gateway looks for in it is short."""
 _VERSION = b'"2.0"'
 _VERSION_BYTES = 20
 """Room for the version with every character escaped."""
@@ -73,6 +76,12 @@ class ErrorObject(msgspec.Struct, gc=False):
     data: Any = None
 
 
+class _Error(msgspec.Struct, gc=False):
+    code: int = INTERNAL_ERROR
+    message: str = ""
+    data: Raw = NULL_VALUE
+
+
 class _Code(msgspec.Struct, gc=False):
     code: int = INTERNAL_ERROR
 
@@ -92,7 +101,7 @@ class _Notification(msgspec.Struct, gc=False, omit_defaults=True):
 
 _message = msgspec.json.Decoder(Message)
 _id = msgspec.json.Decoder(str | int)
-_error = msgspec.json.Decoder(ErrorObject)
+_error = msgspec.json.Decoder(_Error)
 _code = msgspec.json.Decoder(_Code)
 
 
@@ -324,9 +333,11 @@ def error(code: int, message: str, data: Any = None) -> Raw:
 
 
 def error_of(error: Raw) -> ErrorObject:
-    """Code, message and data of an error object, as far as they can be read."""
+    """Code, message and data of an error object, as far as they can be read; of long data none."""
     try:
-        return _error.decode(error)
+        found = _error.decode(error)
+        data = value(found.data) if len(memoryview(found.data)) <= _DATA_BYTES else None
+        return ErrorObject(found.code, found.message, data)
     except (msgspec.DecodeError, RecursionError):
         return ErrorObject(message=excerpt(bytes(error)))
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 _NO_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
-_QUOTE = ord('"')
+_QUOTE, _COMMA = ord('"'), ord(",")
 PIECE_BYTES = 64 * 1024
 """Read at a time: 1 to 2 ms at the worst."""
 _LARGE_BYTES = 16 * 1024
@@ -111,10 +111,8 @@ def cutting(data: bytes, limit: int) -> Generator[None, None, bytes]:
     parts: list[bytes] = []
     depth, quoted, begin, was_deep = 0, False, 0, False
     while begin < len(data):
-        piece = data[begin : begin + PIECE_BYTES]
-        if (len(piece) - len(piece.rstrip(b"\\"))) % 2:  # what is escaped goes with its escape
-            piece = data[begin : begin + PIECE_BYTES + 1]
-        plain = piece.replace(b"\\\\", b"  ").replace(b'\\"', b"  ")
+        piece = _piece(data, begin, PIECE_BYTES)
+        plain = _without_escapes(piece)
         levels = depth + _depth(plain, quoted)
         deep = levels > limit
         before = np.concatenate((np.array([was_deep]), deep[:-1]))
@@ -126,6 +124,43 @@ def cutting(data: bytes, limit: int) -> Generator[None, None, bytes]:
         begin += len(piece)
         yield
     return b"".join(parts)
+
+
+def item_ends(data: bytes, begin: int, piece_bytes: int = PIECE_BYTES) -> Iterator[int | None]:
+    """Where items of an array end, piece by piece: the last comma between two of them in each; None
+    for one that has none.
+
+    Args:
+        data: JSON.
+        begin: where an item of the array begins.
+        piece_bytes: of each piece.
+    """
+    import numpy as np
+
+    depth, quoted = 0, False
+    while begin < len(data):
+        piece = _piece(data, begin, piece_bytes)
+        plain = _without_escapes(piece)
+        given = np.frombuffer(plain, np.uint8)
+        levels = depth + _depth(plain, quoted)
+        texts = np.bitwise_xor.accumulate(given == _QUOTE) ^ quoted
+        found = np.flatnonzero((given == _COMMA) & (levels == 0) & ~texts)
+        yield begin + int(found[-1]) if len(found) else None
+        depth = int(levels[-1])
+        quoted ^= plain.count(b'"') % 2 == 1
+        begin += len(piece)
+
+
+def _piece(data: bytes, begin: int, size: int) -> bytes:
+    """So many bytes of JSON from `begin` on; what is escaped goes with its escape."""
+    piece = data[begin : begin + size]
+    escapes = (len(piece) - len(piece.rstrip(b"\\"))) % 2
+    return data[begin : begin + size + 1] if escapes else piece
+
+
+def _without_escapes(piece: bytes) -> bytes:
+    """The same with spaces in place of what could hide a quote, or look like one."""
+    return piece.replace(b"\\\\", b"  ").replace(b'\\"', b"  ")
 
 
 def _depth(plain: bytes, quoted: bool = False) -> np.ndarray[tuple[int], np.dtype[np.int32]]:

@@ -1,7 +1,7 @@
 """JSON that stays bytes: objects opened one level at a time.
 
-Owns: the codecs that every room shares. Never imports anything of Armory but the error that a
-parameter of the wrong kind raises.
+Owns: the codecs that every room shares. Never imports anything of Armory but what tells where items
+end, and the error that a parameter of the wrong kind raises.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from msgspec import Raw
 
 from armory.protocol.codes import INVALID_PARAMS
 from armory.protocol.errors import RpcError
+from armory.protocol.nesting import item_ends
 
 _members = msgspec.json.Decoder(dict[str, Raw])
 _T = TypeVar("_T")
@@ -40,13 +41,14 @@ not decoded.
 _SPACES = re.compile(rb"[ \t\r\n]*")
 _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
 _TRUNCATED = "Input data was truncated"
-_COMMA, _COLON, _OBJECT, _OBJECT_END, _ARRAY, _ARRAY_END = b",:{}[]"
+_COMMA, _COLON, _OBJECT, _OBJECT_END, _ARRAY, _ARRAY_END, _QUOTE = b',:{}[]"'
+_MOST_VALUES = 10_000
 _MISSES = 200
-"""Attempts at splitting a long array that end inside an item, before the rest is split as one."""
+"""Attempts at splitting a long array that end inside an item, before item ends are looked for."""
 
 
 class TooWide(msgspec.DecodeError):
-    """An object with more members than are opened."""
+    """It has more members, items or values than are opened."""
 
 
 def members(raw: Raw | bytes) -> dict[str, Raw]:
@@ -198,7 +200,8 @@ def _in_pieces(
     """The items of an array, read in pieces.
 
     A piece that was cut inside an item is no valid array, so one that can be read was cut between
-    two.
+    two. Where none of the usual places is in reach, it is looked where items end, which takes
+    longer: not for what is left of a list that is hardly long.
     """
     if len(data) <= 2 * piece or data[:1] != b"[":
         yield read(data)
@@ -215,6 +218,12 @@ def _in_pieces(
         yield found
         at = cut[1]
         end = at + piece
+    for comma in item_ends(data, at, piece) if len(data) - at > 4 * piece else ():
+        if comma is None:
+            yield []
+            continue
+        yield read(b"[%b]" % data[at:comma])
+        at = comma + 1
     yield read(b"[" + data[at:])
 
 
@@ -231,6 +240,18 @@ def value(raw: Raw | bytes) -> Any:
     Raises:
         msgspec.DecodeError: not JSON.
     """
+    return _any.decode(raw)
+
+
+def few_values(raw: Raw) -> Any:
+    """The JSON value, decoded whole, that somebody sent where a text or a short list belongs.
+
+    Raises:
+        msgspec.DecodeError: not JSON; `TooWide`: it has more values than any such list.
+    """
+    view = memoryview(raw)
+    if len(view) > _OPENED_BYTES and view[0] != _QUOTE and bytes(view).count(b",") > _MOST_VALUES:
+        raise TooWide(f"it has more than {_MOST_VALUES:,} values")
     return _any.decode(raw)
 
 
@@ -299,10 +320,10 @@ def need_value(raw: Raw, where: str) -> Any:
     """The parameter `where`, decoded whole.
 
     Raises:
-        RpcError: it cannot be, as the number 1e400 (-32602, naming it).
+        RpcError: it cannot be, as the number 1e400, or has very many values (-32602, naming it).
     """
     try:
-        return _any.decode(raw)
+        return few_values(raw)
     except (msgspec.DecodeError, RecursionError):
         raise RpcError(
             INVALID_PARAMS, f"{where} is {brief(raw)}, which cannot be read", {"parameter": where}

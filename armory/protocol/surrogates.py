@@ -31,9 +31,11 @@ def mending(text: bytes) -> Generator[None, None, bytes]:
 
 def _piece_end(text: bytes, begin: int) -> int:
     """Where a piece may end: neither inside an escape nor between two that are one character."""
-    end = text.find(b"\\", begin + PIECE_BYTES)
+    least = begin + PIECE_BYTES
+    most = least + _ESCAPE_BYTES  # what began before `least` has ended there
+    end = text.find(b"\\", least, most)
     if end < 0:
-        return len(text)
+        return most
     before = text[begin:end]
     if (len(before) - len(before.rstrip(b"\\"))) % 2:
         return end + 1  # it is what is escaped

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from armory.domain.naming import split_name, split_uri
+from armory.domain.naming import beginnings, split_name, split_uri
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -28,7 +28,8 @@ class PackView:
 
     def has_any_of(self, server: str) -> bool:
         """Whether anything of a server is in it."""
-        return server in self.servers or any(n.startswith(f"{server}__") for n in self.tools)
+        begin = beginnings(server)[0]
+        return server in self.servers or any(name.startswith(begin) for name in self.tools)
 
     def includes(self, name: str) -> bool:
         """Whether an exposed name or URI is in it."""

@@ -152,6 +152,7 @@ class Policy:
         self._packs = packs
         self._profiles: dict[Principal, tuple[int, ...]] = {}
         self._decisions: dict[tuple[tuple[int, ...], str], bool] = {}
+        self._allowing: dict[tuple[tuple[int, ...], str], bool] = {}
         self._cache = _Cache()
 
     def with_own_caches(self) -> Policy:
@@ -214,16 +215,29 @@ class Policy:
         """Whether `principal` may see anything of `server`, whatever that has by now; not where all
         its tools and prompts are denied.
         """
+        return self.may_allow(principal, server) and not self._denies(principal, f"{server}__")
+
+    def may_allow(self, principal: Principal, server: str) -> bool:
+        """Whether packs and rules could allow `principal` something of `server`, whatever that has
+        by now; what they deny is not looked at.
+        """
         view = self._view(principal, True)
         if view is not None and not view.has_any_of(server):
             return False
         if not self._rules:
             return True
-        if self._denies(principal, f"{server}__"):
-            return False
-        rules = (self._rules[position] for position in self._applicable(principal))
-        allowed = (_FIXED.match(pattern) for rule in rules for pattern in rule.allow)
-        begun = [match[0] for match in allowed if match]
+        key = (self._applicable(principal), server)
+        known = self._allowing.get(key)
+        if known is None:
+            if len(self._allowing) >= _DECISIONS_KEPT:
+                self._allowing.clear()
+            known = self._allowing[key] = self._any_pattern(*key)
+        return known
+
+    def _any_pattern(self, applicable: tuple[int, ...], server: str) -> bool:
+        """Whether what one of the rules allows may be of `server`."""
+        allowed = (pattern for i in applicable for pattern in self._rules[i].allow)
+        begun = [match[0] for pattern in allowed if (match := _FIXED.match(pattern))]
         places = beginnings(server)
         return any(p.startswith(text) or text.startswith(p) for p in places for text in begun)
 

@@ -23,7 +23,7 @@ from armory.steps import Account, InContext
 KNOWN = aiohttp.__version__.startswith("3.14.")
 """Whether this is an aiohttp whose internals are those that this file relies on; with any other,
 aiohttp's own loop serves. To support a newer one, compare its `RequestHandler.start`."""
-_READ_LATE = RuntimeError("the body of a request cannot be read once it has been answered")
+_READ_LATE = "the body of a request cannot be read once it has been answered"
 _Handler = Callable[[BaseRequest], Awaitable[StreamResponse]]
 
 
@@ -77,7 +77,7 @@ class Exchanges(RequestHandler):
             self._keepalive = bool(response.keep_alive)
             if not payload.is_eof():
                 await self._read_out(payload)
-            payload.set_exception(_READ_LATE)
+            payload.set_exception(RuntimeError(_READ_LATE))  # each keeps the trace of who reads it
         except ConnectionError:
             return False
         except Exception as failure:  # noqa: BLE001 a defect costs this connection alone

@@ -1,6 +1,7 @@
 """A caller that makes tasks without end.
 
-Bounded: the tasks of each principal, those that calls under way may make among them.
+Bounded: the tasks of each user, whatever credentials it comes with, those that calls under way may
+make among them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from armory.testing.front import ScriptedPool, ScriptedUpstream, plain, result, 
 from armory.testing.processes import GatewayProcess
 
 pytestmark = pytest.mark.anyio
-NAMES = ("greedy", "other")
+NAMES = ("greedy", "second", "other")
+USERS = {"greedy": "ann", "second": "ann"}
 TOKENS = {name: f"{name}-{'t' * 40}" for name in NAMES}
 ERAS: dict[str, Era] = {"new": "modern", "old": "legacy"}
 TAKES_TASKS = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
@@ -109,7 +111,9 @@ async def house() -> AsyncIterator[House]:
     )
     gateway = Gateway(pool, services=Services(tasks=TaskRegister(per_principal=MOST)))
     gateway.publish(pool.catalog())
-    tokens = [StaticToken(name, TOKENS[name], frozenset((name,))) for name in NAMES]
+    tokens = [
+        StaticToken(name, TOKENS[name], frozenset((name,)), USERS.get(name)) for name in NAMES
+    ]
     async with AsyncExitStack() as stack:
         checks = Authenticator(tokens, allow_anonymous=False)
         url, _ = await stack.enter_async_context(serving(gateway, checks))
@@ -142,6 +146,19 @@ async def test_who_has_all_the_tasks_that_it_may_have_makes_no_more(
     assert "result" in await house.send("greedy", "tasks/get", {"taskId": first})
     others = task_of(await house.ask_for_task("other", server))
     assert "result" in await house.send("other", "tasks/get", {"taskId": others})
+
+
+@pytest.mark.parametrize("server", ERAS)
+async def test_another_credential_of_the_same_user_makes_no_more(house: House, server: str) -> None:
+    upstream = house.upstreams[server]
+    upstream.go.set()
+    first = task_of(await house.ask_for_task("greedy", server))
+    await house.ask_for_task("second", server)
+    assert refused(await house.ask_for_task("second", server))
+    assert upstream.made == MOST
+    params = {"taskId": first}
+    assert "result" in await house.send("greedy", "tasks/get", params)
+    assert "error" in await house.send("second", "tasks/get", params)  # not its own
 
 
 async def test_a_task_that_nobody_asked_for_counts_and_is_not_entered_beyond(house: House) -> None:

@@ -173,6 +173,7 @@ async def test_whoever_does_not_visit_a_url_is_not_asked_again(front: Front, act
         {"elicitations": []},
         {"elicitations": ["x"]},
         {"elicitations": {}},
+        {"elicitations": [{"url": "https://x.example", "x": [[]] * 50_000}]},
         {"elicitations": [{"message": "m"}]},
     ],
 )

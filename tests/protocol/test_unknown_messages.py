@@ -10,6 +10,7 @@ import pytest
 from msgspec import Raw
 
 from armory.protocol.link import RESOURCE_META, Call, Owner, Reply
+from armory.protocol.rawjson import MOST_MEMBERS
 from armory.security.policy import Policy, Rule
 from armory.testing.clients.raw import LegacyClient
 from armory.testing.front import plain, raws
@@ -41,6 +42,8 @@ async def test_what_a_client_says_reaches_the_one_server_of_its_endpoint(front: 
     await say(client, "notifications/tasks/status", {"taskId": "1"})
     said = {"uri": "file:///a", "n": [1.5], "_meta": {"x/y": 1}}
     await say(client, "notifications/vendor", said)
+    wide = {f"k{number}": "x" * 200 for number in range(MOST_MEMBERS + 1)}
+    await say(client, "notifications/vendor/wide", wide)  # is not opened, so it cannot be said
     await say(client, "notifications/vendor/more")
     await until(lambda: len(front.pool.notified) == 2)
     told = [

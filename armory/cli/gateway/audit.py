@@ -13,7 +13,13 @@ from urllib.parse import urlencode
 
 import click
 
-from armory.cli.options import config_option, for_subcommand, json_option, loaded_config
+from armory.cli.options import (
+    config_option,
+    for_subcommand,
+    json_option,
+    loaded_config,
+    reading_options,
+)
 from armory.cli.output import print_json, tell
 from armory.cli.times import moment_of, span_of
 from armory.errors import ConfigError, InvalidRequest
@@ -38,13 +44,7 @@ _files = click.option(
 @click.option("--since", help="Not older than this: `90m`, `24h`, `7d`, `2w`, or a date or time.")
 @click.option("--limit", type=click.IntRange(1), default=100, help="The last so many.")
 @_files
-@click.option("--url", metavar="URL", help="Ask the gateway there instead of reading it here.")
-@click.option(
-    "--token",
-    envvar="ARMORY_TOKEN",
-    show_envvar=True,
-    help="Bearer token for --url; it needs the scope `admin`.",
-)
+@reading_options
 @config_option
 @json_option
 @click.pass_context
@@ -65,8 +65,8 @@ def audit(
         return
     given = {"who": who, "tool": tool, "since": _since(since)}
     if url is not None:
-        if files or config:
-            raise InvalidRequest("--url reads another gateway's audit; leave out --file, --config")
+        if files:
+            raise InvalidRequest("--url reads another gateway's audit; leave out --file")
         found = _remote(url, token, {**given, "limit": min(limit, _MOST)})
     else:
         from armory.audit.reading import RecordFilter, records

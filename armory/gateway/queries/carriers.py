@@ -33,7 +33,7 @@ from armory.gateway.settings import GatewaySettings
 from armory.protocol.codes import INVALID_PARAMS
 from armory.protocol.errors import RpcError
 from armory.protocol.meta import OWN_PREFIX
-from armory.protocol.rawjson import need_value, value
+from armory.protocol.rawjson import few_values, need_value
 
 T = TypeVar("T")
 Mode = Literal["search", "all", "raw"]
@@ -225,7 +225,7 @@ def _own(members: Mapping[str, Raw], where: str, name: str) -> tuple[bool, Any]:
     if raw is None:
         return False, None
     try:
-        return True, value(raw)
+        return True, few_values(raw)
     except (msgspec.DecodeError, RecursionError):
         raise refused(f"{where}[{OWN_PREFIX}{name}]", "unreadable JSON", "a JSON value") from None
 

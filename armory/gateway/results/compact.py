@@ -17,13 +17,15 @@ from armory.gateway.ports import OnCompacted
 from armory.gateway.results.toon import Saving, encode_text
 from armory.gateway.settings import ResultFormat
 from armory.logger import Logger
-from armory.protocol.rawjson import encode, items, members_or_none, pack, text_of
+from armory.protocol.rawjson import encode, few_items, members_or_none, pack, text_of
 
 _log = Logger(__name__)
 
 MEDIA_TYPE = "text/toon"
 _DECLINED = re.compile(r"q\s*=\s*0(\.0*)?")
 _TRUE = Raw(b"true")
+_BLOCKS = 1_000
+"""A result of more stays as it is: they would all be opened in one go."""
 #: Above this, encoding is worth a thread of its own, so that the event loop goes on.
 _THREAD_BYTES = 8_000
 
@@ -75,7 +77,7 @@ def compacted(result: Raw) -> tuple[Raw, Saving]:
     if opened is None or "content" not in opened or _is_error(opened):
         return result, total
     try:
-        blocks = items(opened["content"])
+        blocks = few_items(opened["content"], _BLOCKS)
     except msgspec.DecodeError:
         return result, total
     for place, raw in enumerate(blocks):

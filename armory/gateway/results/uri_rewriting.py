@@ -18,7 +18,6 @@ from armory.protocol.meta import RELATED_TASK, UI, UI_RESOURCE
 from armory.protocol.rawjson import encode, items_in_pieces, members_or_none, pack, text_of
 
 Members = dict[str, Raw]
-_AT_ONCE = 1_000
 _RELATED = encode(RELATED_TASK)
 
 
@@ -139,27 +138,22 @@ def _each(target: Members, key: str, server: str, change: Callable[[Members, str
         return _inside(target, key, server, change)
     if not has_links(raw):
         return False
+    changed = False
+    parts: list[bytes] = []  # one go at very many would keep the interpreter
     try:
-        entries = [entry for piece in items_in_pieces(raw) for entry in piece]
+        for entries in items_in_pieces(raw):
+            for place, entry in enumerate(entries):
+                opened = members_or_none(entry) if has_links(entry) else None
+                if opened is not None and change(opened, server):
+                    entries[place] = pack(opened)
+                    changed = True
+            if entries:
+                parts.append(encode(entries)[1:-1])
     except msgspec.DecodeError:
         return False
-    changed = False
-    for place, entry in enumerate(entries):
-        opened = members_or_none(entry) if has_links(entry) else None
-        if opened is not None and change(opened, server):
-            entries[place] = pack(opened)
-            changed = True
     if changed:
-        target[key] = _packed(entries)
+        target[key] = Raw(b"[%b]" % b",".join(parts))
     return changed
-
-
-def _packed(entries: list[Raw]) -> Raw:
-    """A list, in parts: one go at very many would keep the interpreter."""
-    if len(entries) <= _AT_ONCE:
-        return pack(entries)
-    starts = range(0, len(entries), _AT_ONCE)
-    return Raw(b"[%b]" % b",".join(encode(entries[at : at + _AT_ONCE])[1:-1] for at in starts))
 
 
 def _block(block: Members, server: str) -> bool:

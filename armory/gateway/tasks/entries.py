@@ -1,4 +1,4 @@
-"""Tasks in memory, and how many of them each principal made.
+"""Tasks in memory, and how many of them each person made.
 
 Owns: `Entry` and `Entries`. Never imports a transport.
 """
@@ -13,11 +13,25 @@ from cachetools import TLRUCache
 
 
 class Entry(NamedTuple):
-    """Whose one task is: key of the principal, time to live in seconds, when that was written."""
+    """Whose one task is.
+
+    Attributes:
+        maker: key of the principal.
+        ttl_s: time to live, in seconds.
+        at_s: when that was written.
+        person: as whose it counts (`Principal.person`); empty: as the maker's, of which no more is
+            known where another replica entered it.
+    """
 
     maker: str
     ttl_s: float
     at_s: float
+    person: str = ""
+
+    @property
+    def counted(self) -> str:
+        """As whose it counts."""
+        return self.person or self.maker
 
 
 class Entries(TLRUCache[str, Entry]):
@@ -32,10 +46,10 @@ class Entries(TLRUCache[str, Entry]):
         super().__init__(kept, ttu=lambda _key, entry, now: now + entry.ttl_s, timer=clock)
         self._of: Counter[str] = Counter()
 
-    def count(self, maker: str) -> int:
-        """Tasks of one principal whose time is not over."""
+    def count(self, person: str) -> int:
+        """Tasks of one person whose time is not over."""
         self.expire()
-        return self._of[maker]
+        return self._of[person]
 
     def __setitem__(self, key: str, value: Entry) -> None:
         """Enter it, whatever was there."""
@@ -44,7 +58,7 @@ class Entries(TLRUCache[str, Entry]):
             super().__setitem__(key, value)
         if before is not None:
             self._forget(before)
-        self._of[value.maker] += 1
+        self._of[value.counted] += 1
 
     def __delitem__(self, key: str) -> None:
         """Forget one, as `popitem` does with the least recently used."""
@@ -62,6 +76,6 @@ class Entries(TLRUCache[str, Entry]):
         return gone
 
     def _forget(self, entry: Entry) -> None:
-        self._of[entry.maker] -= 1
-        if not self._of[entry.maker]:
-            del self._of[entry.maker]
+        self._of[entry.counted] -= 1
+        if not self._of[entry.counted]:
+            del self._of[entry.counted]

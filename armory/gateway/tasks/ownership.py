@@ -51,7 +51,7 @@ class TaskOwnership:
             RateLimited: on entering it, where the caller has as many tasks as it may have.
         """
         if "task" in params or (context.era == "modern" and _declares(context.client.capabilities)):
-            return self._register.room(context.principal.key)
+            return self._register.room(context.principal.person)
         return _NO_ROOM
 
     async def note_made(self, context: RequestContext, server: str, reply: Reply) -> None:
@@ -73,7 +73,8 @@ class TaskOwnership:
         id = text_of(task, "taskId") if task else None
         if task and id:
             place = Place(server, self._pool.key(server, context.owner), id)
-            await self._register.enter(place, context.principal.key, _ttl_s(task))
+            principal, ttl_s = context.principal, _ttl_s(task)
+            await self._register.enter(place, principal.key, ttl_s, person=principal.person)
 
     async def located(self, context: RequestContext, task: str) -> tuple[str, str] | None:
         """(server, the upstream's id) of a task as the client knows it; None: it has none such.

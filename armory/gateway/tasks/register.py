@@ -1,7 +1,7 @@
 """Who made which task.
 
-Owns: `TaskRegister`: in memory, and in the store that replicas share; how many of one principal
-there may be. Never imports a transport.
+Owns: `TaskRegister`: in memory, and in the store that replicas share; how many of one person there
+may be. Never imports a transport.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class TaskRegister:
     Args:
         store: shared by the replicas; None: this process is on its own.
         kept: tasks in memory; the least recently used go first.
-        per_principal: tasks in memory of one principal, with those that may be being made.
+        per_principal: tasks in memory of one person, with those that may be being made.
         clock: seconds, monotonic.
     """
 
@@ -87,21 +87,21 @@ class TaskRegister:
         self._news = asyncio.Event()
 
     @contextmanager
-    def room(self, maker: str) -> Generator[None]:
-        """Room for one more task of a principal while a call lasts that may make it.
+    def room(self, person: str) -> Generator[None]:
+        """Room for one more task of a person while a call lasts that may make it.
 
         Raises:
             RateLimited: it has as many as it may have.
         """
-        if self._near.count(maker) + self._coming[maker] >= self._per_principal:
+        if self._near.count(person) + self._coming[person] >= self._per_principal:
             raise self._too_many()
-        self._coming[maker] += 1
+        self._coming[person] += 1
         try:
             yield
         finally:
-            self._coming[maker] -= 1
-            if not self._coming[maker]:
-                del self._coming[maker]
+            self._coming[person] -= 1
+            if not self._coming[person]:
+                del self._coming[person]
 
     def _too_many(self) -> RateLimited:
         return RateLimited(
@@ -110,22 +110,25 @@ class TaskRegister:
             f"over, after {LEAST_S / 3_600:g} h at least"
         )
 
-    async def enter(self, place: Place, maker: str, ttl_s: float | None) -> None:
+    async def enter(
+        self, place: Place, maker: str, ttl_s: float | None, *, person: str = ""
+    ) -> None:
         """A task was made.
 
         Args:
             place: where it is.
             maker: key of the principal.
             ttl_s: its time to live; None: the upstream says none.
+            person: as whose it counts; empty: as the maker's.
 
         Raises:
             RateLimited: it is new, and its maker has as many as it may have: a call made it that
                 did not say that it might.
         """
-        if place.key not in self._near and self._near.count(maker) >= self._per_principal:
-            raise self._too_many()
         ttl_s = MOST_S if ttl_s is None else min(max(ttl_s, LEAST_S), MOST_S)
-        mine = Entry(maker, ttl_s, self._clock())
+        mine = Entry(maker, ttl_s, self._clock(), person)
+        if place.key not in self._near and self._near.count(mine.counted) >= self._per_principal:
+            raise self._too_many()
         known = self._near.setdefault(place.key, mine)
         self._news.set()
         self._news = asyncio.Event()
@@ -136,7 +139,7 @@ class TaskRegister:
             _log.warning("task_not_shared", upstream=place.server, error=error.message)
         if known.maker != maker:
             _log.warning("task_id_twice", upstream=place.server)
-            await self._write(place.key, mine._replace(maker=NOBODY))
+            await self._write(place.key, mine._replace(maker=NOBODY, person=""))
 
     async def tell(self) -> None:
         """Tell the store again what is in memory: it was away, or has lost it.

@@ -23,6 +23,7 @@ from armory.gateway.views.view import View
 from armory.logger import Logger
 from armory.protocol.link import Owner
 from armory.protocol.methods import answers_of
+from armory.security.policy import Policy
 from armory.threads import for_callers
 
 _log = Logger(__name__)
@@ -54,6 +55,7 @@ class PrincipalLists:
         self.servers: frozenset[str] = frozenset()
         self._own: dict[str, set[str]] = {}
         self._held = ListStore()
+        self._policy = Policy()
         self._shared: Mapping[str, ServerLists] = {}
         self._latest: dict[str, ServerLists] = {}
         self._count = 0
@@ -63,7 +65,7 @@ class PrincipalLists:
 
     def view_swapped(self, view: View) -> None:
         """Find out whose lists are private in a new snapshot."""
-        modes = view.settings.personal
+        modes, self._policy = view.settings.personal, view.policy
         self._shared = servers = view.catalog.servers
         self.servers = frozenset(
             server
@@ -147,7 +149,9 @@ class PrincipalLists:
         servers = self._of(owner)
         if endpoint.transparent:
             servers = servers & {endpoint.name}
-        keys = ((server, self._key(server, owner)) for server in sorted(servers))
+        may_allow = self._policy.may_allow  # nothing is asked for who could be shown nothing of it
+        servers = sorted(server for server in servers if may_allow(owner.principal, server))
+        keys = ((server, self._key(server, owner)) for server in servers)
         entry = self._held.entry
         return [entry(server, key, owner, answers) for server, key in keys if key]  # "": ours
 

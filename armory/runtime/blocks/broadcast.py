@@ -16,7 +16,7 @@ from armory.errors import ArmoryError, BackendError
 from armory.logger import Logger
 from armory.storage.changes import ChangeFeed
 from armory.storage.database import now_ms
-from armory.tasks import Tasks
+from armory.tasks import InTurn, Tasks
 
 _log = Logger(__name__)
 ASKED = "asked"
@@ -28,6 +28,8 @@ Effects = Mapping[str, list[str]]
 
 class Broadcast:
     """Restarts and reloads of the gateways that go by one configuration file and one database.
+
+    What was asked for is done to its end, and the others are told, when whoever asked has gone.
 
     Args:
         feed: reaches the others.
@@ -53,6 +55,7 @@ class Broadcast:
         self._reload = reload
         self._began_ms = now_ms()
         self._seen = LRUCache[str, bool](_SEEN)
+        self._mine = InTurn("asked of all replicas")
         self._tasks = Tasks()
         self._closed = False
         feed.subscribe(ASKED, self._heard)
@@ -63,8 +66,12 @@ class Broadcast:
         Raises:
             UpstreamUnavailable: there is none.
         """
-        await self._restart(server)
-        await self._tell(server)
+
+        async def work() -> None:
+            await self._restart(server)
+            await self._tell(server)
+
+        await self._mine.do(work)
 
     async def reload(self, dry_run: bool) -> Effects:
         """Read the configuration again, here and, unless it is a dry run, at the others; what
@@ -73,14 +80,19 @@ class Broadcast:
         Raises:
             ConfigError: it does not hold here; the others are not told then.
         """
-        done = await self._reload(dry_run)
-        if not dry_run:
-            await self._tell("")
-        return done
+
+        async def work() -> Effects:
+            done = await self._reload(dry_run)
+            if not dry_run:
+                await self._tell("")
+            return done
+
+        return await self._mine.do(work)
 
     async def close(self) -> None:
-        """End what is being done for others."""
+        """End what is being done, for others as well."""
         self._closed = True
+        await self._mine.stop()
         await self._tasks.stop()
 
     async def _tell(self, server: str) -> None:

@@ -5,6 +5,7 @@ Owns: opening the shared store of the MCP edge when `storage.redis` is set.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 from contextlib import AsyncExitStack
@@ -71,7 +72,7 @@ async def shared(
     stack.push_async_callback(store.aclose)
     directory = RedisCache(redis, prefix=prefix, timeout_s=_DIRECTORY_TIMEOUT_S)
     stack.push_async_callback(directory.aclose)
-    url = os.environ.get(REPLICA_URL) or f"http://{_reachable(host)}:{port}"
+    url = os.environ.get(REPLICA_URL) or f"http://{await _reachable(host)}:{port}"
     url = url.rstrip("/").removesuffix(base_path)
     _log.info("replica_joins", url=url)
     watch = CacheWatch(store)
@@ -82,8 +83,9 @@ async def shared(
     return Shared(Replicas(directory, url), store, watch, counts)
 
 
-def _reachable(host: str) -> str:
+async def _reachable(host: str) -> str:
     if host in _ANYWHERE:
-        own = socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)
+        loop = asyncio.get_running_loop()
+        own = await loop.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)
         host = str(own[0][4][0])
     return f"[{host}]" if ":" in host else host

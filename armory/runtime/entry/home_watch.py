@@ -65,7 +65,7 @@ class HomeWatch:
         return "" if self._database is None else self._wrong_with(self._database)
 
     def _wrong_with_home(self) -> str:
-        if not self._home.is_dir():
+        if not os.path.isdir(self._home):  # `Path.is_dir` raises where it cannot be looked at
             return f"{self._home} is gone; what Armory keeps there is lost, start it again"
         if not os.access(self._home, os.W_OK | os.X_OK):
             return f"{self._home} cannot be written; nothing new is kept there"

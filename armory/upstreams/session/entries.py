@@ -15,7 +15,7 @@ from msgspec import Raw
 from armory.domain.catalog import Dropped
 from armory.protocol.headers import HEADER_KEY, HEADER_KEY_JSON
 from armory.protocol.nesting import deeper_than
-from armory.protocol.rawjson import encode, members, value
+from armory.protocol.rawjson import encode, members, scalar, value
 
 MAX_LEVELS = 64
 """Nesting of a definition. The deepest of 27,595 published ones has 19 levels; a thousand end the
@@ -113,7 +113,7 @@ class Omissions:
 
 def _name(raw: Raw, key: str) -> str:
     try:
-        name = value(members(raw)[key])
-    except (KeyError, ValueError, RecursionError):
+        name = scalar(members(raw).get(key))
+    except (ValueError, RecursionError):
         return ""
     return name if isinstance(name, str) else ""

@@ -74,10 +74,10 @@ class BadList(UpstreamUnavailable):
 
 
 class _Room:
-    """What the lists of one upstream may still take in memory."""
+    """What the lists of one upstream may still take in memory: `left` bytes."""
 
     def __init__(self, most: int) -> None:
-        self._most = self._left = most
+        self._most = self.left = most
 
     def take(self, server: str, entry: Raw) -> None:
         """Count an entry that was opened.
@@ -85,8 +85,8 @@ class _Room:
         Raises:
             BadList: there is no room for it.
         """
-        self._left -= weight(entry)
-        if self._left < 0:
+        self.left -= weight(entry)
+        if self.left < 0:
             raise BadList(
                 f"upstream {server!r}: its lists take more than {self._most:,} bytes in memory, as "
                 "estimated; server.limits.list_bytes sets that limit",
@@ -122,12 +122,14 @@ async def fetch_lists(
     for method in MEMBER:
         if not _promised(link.capabilities, method):
             continue
+        left = room.left
         try:
             lists[method], hint, took = await _fetch(link, method, max_entries, room, omitted)
             size += took
         except UpstreamUnavailable as error:
             if method == TOOLS:
                 raise
+            room.left = left  # nothing of it stays
             log.warning("upstream_list_failed", upstream=link.server, list=method, error=str(error))
             lists[method] = _previous(before, method)
             continue
@@ -198,13 +200,7 @@ async def _fetch(
         page = _members(server, method, reply.result)
         if len(memoryview(page.get(MEMBER[method], NULL))) > PIECE_BYTES:
             await asyncio.sleep(0)  # finding the end of a large list took long enough
-        await _collect(server, method, page, entries, room, omitted)
-        if len(entries) > max_entries:
-            raise BadList(
-                f"upstream {server!r}: {method} has more than {max_entries:,} entries; "
-                "server.limits.list_entries sets that limit",
-                upstream=server,
-            )
+        await _collect(server, method, page, entries, max_entries, room, omitted)
         hint = _hint(page)
         if hint is not None:
             hints.append(hint)
@@ -233,6 +229,7 @@ async def _collect(
     method: str,
     page: Mapping[str, Raw],
     entries: Entries,
+    most: int,
     room: _Room,
     omitted: Omissions,
 ) -> None:
@@ -240,9 +237,15 @@ async def _collect(
     member = MEMBER[method]
     position = 0
     try:
-        for raws in items_in_pieces(page.get(member, NULL)):
-            if position:
+        for number, raws in enumerate(items_in_pieces(page.get(member, NULL))):
+            if number:
                 await asyncio.sleep(0)
+            if len(raws) + max(position, len(entries)) > most:  # those that are left out as well
+                raise BadList(
+                    f"upstream {server!r}: {method} has more than {most:,} entries; "
+                    "server.limits.list_entries sets that limit",
+                    upstream=server,
+                )
             async for raw in _in_turns(raws):
                 try:
                     entries.append(opened(raw, KEY[method]))

@@ -170,9 +170,8 @@ def _arguments(operation: Operation, given: Raw | None) -> dict[str, Any]:
 
 def _many_values(form: Raw) -> bool:
     """Whether a form holds more than can be written out in the midst of other calls."""
-    if bytes(memoryview(form)[:1]) != b"{":
-        return False  # a text
-    texts = (bytes(memoryview(each)) for each in members(form).values())
+    parts = members(form).values() if bytes(memoryview(form)[:1]) == b"{" else (form,)
+    texts = (bytes(memoryview(each)) for each in parts)
     return sum(text.count(b",") for text in texts if text[:1] in (b"[", b"{")) > _FORM_VALUES
 
 

@@ -96,8 +96,8 @@ def _with_server(meta: Raw | None, info: Raw) -> Raw:
     try:
         return pack({**({} if meta is None else members(meta)), SERVER_INFO: info})
     except TooWide:
-        inside = bytes(memoryview(cast("Raw", meta))[1:])
-        return Raw(b'{"%b":%b,%b' % (_SERVER_INFO, memoryview(info), inside))
+        inside = memoryview(cast("Raw", meta))[:-1]  # ours last, as parsers take the last of two
+        return Raw(b'%b,"%b":%b}' % (inside, _SERVER_INFO, memoryview(info)))
     except (msgspec.DecodeError, RecursionError):
         return pack({SERVER_INFO: info})
 

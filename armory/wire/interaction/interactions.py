@@ -34,6 +34,7 @@ _elicitations = msgspec.json.Decoder(list[dict[str, Any]])
 _NOT_VISITED = jsonrpc.error(
     codes.INTERNAL_ERROR, "the user did not visit the URL that the upstream asks to visit first"
 )
+_VISITS_BYTES = 64 * 1024
 
 
 class Interactions:
@@ -226,8 +227,11 @@ class Interactions:
 def _visits(error: Raw) -> list[dict[str, Any]]:
     """The URLs that an error asks to visit; none where it does not say so as it should."""
     data = members_or_none((members_or_none(error) or {}).get("data")) or {}
+    said = data.get("elicitations", NULL)
+    if len(memoryview(said)) > _VISITS_BYTES:
+        return []
     try:
-        listed = _elicitations.decode(data.get("elicitations", NULL))
+        listed = _elicitations.decode(said)
     except (msgspec.DecodeError, RecursionError):
         return []
     return listed if all(isinstance(entry.get("url"), str) for entry in listed) else []

@@ -11,6 +11,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 from msgspec import Raw
@@ -22,7 +23,7 @@ from armory.gateway.requests import ClientRequest
 from armory.logger import Logger
 from armory.protocol import codes
 from armory.protocol.errors import Malformed
-from armory.protocol.jsonrpc import Message
+from armory.protocol.jsonrpc import Message, params_of
 from armory.protocol.link import Params
 from armory.protocol.methods import (
     ABOUT_TASKS,
@@ -213,7 +214,8 @@ class Sessions:
         elif session.endpoint.transparent and session.errands < _ERRANDS:
             method = str(message.method)
             if method != INITIALIZED and method not in ABOUT_TASKS:  # it has none for upstreams
-                session.run(self._pass_on(session, method, notified(message)))
+                with suppress(Malformed):  # not what was said, then nothing
+                    session.run(self._pass_on(session, method, params_of(message)))
 
     async def _pass_on(self, session: Session, method: str, params: Params) -> None:
         """Tell the one upstream of a session's endpoint what Armory does not know."""

@@ -42,6 +42,7 @@ def test_every_subcommand_answers_in_json(name: str) -> None:
     [
         *((name, "upstreams are opened here") for name in ("tools", "search", "call")),
         *((name, "on this machine") for name in ("status", "console", "logs", "reload")),
+        ("audit", "what the configuration names is read"),
     ],
 )
 def test_help_says_who_is_asked_without_a_url(name: str, otherwise: str) -> None:
@@ -58,6 +59,8 @@ def test_help_says_who_is_asked_without_a_url(name: str, otherwise: str) -> None
         (("tools", "--url", "http://x", "--config", "a.yaml"), "--config"),
         (("search", "x", "--config", "a.yaml", "--url", "http://x"), "--config"),
         (("tools", "--token", "t"), "--token"),
+        (("audit", "--token", "t"), "--token"),
+        (("audit", "--url", "http://x", "--config", "a.yaml"), "--config"),
         (("usage", "--user", "ann", "forget", "--all"), "--user stands before 'forget'"),
         (("audit", "--json", "verify"), "--json stands before 'verify'"),
         (("audit", "--file", "a.jsonl", "verify"), "--file stands before 'verify'"),

@@ -80,7 +80,7 @@ def test_rules_choose_rename_describe_and_tag_tools() -> None:
     rules = ToolRules(
         allow=("get*", "put*"),
         deny=("*secret",),
-        rename={"get.it": "fetch", "put": "fetch"},
+        rename={"get.it": "fetch"},
         describe={"get.it": "gets it"},
         tags={"get*": ("read", "safe"), "*.it": ("safe", "it")},
         category="io",
@@ -89,7 +89,7 @@ def test_rules_choose_rename_describe_and_tag_tools() -> None:
         tools=[tool("get.it"), tool("get_secret"), tool("drop"), tool("put"), tool("get2")]
     )
     catalog, problems = build_catalog({"s": lists}, {"s": rules})
-    assert list(catalog.tools) == ["s__fetch", "s__get2"]
+    assert list(catalog.tools) == ["s__fetch", "s__put", "s__get2"]
     record = catalog.tools["s__fetch"]
     assert record.original_name == "get.it"
     assert (record.description, record.tags, record.category) == (
@@ -97,8 +97,33 @@ def test_rules_choose_rename_describe_and_tag_tools() -> None:
         ("read", "safe", "it"),
         "io",
     )
-    assert len(problems) == 1
-    assert "rename" in problems[0]
+    assert problems == []
+
+
+@pytest.mark.parametrize(
+    ("rename", "plain", "others"),
+    [
+        ({"a": "b"}, {"s__b": "a", "s__c": "c"}, {"b"}),  # what the operator calls so goes first
+        ({"a": "c", "b": "c"}, {}, {"a", "b", "c"}),
+        ({"a": "b", "b": "c", "c": "a"}, {"s__b": "a", "s__c": "b", "s__a": "c"}, set[str]()),
+        ({"a": "gone"}, {"s__gone": "a", "s__b": "b", "s__c": "c"}, set[str]()),
+    ],
+)
+@pytest.mark.parametrize("order", ["abc", "cba"])
+def test_a_tool_that_is_renamed_to_a_taken_name_costs_no_other(
+    order: str, rename: dict[str, str], plain: dict[str, str], others: set[str]
+) -> None:
+    lists = ServerLists(tools=[tool(name) for name in order])
+    catalog, problems = build_catalog({"s": lists}, {"s": ToolRules(rename=rename)})
+    found = {name: record.original_name for name, record in catalog.tools.items()}
+    assert {name: own for name, own in found.items() if own not in others} == plain
+    assert sorted(found.values()) == ["a", "b", "c"]
+    digests = {own: hashlib.sha256(f"s\0{own}".encode()).hexdigest()[:6] for own in others}
+    assert {name[-7:] for name, own in found.items() if own in others} == {
+        f"_{digest}" for digest in digests.values()
+    }
+    assert len(problems) == len(others)
+    assert all("taken by a rename" in problem for problem in problems)
 
 
 def test_equal_content_is_the_same_snapshot() -> None:

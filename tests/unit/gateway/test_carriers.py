@@ -35,6 +35,14 @@ def context(
     )
 
 
+def test_a_query_of_very_many_values_is_not_opened() -> None:
+    """It is refused by what it is, not by how many texts it has."""
+    many = context()
+    many.meta["dev.armory/query"] = Raw(b"[%b[]]" % (b"[]," * 100_000))  # pyright: ignore[reportIndexIssue]
+    with pytest.raises(RpcError, match="unreadable JSON"):
+        read_list_request(many, {})
+
+
 def query_of(asked: ListRequest) -> Query:
     assert asked.query is not None
     return asked.query

@@ -7,9 +7,11 @@ from dataclasses import replace
 import pytest
 
 from armory.domain.catalog import ServerLists
+from armory.domain.naming import expose_names
 from armory.domain.principal import Principal
 from armory.gateway.settings import SetSpec
 from armory.protocol.methods import SKILLS_EXTENSION
+from armory.security.packs import PackView
 from armory.security.policy import Policy, Rule
 from tests.unit.gateway.conftest import Bench
 
@@ -88,6 +90,13 @@ def test_which_servers_rules_can_concern(
 ) -> None:
     policy = Policy([Rule(allow=allow, deny=deny)])
     assert policy.concerns(Principal("a"), "docs") is concerned
+
+
+def test_names_of_a_server_with_a_long_key_are_its_own_though_they_are_cut() -> None:
+    server = "long" * 12
+    name = expose_names(server, ["read"])["read"]
+    assert Policy([Rule(allow=(name,))]).concerns(Principal("a"), server)
+    assert PackView("one", tools=frozenset((name,))).has_any_of(server)
 
 
 async def test_who_may_see_a_part_of_a_server_waits_for_it(bench: Bench) -> None:

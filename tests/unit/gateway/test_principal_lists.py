@@ -75,6 +75,34 @@ async def test_who_may_see_nothing_of_a_server_lacks_nothing_of_it(
     await bench.gateway.close()
 
 
+async def test_nothing_is_fetched_for_who_may_be_shown_nothing_of_a_server(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched: list[str] = []
+
+    async def fetch(server: str, owner: Owner, _declared: object) -> ServerLists:
+        fetched.append(owner.principal.subject)
+        return bench.pool.upstreams[server].lists
+
+    monkeypatch.setattr(bench.pool, "fetch_lists", fetch)
+    rules = [
+        Rule(who=("ann",), allow=("up__*",)),
+        Rule(who=("cid",), allow=("*",), deny=("up__*",)),  # its resources it may be shown
+        Rule(allow=("else__*",)),
+    ]
+    settings = GatewaySettings(personal={"up": "always"})
+    bench.gateway.reconfigure(policy=Policy(rules), settings=settings)
+    for who in ("ann", "bob", "cid"):
+        asked = bench.context(principal=Principal(who))
+        context = await bench.gateway.context(asked, own_lists="current")
+        assert bool(context.view.visible(context).tools.names) == (who == "ann")
+    assert fetched == ["ann", "cid"]
+    bench.gateway.reconfigure(policy=Policy())
+    await bench.gateway.context(bench.context(principal=Principal("bob")), own_lists="current")
+    assert fetched == ["ann", "cid", "bob"]
+    await bench.gateway.close()
+
+
 @pytest.mark.parametrize("more", [0, 1])
 async def test_long_lists_are_gone_through_beside_the_loop_once_for_all_who_wait(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, more: int

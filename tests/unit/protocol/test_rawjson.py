@@ -11,7 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from armory.protocol.rawjson import brief, items, items_in_pieces, pack, texts_in_pieces
+from armory.protocol.rawjson import (
+    PIECE_BYTES,
+    brief,
+    items,
+    items_in_pieces,
+    pack,
+    texts_in_pieces,
+)
 
 TEXTS = st.text('ab},{ []"\\', max_size=12)
 ITEMS: st.SearchStrategy[Any] = st.recursive(
@@ -40,10 +47,19 @@ def test_what_nobody_waits_for_is_not_read() -> None:
         list(steps)
 
 
+@pytest.mark.parametrize("item", [b"[]", b"0", b"{} ", b'"a"', b"[[1,2],{}]"])
+def test_items_without_a_usual_end_come_in_pieces_too(item: bytes) -> None:
+    raw = b"[" + b",".join([item] * 200_000) + b"]"
+    steps = list(items_in_pieces(raw))
+    assert max(map(len, steps)) <= PIECE_BYTES
+    assert sum(map(len, steps)) == 200_000
+    assert {bytes(memoryview(one)) for step in steps for one in step} == {item.strip()}
+
+
 def test_what_is_cut_inside_an_item_is_tried_so_often_alone() -> None:
     nested = pack([{"a": [{"b": 1}] * 50_000}, {"c": 2}])
     steps = list(items_in_pieces(nested, 1_000))
-    assert len(steps) < 300
+    assert len(steps) < 210 + len(memoryview(nested)) // 1_000
     assert list(itertools.chain(*steps)) == items(nested)
 
 

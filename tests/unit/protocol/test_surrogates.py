@@ -34,8 +34,10 @@ def test_it_is_as_going_from_escape_to_escape(parts: list[bytes], piece: int) ->
         assert at_once(mending(text)) == expected
 
 
-def test_a_large_message_is_mended_in_pieces() -> None:
-    text = rb"\ud83d\ude00" * 50_000 + rb"\ud800"
+@pytest.mark.parametrize(
+    "text", [rb"\ud83d\ude00" * 50_000 + rb"\ud800", rb"\ud800" + b"x" * 600_000]
+)
+def test_a_large_message_is_mended_in_pieces(text: bytes) -> None:
     steps = mending(b'{"id":1,"result":{"a":"%b"}}' % text)
     assert sum(1 for _ in steps) > 5
     (message,) = decode(b'{"id":1,"result":{"a":"%b"}}' % text)

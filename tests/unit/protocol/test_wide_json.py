@@ -15,7 +15,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from armory.protocol.rawjson import MOST_MEMBERS, TooWide, few_items, members, scalar, value_at
+from armory.protocol.errors import RpcError
+from armory.protocol.jsonrpc import error_of
+from armory.protocol.rawjson import (
+    MOST_MEMBERS,
+    TooWide,
+    few_items,
+    members,
+    need_value,
+    pack,
+    scalar,
+    value_at,
+)
 
 LONG = "x" * 70_000
 """With it, what holds it is no longer opened all at once."""
@@ -125,3 +136,38 @@ def test_a_scalar_is_a_short_plain_value() -> None:
     for text in ("[1]", "{}", "1e400", "", '"' + "x" * 2_000 + '"', "[" * 3_000):
         assert scalar(Raw(text.encode())) is None
     assert scalar(None) is None
+
+
+EMPTY_LISTS = Raw(b"[%b[]]" % (b"[]," * 300_000))
+
+
+def peak_of(work: Callable[[], object]) -> int:
+    """The most bytes that it has in memory beside what there was."""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_data_of_an_error_is_opened_where_it_is_short() -> None:
+    found = error_of(Raw(b'{"code":-32042,"message":"m","data":{"a":[1]}}'))
+    assert (found.code, found.message, found.data) == (-32042, "m", {"a": [1]})
+    long = Raw(b'{"code":-32042,"message":"m","data":%b}' % memoryview(EMPTY_LISTS))
+    assert peak_of(lambda: error_of(long)) < 100_000
+    found = error_of(long)
+    assert (found.code, found.message, found.data) == (-32042, "m", None)
+
+
+def test_a_value_that_somebody_sent_is_opened_where_it_has_few() -> None:
+    long = "a, " * 100_000
+    assert need_value(pack(long), "arguments.query") == long
+    assert need_value(pack(["a" * 100, 1] * 4_000), "x") == ["a" * 100, 1] * 4_000
+
+    def refused() -> None:
+        with pytest.raises(RpcError, match=r"arguments\.query is \[\[\],.*cannot be read"):
+            need_value(EMPTY_LISTS, "arguments.query")
+
+    assert peak_of(refused) < 2_000_000

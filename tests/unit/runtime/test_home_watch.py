@@ -39,6 +39,8 @@ async def test_a_folder_that_goes_and_a_file_that_is_another_are_noticed(tmp_pat
     assert await found() == ""
     home.rename(tmp_path / "elsewhere")
     assert await found() == f"{home} is gone; what Armory keeps there is lost, start it again"
+    home.symlink_to("x" * 300)  # which cannot even be looked at
+    assert await found() == f"{home} is gone; what Armory keeps there is lost, start it again"
 
 
 async def test_readiness_tells_of_a_folder_that_was_removed(

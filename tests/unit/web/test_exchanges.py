@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextvars import ContextVar
 
+import aiohttp
 import pytest
 from aiohttp import web
 
@@ -53,6 +54,7 @@ class Served:
 
     def __init__(self) -> None:
         self.tasks: list[asyncio.Task[object] | None] = []
+        self.bodies: list[aiohttp.StreamReader] = []
         self.hangs = asyncio.Event()
         self.cancelled = asyncio.Event()
         self.listening: Listening
@@ -68,7 +70,8 @@ class Served:
         WHOSE.set(await request.text())
         return web.Response(text=before)
 
-    async def unread(self, _: web.Request) -> web.Response:
+    async def unread(self, request: web.Request) -> web.Response:
+        self.bodies.append(request.content)
         return web.Response(text="not read")
 
     async def fail(self, _: web.Request) -> web.Response:
@@ -171,17 +174,36 @@ async def test_who_hangs_up_cancels(served: Served) -> None:
         await served.cancelled.wait()
 
 
-async def test_no_task_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+async def asked_three_times(monkeypatch: pytest.MonkeyPatch, path: str) -> Served:
+    """What handlers saw of three requests that our loop served."""
     monkeypatch.setattr(exchanges, "KNOWN", True)
     found = Served()
     app = make_app(body_bytes=1_000)
-    app.router.add_post("/echo", found.echo)
+    app.router.add_post(f"/{path}", getattr(found, path))
     found.listening = await listen(app, bind("127.0.0.1", 0))
     client = await found.connect()
     for _ in range(3):
-        client.ask(b"echo")
+        client.ask(path.encode(), b"body")
         await client.answer()
     client.hang_up()
     await found.listening.close()
+    return found
+
+
+async def test_who_reads_a_body_late_is_told_by_an_error_that_is_nobody_elses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One error for all would keep whatever stood on the stacks of those who ever read one late."""
+    found = await asked_three_times(monkeypatch, "unread")
+    errors: list[BaseException] = []
+    for body in found.bodies[:2]:
+        with pytest.raises(RuntimeError, match="once it has been answered") as late:
+            await body.read()
+        errors.append(late.value)
+    assert errors[0] is not errors[1]
+
+
+async def test_no_task_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = await asked_three_times(monkeypatch, "echo")
     assert len(found.tasks) == 3
     assert len(set(found.tasks)) == 1

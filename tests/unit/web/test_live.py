@@ -235,6 +235,16 @@ async def test_tools_of_a_set_that_is_not_there(client: Any) -> None:
     assert answer.body["parameter"] == "set"
 
 
+async def test_where_retrieval_is_off_a_search_costs_no_query(client: Any) -> None:
+    gateway = client.service.gateway
+    gateway.reconfigure(settings=replace(gateway.view.settings, tool_rag=False))
+    before = (await client("GET", "/v1/quota")).body
+    refused = await client("POST", "/v1/search", json={"queries": ["deploy"]})
+    assert (refused.status, refused.body["code"]) == (503, "backend")
+    assert "tool_rag.enabled" in refused.body["detail"]
+    assert (await client("GET", "/v1/quota")).body == before
+
+
 async def test_a_search_is_as_long_as_a_query_of_a_listing_may_be(client: Any) -> None:
     gateway = client.service.gateway
     limits = replace(gateway.view.settings, query_chars=12, query_top_k=3)

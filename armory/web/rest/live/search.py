@@ -15,7 +15,7 @@ from pydantic import Field
 from armory.domain.principal import Principal
 from armory.domain.query import MAX_QUERY_CHARS, MAX_TEXTS, MAX_TOP_K, Query
 from armory.domain.results import BYTES_PER_TOKEN, Listing, Match, Selection
-from armory.errors import AccessDenied, InvalidRequest
+from armory.errors import AccessDenied, BackendError, InvalidRequest
 from armory.gateway.context import RequestContext
 from armory.gateway.settings import GatewaySettings
 from armory.gateway.views.definitions import Form
@@ -119,6 +119,8 @@ async def _search(live: LiveGateway, call: RestCall) -> Reply:
     given: SearchBody = call.body
     _check_size(given, live.gateway.view.settings)
     who = await _principal(live, call)
+    if not live.gateway.tool_lists.filters(live.gateway.view.settings):
+        raise BackendError("retrieval is off here; see tool_rag.enabled")
     quota = await call.spend()
     started = time.perf_counter()
     endpoint = live.endpoint(given.endpoint, None if call.admin else who)
@@ -126,8 +128,6 @@ async def _search(live: LiveGateway, call: RestCall) -> Reply:
     view = context.view
     visible = view.visible(context)
     decided = time.perf_counter()
-    if not live.gateway.tool_lists.filters(view.settings):
-        raise InvalidRequest("retrieval is off here; see tool_rag.enabled")
     for text in given.queries:
         await call.services.engine.embedding(text)
     embedded = time.perf_counter()

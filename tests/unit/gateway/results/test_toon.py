@@ -195,3 +195,10 @@ async def test_large_results_are_worked_on_beside_the_loop() -> None:
 )
 def test_who_asks_for_toon(headers: dict[str, str], configured: ResultFormat, wanted: bool) -> None:
     assert wants_toon(CIMultiDict(headers), configured) is wanted
+
+
+def test_a_result_of_very_many_blocks_stays_as_it_is() -> None:
+    raw = Raw(
+        b'{"content":[%b{"type":"text","text":%b}]}' % (b"[]," * 30_000, json.dumps(JSON).encode())
+    )
+    assert compacted(raw) == (raw, Saving())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import msgspec
@@ -116,3 +117,13 @@ def test_input_requests() -> None:
     assert got["inputRequests"]["b"]["params"]["_meta"]["ui"]["resourceUri"] == "ui://s/f"
     assert got["inputRequests"]["c"] == plain_one
     assert got["requestState"] == "s"
+
+
+def test_links_among_very_many_other_items_take_little_memory() -> None:
+    data = b'{"content":[%b{"type":"resource_link","uri":"a:1"}]}' % (b"[]," * 300_000)
+    tracemalloc.start()
+    found = bytes(memoryview(expose_result(Raw(data), "s")))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found == data.replace(b'"a:1"', b'"s+a:1"')
+    assert peak < 10 * len(data)

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import json
 import operator
+import tracemalloc
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -220,6 +221,20 @@ async def test_lists_may_take_so_much_memory_and_no_more() -> None:
         await fetch(link(), max_bytes=1_000)
 
 
+async def test_a_list_that_takes_too_much_leaves_room_for_those_after_it() -> None:
+    wide = b'{"prompts":[{"name":"p","x":[%b0]}]}' % (b"0," * 50)
+    link = Answers(
+        {"tools": {}, "prompts": {}, "resources": {}},
+        tools=[b'{"tools":[{"name":"a"}]}'],
+        prompts=[wide],
+        resources=[b'{"resources":[{"uri":"file:///a"}]}'],
+        templates=[b'{"resourceTemplates":[{"uriTemplate":"file:///{a}"}]}'],
+    )
+    lists = await fetch(link, max_bytes=1_000)
+    assert (len(lists.tools), len(lists.prompts)) == (1, 0)
+    assert (len(lists.resources), len(lists.templates)) == (1, 1)
+
+
 async def test_a_definition_has_so_many_values_and_no_more() -> None:
     wide = b'{"name":"wide","x":[%b0]}' % (b"0," * MAX_VALUES)
     lists = await fetch(Answers({"tools": {}}, tools=[b'{"tools":[{"name":"a"},%b]}' % wide]))
@@ -283,6 +298,23 @@ async def test_skills_are_asked_for_where_they_are_offered_and_bad_ones_left_out
     assert [(entry.list, entry.entry) for entry in lists.dropped] == [
         ("skills/list", "skill://b/SKILL.md")
     ]
+
+
+async def test_the_name_of_what_is_left_out_is_looked_at_where_it_is_short() -> None:
+    wide = b'{"name":[%b[]]}' % (b"[]," * 300_000)
+    link = Answers({"tools": {}}, tools=[b'{"tools":[%b,{"name":7}]}' % wide])
+    tracemalloc.start()
+    lists = await fetch(link)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert [entry.entry for entry in lists.dropped] == ["#0", "#1"]
+    assert peak < 5_000_000
+
+
+async def test_a_list_of_nothing_but_very_many_bad_entries_is_given_up() -> None:
+    link = Answers({"tools": {}}, tools=[b'{"tools":[%b[]]}' % (b"[]," * 300_000)])
+    with pytest.raises(BadList, match=r"more than 1,000 entries; server\.limits\.list_entries"):
+        await fetch(link, max_entries=1_000)
 
 
 async def test_what_the_link_left_out_is_told() -> None:

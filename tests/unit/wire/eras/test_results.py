@@ -12,7 +12,7 @@ from msgspec import Raw
 from armory.protocol import jsonrpc
 from armory.protocol import meta as meta_keys
 from armory.protocol.link import Reply
-from armory.protocol.rawjson import pack
+from armory.protocol.rawjson import MOST_MEMBERS, pack
 from armory.protocol.versions import Era
 from armory.wire.eras.results import shape
 from armory.wire.methods import METHODS
@@ -168,6 +168,15 @@ def test_a_large_result_is_completed_without_being_copied(end: str) -> None:
         "resultType": "complete",
         "_meta": {"io.modelcontextprotocol/serverInfo": INFO},
     }
+
+
+def test_a_meta_that_is_too_wide_to_be_opened_says_who_answers_all_the_same() -> None:
+    many = {f"k{number}": "y" * 200 for number in range(MOST_MEMBERS + 1)}
+    meta = {**many, meta_keys.SERVER_INFO: {"name": "somebody else"}}
+    raw = Raw(msgspec.json.encode({"content": [], "_meta": meta}))
+    done = shape(Reply(raw, era="modern"), "tools/call", "modern", PACKED)
+    whole = msgspec.json.decode(b"".join(done.parts))
+    assert whole["_meta"] == {**many, meta_keys.SERVER_INFO: INFO}
 
 
 @pytest.mark.parametrize("inside", ['"_meta":{"a":1},', '"resultType":"input_required",'])
