@@ -32,6 +32,7 @@ class World:
         needed: scopes without which the upstream answers 403.
         lifetime: of tokens in seconds, None: not said.
         refusal: what the token endpoint answers instead of a token.
+        refused_with: the status of that.
         metadata: further members of the authorization server's metadata.
         back: members that replace those with which a person is sent back; None takes one away.
         valid: tokens that the upstream takes.
@@ -51,6 +52,7 @@ class World:
     needed: set[str] = field(default_factory=set[str])
     lifetime: int | None = 3600
     refusal: dict[str, Any] | None = None
+    refused_with: int = 401
     metadata: dict[str, Any] = field(default_factory=dict[str, Any])
     back: dict[str, str | None] = field(default_factory=dict[str, "str | None"])
     valid: set[str] = field(default_factory=set[str])
@@ -125,7 +127,7 @@ class World:
         self.requests.append({**form, "basic": request.headers.get("Authorization")})
         await self.gate.wait()
         if self.refusal is not None:
-            return web.json_response(self.refusal, status=401)
+            return web.json_response(self.refusal, status=self.refused_with)
         token = f"token-{len(self.requests)}"
         self.valid.add(token)
         found = {"access_token": token, "token_type": "Bearer"}

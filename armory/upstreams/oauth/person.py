@@ -18,9 +18,9 @@ from yarl import URL
 
 from armory.errors import ArmoryError
 from armory.tasks import Flight
-from armory.upstreams.oauth.client import NoToken, TokenRefused, authenticated
-from armory.upstreams.oauth.code_flow import BegunLogin, CodeFlow, with_tokens
-from armory.upstreams.oauth.discovery import AuthServerMetadata, Challenge
+from armory.upstreams.oauth.client import NoToken
+from armory.upstreams.oauth.code_flow import BegunLogin, Clients, CodeFlow, with_tokens
+from armory.upstreams.oauth.discovery import Challenge
 from armory.upstreams.oauth.grants import AuthorizationCode
 from armory.upstreams.oauth.logins import FileLogin, Login, LoginStore
 from armory.upstreams.oauth.tokens import Tokens
@@ -38,7 +38,7 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
         server: key of the upstream.
         grant: as configured.
         store: where the login is; None: in the gateway's own file.
-        clients: registrations that several logins share, by issuer and redirect URI.
+        clients: registrations that several logins share.
         more: as for `Tokens`.
     """
 
@@ -47,7 +47,7 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
         server: str,
         grant: AuthorizationCode,
         store: LoginStore | None = None,
-        clients: dict[tuple[str, str], Login] | None = None,
+        clients: Clients | None = None,
         **more: Any,
     ) -> None:
         super().__init__(server, grant, clients, **more)
@@ -120,10 +120,9 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
             "refresh_token": login.refresh_token,
             "resource": login.resource,
         }
-        headers = authenticated(login.method, login.client_id, login.client_secret, form)
         kept = False
         try:
-            given = await self.given(AuthServerMetadata(login.token_url), headers, form)
+            given = await self.given_to(login, form)
             login = with_tokens(login, given)
             kept = await self._store.replace(login)
         except NoToken as error:
@@ -132,7 +131,7 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
             if newer is not None and newer.refresh_token != login.refresh_token and _fresh(newer):
                 self._login = newer
                 return newer
-            if isinstance(error, TokenRefused):
+            if self.is_over(login, error):
                 raise self.login_needed(_reason(error)) from None
             raise
         finally:
@@ -190,7 +189,7 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
         """Have its tokens revoked, where that can be done."""
         if login.revoke_url:
             form = {"token": login.refresh_token or login.access_token}
-            headers = authenticated(login.method, login.client_id, login.client_secret, form)
+            headers = self.proof(login, form)
             with suppress(NoToken):  # it is forgotten here in any case
                 await self.request("POST", login.revoke_url, headers, form)
 

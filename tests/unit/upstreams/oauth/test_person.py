@@ -23,6 +23,7 @@ from armory.protocol.link import Call, Owner
 from armory.testing.clients.recording import plain
 from armory.testing.upstreams.oauth import World
 from armory.testing.waiting import until
+from armory.upstreams.oauth.discovery import Challenge
 from armory.upstreams.oauth.grants import AuthorizationCode
 from armory.upstreams.oauth.logins import FileLogin, Login, Logins
 from armory.upstreams.oauth.person import AuthorizationCodeTokens
@@ -247,6 +248,82 @@ async def test_a_client_registered_by_hand_proves_itself(rig: Rig) -> None:
     pair = base64.b64decode(rig.world.requests[-1]["basic"].removeprefix("Basic "))
     assert pair == b"armory:hush"
     assert rig.world.registered == []
+
+
+async def expired(rig: Rig) -> AuthorizationCodeTokens:
+    """What the login is used with, which has to be refreshed first."""
+    store = FileLogin(rig.file, "kept")
+    mine = await store.load()
+    assert mine is not None
+    await store.save(msgspec.structs.replace(mine, expires_at=0.0))
+    return AuthorizationCodeTokens("kept", rig.grant, store, named=(rig.world.url,))
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "helps"),
+    [
+        (429, {}, False),
+        (400, {"error": "temporarily_unavailable"}, False),
+        (401, {"error": "invalid_client"}, False),
+        (401, {}, False),
+        (400, {"error": "invalid_grant"}, True),
+        (403, {"error": "invalid_grant"}, True),
+        (200, {"error": "bad_refresh_token"}, True),  # GitHub's
+    ],
+)
+async def test_a_person_is_asked_to_log_in_again_where_that_helps(
+    rig: Rig, status: int, answer: dict[str, Any], helps: bool
+) -> None:
+    rig.grant = replace(rig.grant, client_id="armory", client_secret="hush")
+    await rig.log_in()
+    tokens = await expired(rig)
+    rig.world.refusal, rig.world.refused_with = answer, status
+    with pytest.raises(UpstreamUnavailable, match=f"HTTP {status}") as failed:
+        await tokens.current(URL(rig.world.url))
+    assert ("run: armory login kept" in failed.value.message) is helps
+    rig.world.refusal = None
+    assert await tokens.current(URL(rig.world.url)) == f"token-{len(rig.world.requests)}"
+
+
+async def test_a_registration_that_the_server_has_lost_is_made_anew(rig: Rig) -> None:
+    async def visit(url: str) -> Mapping[str, str]:
+        return rig.world.sent_back(url)
+
+    await rig.log_in()
+    tokens, url = await expired(rig), URL(f"{rig.world.url}/mcp")
+    for _ in range(2):
+        await tokens.log_in(url, Challenge(), REDIRECT, visit)
+    assert len(rig.world.registered) == 2  # by `rig.log_in` and here
+    tokens = await expired(rig)
+    await tokens.log_in(url, Challenge(), REDIRECT, visit)
+    assert len(rig.world.registered) == 3
+    kept = await tokens.kept()
+    assert kept is not None
+    await FileLogin(rig.file, "kept").save(msgspec.structs.replace(kept, expires_at=0.0))
+    tokens.forget()
+    rig.world.refusal = {"error": "invalid_client"}
+    with pytest.raises(UpstreamUnavailable, match="run: armory login kept"):
+        await tokens.current(url)
+    rig.world.refusal = None
+    await tokens.log_in(url, Challenge(), REDIRECT, visit)
+    assert len(rig.world.registered) == 4
+    assert rig.world.asked["client_id"] == "client-4"
+
+
+async def test_a_configured_secret_is_the_one_of_now(rig: Rig) -> None:
+    """Secrets expire at many providers; that is no reason for anybody to log in again."""
+    rig.grant = replace(rig.grant, client_id="armory", client_secret="old")
+    await rig.log_in()
+    for grant, secret in (
+        (replace(rig.grant, client_secret="new"), "new"),
+        (replace(rig.grant, client_secret="new", issuer=rig.world.issuer), "new"),
+        (replace(rig.grant, client_secret="new", issuer="https://another.example"), "old"),
+        (replace(rig.grant, client_secret="new", client_id="another"), "old"),
+    ):
+        rig.grant = grant
+        await (await expired(rig)).current(URL(rig.world.url))
+        sent = rig.world.requests[-1]["basic"].removeprefix("Basic ")
+        assert base64.b64decode(sent).decode() == f"armory:{secret}"
 
 
 @pytest.mark.parametrize(
