@@ -191,6 +191,42 @@ async def test_a_new_login_says_that_the_provider_is_away(world: World) -> None:
         assert "access_token" in await app.tokens()
 
 
+async def test_who_cannot_be_known_is_told_why(world: World) -> None:
+    """In words of the login: there is no upstream that could be meant."""
+    proxy = {"issuer": world.provider.issuer, "client_id": "armory", "client_secret": "wrong"}
+    async with world.gateway(oauth={"proxy": proxy}) as (url, _), App(url) as app:
+        await app.register()
+        back = await app.log_in()
+        assert back["error"] == "access_denied"
+        says = f"the login at {world.provider.issuer} did not work: "
+        assert back["error_description"].startswith(says)
+        assert "invalid_client" in back["error_description"]
+        async with Browser(world, url) as browser:
+            status, text = await browser.click("sign-in")
+            assert (status, says in text) == (502, True)
+
+
+@pytest.mark.parametrize(
+    ("claims", "says"),
+    [
+        ({"email": "boss@example.org", "email_verified": False}, "not verified"),
+        ({"email": "https://idp.example|boss"}, "not valid"),  # as another provider's are called
+    ],
+)
+async def test_nobody_logs_in_as_somebody_else_by_a_name_of_its_choice(
+    world: World, claims: dict[str, Any], says: str
+) -> None:
+    world.provider.says = claims
+    proxy = {"issuer": world.provider.issuer, "client_id": "armory"}
+    proxy |= {"client_secret": "armory-secret", "id_jag_issuers": ["https://idp.example"]}
+    oauth = {"user_claim": "email", "proxy": proxy}
+    async with world.gateway(oauth=oauth) as (url, _), App(url) as app:
+        await app.register()
+        back = await app.log_in()
+        assert back["error"] == "access_denied"
+        assert says in back["error_description"]
+
+
 async def test_below_a_path_and_behind_a_proxy_it_has_the_outer_url(world: World) -> None:
     server = {"base_path": "/tools", "allowed_hosts": ["tools.example"]}
     server["trusted_proxies"] = ["127.0.0.1"]

@@ -35,7 +35,9 @@ from armory.web.pages import said
 _log = Logger(__name__)
 _SESSION, _LOGIN = "armory_person", "armory_login"
 _SESSION_S, _LOGIN_S = 900, 600
-_REVOCABLE: tuple[Method, ...] = ("token", "api_key")
+_REVOCABLE: tuple[Method, ...] = ("token", "api_key", "oauth")
+_KEPT_CHARS = 1_000
+"""Longer credentials are signed tokens, which hold until they expire."""
 _SEEN = 10_000
 _FORM_BYTES = 32_768
 
@@ -153,7 +155,7 @@ class Connect:
     async def show(self, request: web.Request) -> web.Response:
         """`GET /connect/{server}`: who are you; then: connect?"""
         server = request.match_info["server"]
-        person = await self._person(request)
+        person = await self._person(request, server)
         if person is None and is_server_key(server):
             return self._who(server)  # which servers there are is not for nobody to know
         upstream = self._s.upstream(server)
@@ -174,7 +176,7 @@ class Connect:
         if not await _small_form(request):
             return said("Too large", "That is no form, or it is too large.", 413)
         form = await request.post()
-        action, person = form.get("action"), await self._person(request)
+        action, person = form.get("action"), await self._person(request, server)
         if action == "identify":
             return await self._identify(request, server, str(form.get("credential", "")).strip())
         if action == "sign-in" and self._s.sign_in is not None:
@@ -204,11 +206,10 @@ class Connect:
         return self._sent(request, Visit(server, begun, principal.key, time.time() + _LOGIN_S))
 
     async def _identify(self, request: web.Request, server: str, credential: str) -> web.Response:
-        remote, _ = self._s.hosts.seen_as(request.remote, request.headers)
         try:
-            principal = await self._proved(credential, remote)
-        except AuthenticationFailed:
-            return self._who(server, "That is no credential of this gateway.")
+            principal = await self._proved(request, server, credential)
+        except AuthenticationFailed as error:
+            return self._who(server, f"That is no credential of this gateway ({error.message}).")
         return self._known(request, server, principal, credential)
 
     # -- coming back -------------------------------------------------------------------------
@@ -229,7 +230,7 @@ class Connect:
             return said("That did not work", "This login was used already.", 400)
         self._used[state] = None
         back = {name: request.query[name] for name in request.query}
-        person = await self._person(request)
+        person = await self._person(request, visit.server)
         if visit.whose is None:
             response = await self._signed_in(request, visit, back)
         elif person is None or person.principal.key != visit.whose:
@@ -277,15 +278,15 @@ class Connect:
         """Whether a form was sent from these pages: browsers say so in every POST."""
         return request.headers.get("Origin", "").lower() == self._origin(request)
 
-    async def _person(self, request: web.Request) -> Person | None:
+    async def _person(self, request: web.Request, server: str) -> Person | None:
         person = self._cookies.read(request, _SESSION, Person)
-        if person is not None and await self._holds(person, request):
+        if person is not None and await self._holds(person, request, server):
             return person
         if self._s.authenticator.everybody:
             return Person(ANONYMOUS.subject, None, ANONYMOUS.method, inf, "")
         return None
 
-    async def _holds(self, person: Person, request: web.Request) -> bool:
+    async def _holds(self, person: Person, request: web.Request, server: str) -> bool:
         """Whether it is still who it proved to be: credentials are revoked, accounts switched off.
 
         Raises:
@@ -293,26 +294,39 @@ class Connect:
         """
         if person.until <= time.time():
             return False
-        remote, _ = self._s.hosts.seen_as(request.remote, request.headers)
         try:
             if person.credential:
-                now = await self._proved(person.credential, remote)
+                now = await self._proved(request, server, person.credential)
                 return now.key == person.principal.key
             await self._s.authenticator.admit(person.principal)
         except AuthenticationFailed:
             return False
         return True
 
-    async def _proved(self, credential: str, remote: str | None) -> Principal:
-        headers = {"Authorization": f"Bearer {credential}"}
-        return await self._s.authenticator.authenticate(headers, remote)
+    async def _proved(self, request: web.Request, server: str, credential: str) -> Principal:
+        """Whose credential it is; a token is one for the gateway, or for this upstream's endpoint.
+
+        Raises:
+            AuthenticationFailed: nobody's.
+        """
+        hosts, headers = self._s.hosts, {"Authorization": f"Bearer {credential}"}
+        remote, _ = hosts.seen_as(request.remote, request.headers)
+        whole = f"{self._origin(request)}{self._s.base_path}/mcp" if hosts.names_itself else None
+        check = self._s.authenticator.authenticate
+        try:
+            return await check(headers, remote, whole)
+        except AuthenticationFailed:
+            if whole is None:
+                raise
+            return await check(headers, remote, f"{whole}/{server}")
 
     def _known(
         self, request: web.Request, server: str, principal: Principal, credential: str = ""
     ) -> web.Response:
         expires = inf if principal.expires_at is None else principal.expires_at
         until = min(time.time() + _SESSION_S, expires)
-        kept = credential if principal.method in _REVOCABLE else ""
+        revocable = principal.method in _REVOCABLE and len(credential) <= _KEPT_CHARS
+        kept = credential if revocable else ""
         person = Person(principal.subject, principal.user, principal.method, until, kept)
         response = self._back(server)
         return self._cookies.write(request, response, _SESSION, person, _SESSION_S)
