@@ -20,7 +20,7 @@ from armory.errors import ArmoryError
 from armory.tasks import Flight
 from armory.upstreams.oauth.client import NoToken
 from armory.upstreams.oauth.code_flow import BegunLogin, Clients, CodeFlow, with_tokens
-from armory.upstreams.oauth.discovery import Challenge
+from armory.upstreams.oauth.discovery import Challenge, is_at
 from armory.upstreams.oauth.grants import AuthorizationCode
 from armory.upstreams.oauth.logins import FileLogin, Login, LoginStore
 from armory.upstreams.oauth.tokens import Tokens
@@ -65,7 +65,7 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
         if login is not None and _fresh(login):
             return login.access_token
         async with self._lock:
-            login = self._login = await self._store.load()
+            login = self._login = await self.kept(url)
             if login is None:
                 return None
             if not _fresh(login):
@@ -80,7 +80,7 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
     async def renewed(self, refused: str | None, url: URL, challenge: Challenge) -> str:
         """As `Tokens.renewed`."""
         async with self._lock:
-            login = self._login = await self._store.load()
+            login = self._login = await self.kept(url)
             if login is None:
                 raise self.login_needed("nobody has logged in")
             if login.access_token != refused:
@@ -170,9 +170,12 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
             await self._refreshing.landed()
             yield
 
-    async def kept(self) -> Login | None:
-        """The login; None where there is none."""
-        return await self._store.load()
+    async def kept(self, url: URL) -> Login | None:
+        """The login at the upstream that is at `url`; None where there is none: one of another
+        upstream, which had the same key before, goes nowhere.
+        """
+        login = await self._store.load()
+        return login if login is not None and is_at(login.resource, url) else None
 
     async def log_out(self) -> bool:
         """Forget the login, and give its tokens back if that can be done; whether there was one."""

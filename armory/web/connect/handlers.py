@@ -161,9 +161,7 @@ class Connect:
         upstream = self._s.upstream(server)
         if person is None or upstream is None:
             return _not_there()
-        tokens = upstream.login_of(person.principal)
-        assert tokens is not None
-        connected = await tokens.kept() is not None
+        connected = await upstream.kept_login(person.principal) is not None
         return pages.connect(server, person.user or person.subject, connected=connected)
 
     async def act(self, request: web.Request) -> web.Response:

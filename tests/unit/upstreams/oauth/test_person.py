@@ -23,7 +23,7 @@ from armory.protocol.link import Call, Owner
 from armory.testing.clients.recording import plain
 from armory.testing.upstreams.oauth import World
 from armory.testing.waiting import until
-from armory.upstreams.oauth.discovery import Challenge
+from armory.upstreams.oauth.discovery import Challenge, is_at
 from armory.upstreams.oauth.grants import AuthorizationCode
 from armory.upstreams.oauth.logins import FileLogin, Login, Logins
 from armory.upstreams.oauth.person import AuthorizationCodeTokens
@@ -297,7 +297,7 @@ async def test_a_registration_that_the_server_has_lost_is_made_anew(rig: Rig) ->
     tokens = await expired(rig)
     await tokens.log_in(url, Challenge(), REDIRECT, visit)
     assert len(rig.world.registered) == 3
-    kept = await tokens.kept()
+    kept = await tokens.kept(url)
     assert kept is not None
     await FileLogin(rig.file, "kept").save(msgspec.structs.replace(kept, expires_at=0.0))
     tokens.forget()
@@ -367,6 +367,32 @@ async def test_a_login_is_not_used_at_another_authorization_server(rig: Rig) -> 
     with pytest.raises(UpstreamUnavailable):
         await rig.call()
     assert len(rig.world.requests) == 1
+
+
+async def test_a_login_is_not_used_at_another_upstream_of_the_same_key(rig: Rig) -> None:
+    await rig.log_in()
+    mine = URL(f"{rig.world.url}/mcp")
+    async with World() as other:
+        other.takes_people()
+        spec = UpstreamSpec("kept", url=f"{other.url}/mcp", auth=rig.grant)
+        pool = Pool([spec])
+        try:
+            call = Call("tools/call", {"name": Raw(b'"t"'), "arguments": Raw(b"{}")})
+            with pytest.raises(UpstreamUnavailable, match="run: armory login kept"):
+                await pool.request("kept", Owner(Principal("ann")), call)
+        finally:
+            await pool.close()
+        assert set(other.tokens) == {None}
+        assert other.requests == []
+    assert (await rig.call())["content"] == []  # which is there as before
+    for resource, there in (
+        (str(mine.with_scheme("https").with_port(8443)), True),  # it had moved to https
+        (str(mine.with_port(1)), False),
+        (str(mine.with_host("evil.example")), False),
+        ("http://[", False),
+        ("", False),
+    ):
+        assert is_at(resource, mine) is there, resource
 
 
 def test_keys_that_do_not_fit_are_refused() -> None:
