@@ -6,6 +6,7 @@ Owns: `World`. Never imports the gateway.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,6 +41,7 @@ class World:
         registered: what clients registered with.
         tokens: what came with each request to the upstream, None: nothing.
         gate: while cleared, the token endpoint waits.
+        tls: serves over https.
     """
 
     url: str = ""
@@ -61,6 +63,7 @@ class World:
     tokens: list[str | None] = field(default_factory=list[str | None])
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     asked: dict[str, str] = field(default_factory=dict[str, str])
+    tls: ssl.SSLContext | None = None
 
     async def __aenter__(self) -> World:
         self.gate.set()
@@ -70,7 +73,7 @@ class World:
         app.router.add_post("/as/token", self.token)
         app.router.add_post("/as/register", self.register)
         app.router.add_post("/mcp", self.mcp)
-        self._runner, self.url = await listening(app)
+        self._runner, self.url = await listening(app, self.tls)
         return self
 
     async def __aexit__(self, *_: object) -> None:
