@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 
@@ -204,6 +204,24 @@ async def test_who_cannot_be_known_is_told_why(world: World) -> None:
         async with Browser(world, url) as browser:
             status, text = await browser.click("sign-in")
             assert (status, says in text) == (502, True)
+
+
+async def test_what_the_providers_address_asks_for_is_asked(world: World) -> None:
+    """Google gives refresh tokens for it."""
+    at = world.provider.issuer
+    proxy = {"authorize_url": f"{at}/authorize?access_type=offline&prompt=consent"}
+    proxy |= {"token_url": f"{at}/token", "userinfo_url": f"{at}/userinfo"}
+    proxy |= {"client_id": "armory", "client_secret": "armory-secret"}
+    async with world.gateway(oauth={"proxy": proxy}) as (url, _), App(url) as app:
+        await app.register()
+        status, place = await app.press((await app.authorize())[1])
+        assert status == 303
+        sent = parse_qs(urlsplit(place).query)
+        assert (sent["access_type"], sent["prompt"]) == (["offline"], ["consent"])
+        back = await app.come_back(place)
+        status, tokens = await app.redeem(back["code"])
+        assert (status, (await app.refresh(tokens["refresh_token"]))[0]) == (200, 200)
+        assert world.provider.forms[-1]["grant_type"] == "refresh_token"
 
 
 @pytest.mark.parametrize(

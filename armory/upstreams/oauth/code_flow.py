@@ -209,7 +209,7 @@ class CodeFlow(TokenClient):
         named = back.get("iss")
         if named is None and begun.says_issuer:
             raise self.failed("the answer names no issuer, though the server says that it does")
-        if named is not None and named != issuer:
+        if named is not None and issuer and named != issuer:  # only its URLs may be configured
             raise self.failed(f"the answer is of issuer {named[:200]!r}, not {issuer!r}")
         if "error" in back:
             said = back.get("error_description") or back["error"]
