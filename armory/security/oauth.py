@@ -34,6 +34,9 @@ from armory.security.settings import OAuthSettings
 _log = Logger(__name__)
 _CHECKED_S = 60.0
 _REFUSED_S = 10.0
+_UNSAID_S = 3_600.0
+"""A token of which the provider does not say when it ends: so long what it opened stays open, while
+the provider is asked again every minute that it comes."""
 
 
 class OAuthScheme:
@@ -116,7 +119,8 @@ class OAuthScheme:
             _log.info("access_token_refused", reason="cnf", issuer=first.name)
             raise AuthenticationFailed(REFUSED)
         now = time.time()
-        claims = {"exp": now + _CHECKED_S, **said}
+        told = {name: value for name, value in said.items() if value is not None}
+        claims = {"exp": now + _UNSAID_S, **told}
         if "sub" not in claims and "username" in claims:
             claims["sub"] = claims["username"]
         starts = claims.get("nbf")

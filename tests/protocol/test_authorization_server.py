@@ -188,6 +188,15 @@ async def test_a_new_login_says_that_the_provider_is_away(world: World) -> None:
         assert f"{world.provider.url}/" in said
         assert "answered HTTP 503" in said
         world.provider.away = False
+        _, place = await app.press(page)
+        _, place = await app.get(place)
+        world.provider.away = True
+        back = await app.come_back(place)
+        assert (back["error"], "503" in back["error_description"]) == (
+            "temporarily_unavailable",
+            True,
+        )
+        world.provider.away = False
         assert "access_token" in await app.tokens()
 
 
@@ -197,7 +206,7 @@ async def test_who_cannot_be_known_is_told_why(world: World) -> None:
     async with world.gateway(oauth={"proxy": proxy}) as (url, _), App(url) as app:
         await app.register()
         back = await app.log_in()
-        assert back["error"] == "access_denied"
+        assert back["error"] == "temporarily_unavailable"  # it is not the person that is refused
         says = f"the login at {world.provider.issuer} did not work: "
         assert back["error_description"].startswith(says)
         assert "invalid_client" in back["error_description"]

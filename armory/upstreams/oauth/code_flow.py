@@ -205,18 +205,18 @@ class CodeFlow(TokenClient):
         """The authorization code, if all that came with it is as it must be."""
         issuer = begun.client.issuer
         if not secrets.compare_digest(back.get("state", "").encode(), begun.state.encode()):
-            raise self.failed("the answer does not belong to this login (its state differs)")
+            raise self.refused("the answer does not belong to this login (its state differs)")
         named = back.get("iss")
         if named is None and begun.says_issuer:
-            raise self.failed("the answer names no issuer, though the server says that it does")
+            raise self.refused("the answer names no issuer, though the server says that it does")
         if named is not None and issuer and named != issuer:  # only its URLs may be configured
-            raise self.failed(f"the answer is of issuer {named[:200]!r}, not {issuer!r}")
+            raise self.refused(f"the answer is of issuer {named[:200]!r}, not {issuer!r}")
         if "error" in back:
             said = back.get("error_description") or back["error"]
-            raise self.failed(f"the login was refused: {said[:200]}")
+            raise self.refused(f"the login was refused: {said[:200]}")
         code = back.get("code", "")
         if not code:
-            raise self.failed("the answer has no code")
+            raise self.refused("the answer has no code")
         return code
 
     async def _client(self, place: AuthServerMetadata, redirect_uri: str) -> Login:

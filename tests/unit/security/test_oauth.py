@@ -252,6 +252,19 @@ async def test_opaque_tokens_are_asked_about(provider: IdentityProvider) -> None
     assert await scheme(provider).identify("good") is None
 
 
+async def test_an_opaque_token_without_an_end_cuts_no_stream_within_minutes(
+    provider: IdentityProvider,
+) -> None:
+    checks = scheme(provider, introspection=IntrospectionSettings("armory", "armory-secret"))
+    endless = {"active": True, "sub": "ann", "aud": HERE}
+    provider.opaque = {"one": endless, "other": {**endless, "exp": None, "nbf": None}}
+    for token in provider.opaque:
+        found = await checks.identify(token)
+        assert found is not None
+        assert found.expires_at is not None
+        assert found.expires_at > time.time() + 1_800
+
+
 async def test_a_signed_token_of_somebody_else_is_not_shown_to_the_issuer(
     provider: IdentityProvider,
 ) -> None:
