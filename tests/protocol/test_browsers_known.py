@@ -95,3 +95,22 @@ async def test_a_browser_is_known_no_longer_than_its_login_holds(world: World) -
         async with app.http.post(f"{url}/oauth/revoke", data=form) as response:
             assert response.status == 200
         assert ASKED in (await browser.get(f"{url}/connect/docs"))[1]
+
+
+async def test_the_gateway_registers_nowhere_under_a_name_that_somebody_chose(world: World) -> None:
+    """Who has the name would have the code, and be whoever followed the link."""
+    oauth = {"issuer": world.provider.issuer, "audience": ["https://tools.example/mcp"]}
+    registered = f"{world.provider.issuer}/register"
+    world.provider.metadata = {"registration_endpoint": registered}
+    server = {"host": "0.0.0.0"}
+    async with world.gateway(server=server, oauth=oauth) as (url, _), Browser(world, url) as here:
+        world.provider.fetched.clear()
+        status, text = await here.click("sign-in", follow=False)
+        assert (status, world.provider.fetched) == (403, {})
+    known = {"client_id": "armory", "client_secret": "armory-secret"}
+    async with (
+        world.gateway(server=server, oauth={**oauth, **known}) as (url, _),
+        Browser(world, url) as here,
+    ):
+        status, text = await here.click("sign-in", follow=False)
+        assert (status, text.startswith(world.provider.issuer)) == (303, True)

@@ -278,6 +278,7 @@ class GatewayLogin(CodeFlow):
     def __init__(self, issuer: str, grant: AuthorizationCode, named: tuple[str, ...]) -> None:
         super().__init__("the gateway", grant, named=named)
         self.issuer = issuer
+        self.registers_itself = not grant.client_id
 
     def failed(self, reason: str) -> NoToken:
         """As `TokenClient.failed`."""

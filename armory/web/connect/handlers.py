@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, MutableMapping
 from math import inf
-from typing import Protocol
 
 import msgspec
 from aiohttp import web
@@ -24,12 +22,10 @@ from armory.domain.naming import is_server_key
 from armory.domain.principal import ANONYMOUS, Method, Principal
 from armory.errors import AccessDenied, ArmoryError, AuthenticationFailed
 from armory.logger import Logger
-from armory.security.authentication import Authenticator
-from armory.security.sealing import Seal
 from armory.upstreams.oauth.code_flow import BegunLogin
-from armory.upstreams.upstream import Upstream
 from armory.web.connect import pages
-from armory.web.cookies import Hosts, SealedCookies
+from armory.web.connect.services import ConnectServices
+from armory.web.cookies import SealedCookies
 from armory.web.pages import said
 
 _log = Logger(__name__)
@@ -38,25 +34,12 @@ _SESSION_S, _LOGIN_S = 900, 600
 _REVOCABLE: tuple[Method, ...] = ("token", "api_key", "oauth")
 _KEPT_CHARS = 1_000
 """Longer credentials are signed tokens, which hold until they expire."""
+_NAMELESS = (
+    "The gateway does not know its own name, so it registers nowhere under it. Its operator gives "
+    "it the name in server.allowed_hosts, or a client of its own in security.oauth.client_id."
+)
 _SEEN = 10_000
 _FORM_BYTES = 32_768
-
-
-class SignIn(Protocol):
-    """Where people log in to be known by the gateway (`sign_in`, `authserver.provider`)."""
-
-    @property
-    def issuer(self) -> str:
-        """Issuer identifier of the provider."""
-        ...
-
-    async def begin_here(self, redirect_uri: str) -> BegunLogin:
-        """Begin a login; the browser comes back to `redirect_uri`."""
-        ...
-
-    async def who(self, begun: BegunLogin, back: Mapping[str, str]) -> Principal:
-        """The principal whose login ended with the parameters `back`."""
-        ...
 
 
 class Person(msgspec.Struct, frozen=True):
@@ -95,27 +78,6 @@ class Visit(msgspec.Struct, frozen=True):
     begun: BegunLogin
     whose: str | None
     until: float
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ConnectServices:
-    """What the pages go by.
-
-    Attributes:
-        upstream: an upstream at which people have accounts, by key; None: there is none such.
-        authenticator: who is it, by the credential of its MCP client.
-        seal: of the cookies.
-        hosts: host checks.
-        sign_in: the gateway at its own issuer; None: there is none.
-        base_path: before every route.
-    """
-
-    upstream: Callable[[str], Upstream | None]
-    authenticator: Authenticator
-    seal: Seal
-    hosts: Hosts
-    sign_in: SignIn | None
-    base_path: str = ""
 
 
 class Connect:
@@ -178,6 +140,8 @@ class Connect:
         if action == "identify":
             return await self._identify(request, server, str(form.get("credential", "")).strip())
         if action == "sign-in" and self._s.sign_in is not None:
+            if self._s.sign_in.registers_itself and not self._s.hosts.names_itself:
+                return said("Not here", _NAMELESS, 403)  # whoever asks would have the code
             begun = await self._s.sign_in.begin_here(self._callback(request))
             return self._sent(request, Visit(server, begun, None, time.time() + _LOGIN_S))
         if action == "leave":
