@@ -29,7 +29,7 @@ from armory.security.claims import (
 )
 from armory.security.issuer import Issuer, reason
 from armory.upstreams.oauth.code_flow import BegunLogin, GatewayLogin, with_tokens
-from armory.upstreams.oauth.discovery import AuthServerMetadata, Challenge, place_in
+from armory.upstreams.oauth.discovery import AuthServerMetadata, Challenge, usable_metadata
 from armory.upstreams.oauth.grants import AuthorizationCode
 from armory.upstreams.oauth.logins import Login
 
@@ -53,7 +53,7 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 class Provider(GatewayLogin):
-    """See the module.
+    """The gateway as a client of the provider.
 
     Args:
         settings: which provider.
@@ -85,7 +85,7 @@ class Provider(GatewayLogin):
             if "code_challenge_methods_supported" not in server:
                 # Entra takes S256 and does not say so; who does not take it ignores it.
                 server = {**server, "code_challenge_methods_supported": ["S256"]}
-            return place_in(server, URL(settings.issuer), settings.issuer, None)
+            return usable_metadata(server, URL(settings.issuer), settings.issuer, None)
         except Undiscovered as error:
             raise self.failed(str(error)) from None
 

@@ -24,11 +24,11 @@ Whose = Literal["auto", "shared", "principal"]
 
 _PRINCIPAL = "${principal}"
 INFLOW_BYTES = 128 * 1024 * 1024
-"""Of answers that are not whole yet, of all upstreams."""
+"""Default limit of unfinished answers, of all upstreams together."""
 OUTFLOW_BYTES = 128 * 1024 * 1024
-"""Of large calls that are not answered yet, of all upstreams."""
+"""Default limit of large calls that are not answered yet, of all upstreams together."""
 CONCURRENT_STARTS = 8
-"""Of processes, by all upstreams together."""
+"""Processes that start at a time, of all upstreams together."""
 
 
 @dataclass(frozen=True, slots=True)

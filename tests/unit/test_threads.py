@@ -27,12 +27,12 @@ from armory.threads import (
     SHORT_S,
     SLICE_NS,
     Turns,
-    as_usual,
+    default_slice,
     in_order,
     in_turn,
     let_go,
-    step_back,
-    step_forward,
+    lower_priority,
+    wake_sooner,
 )
 
 
@@ -74,7 +74,7 @@ async def test_they_are_short_while_tools_are_made_searchable_and_not_afterwards
 @pytest.mark.parametrize("nice", [GIVES_WAY, 5])
 def test_a_thread_that_computes_gives_way_to_the_event_loop(nice: int) -> None:
     def placed() -> int:
-        step_back(nice)
+        lower_priority(nice)
         return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
 
     before = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
@@ -133,10 +133,10 @@ def test_an_event_loop_has_short_slices_and_what_it_begins_has_not() -> None:
 
     def loop() -> tuple[int, int, int]:
         nice = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
-        step_forward()
-        with ThreadPoolExecutor(1, initializer=step_back) as pool:
+        wake_sooner()
+        with ThreadPoolExecutor(1, initializer=lower_priority) as pool:
             computing = pool.submit(_slice_ns).result(20)
-        with as_usual():
+        with default_slice():
             child = subprocess.run([sys.executable, "-c", ask], capture_output=True, check=True)
         assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == nice
         return _slice_ns(), computing, int(child.stdout)
@@ -149,7 +149,7 @@ def test_an_event_loop_has_short_slices_and_what_it_begins_has_not() -> None:
 
 def test_who_has_usual_slices_keeps_them() -> None:
     before = _slice_ns()
-    with as_usual():
+    with default_slice():
         assert _slice_ns() == before
     assert _slice_ns() == before
 

@@ -21,7 +21,7 @@ from armory.upstreams.oauth.discovery import AuthServerMetadata
 
 _log = Logger(__name__)
 _LEAD_S = 30.0
-"""So long before it expires a token is renewed."""
+"""How long before it expires a token is renewed."""
 _LATER = (408, 425, 429)
 _LATER_ERRORS = frozenset(("temporarily_unavailable", "server_error", "slow_down"))
 _CLIENT_ERRORS = frozenset(
@@ -98,7 +98,7 @@ class TokenClient:
         self._trusted = trusted
         self._lock = asyncio.Lock()
 
-    async def given(
+    async def request_token(
         self,
         place: AuthServerMetadata,
         headers: Mapping[str, str],
@@ -166,16 +166,16 @@ class TokenClient:
             with suppress(UpstreamUnavailable):
                 self._route = replace(self._route, tls=self._trusted())
 
-    def refused(self, reason: str, what: Refused = "shown") -> TokenRefused:
-        """Likewise where the authorization server has answered."""
-        error = TokenRefused(self.failed(reason).message, upstream=self._server)
-        error.what = what
-        return error
-
     def failed(self, reason: str) -> NoToken:
         """The error that says why there is no token."""
         message = f"upstream {self._server!r}: no access token: {reason}"
         return NoToken(message, upstream=self._server)
+
+    def refused(self, reason: str, what: Refused = "shown") -> TokenRefused:
+        """As `failed`, where the authorization server answered and gave none."""
+        error = TokenRefused(self.failed(reason).message, upstream=self._server)
+        error.what = what
+        return error
 
 
 def secret_method(place: AuthServerMetadata) -> str:
@@ -184,7 +184,9 @@ def secret_method(place: AuthServerMetadata) -> str:
     return "client_secret_basic" if basic else "client_secret_post"
 
 
-def authenticated(method: str, id: str, secret: str, form: dict[str, str]) -> dict[str, str]:
+def client_authentication(
+    method: str, id: str, secret: str, form: dict[str, str]
+) -> dict[str, str]:
     """Headers (and members of `form`) with which a client says who it is, in a `method`."""
     if method == "client_secret_basic":
         return basic(id, secret)

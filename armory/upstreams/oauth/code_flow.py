@@ -23,7 +23,7 @@ from armory.upstreams.oauth.client import (
     TokenClient,
     TokenRefused,
     TokenResponse,
-    authenticated,
+    client_authentication,
     secret_method,
     why,
 )
@@ -164,7 +164,7 @@ class CodeFlow(TokenClient):
         """
         headers = self.proof(login, form)
         try:
-            return await self.given(AuthServerMetadata(login.token_url), headers, form)
+            return await self.request_token(AuthServerMetadata(login.token_url), headers, form)
         except TokenRefused as error:
             if error.what == "client":
                 for key, known in list(self._clients.items()):
@@ -180,7 +180,7 @@ class CodeFlow(TokenClient):
         same = not grant.issuer or same_issuer(grant.issuer, login.issuer)
         if secret and grant.client_secret and grant.client_id == login.client_id and same:
             secret = grant.client_secret
-        return authenticated(login.method, login.client_id, secret, form)
+        return client_authentication(login.method, login.client_id, secret, form)
 
     def is_over(self, login: Login, error: Exception) -> bool:
         """Whether nothing but another login helps where this one got no token: not so where the

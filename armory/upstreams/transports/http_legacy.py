@@ -50,6 +50,7 @@ class LegacyHttpLink(StatefulLink):
     """One legacy session over HTTP.
 
     Args:
+        context: as every link's.
         client: connections, shared with the upstream's other links; not closed by this one.
         capabilities: the client capabilities to declare.
         version: revision to offer.

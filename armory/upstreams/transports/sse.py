@@ -29,6 +29,7 @@ class SseLink(DuplexLink):
     """One event stream, and the endpoint that it named.
 
     Args:
+        context: as every link's.
         client: connections, shared with the upstream's other links; not closed by this one.
     """
 
