@@ -19,7 +19,13 @@ from armory.authserver.settings import ProxySettings
 from armory.errors import AuthenticationFailed
 from armory.logger import Logger
 from armory.oauth.metadata import same_issuer, text
-from armory.security.claims import MAX_TOKEN_CHARS, audience_of, expiry_of, scopes_of
+from armory.security.claims import (
+    MAX_TOKEN_CHARS,
+    audience_of,
+    check_own,
+    expiry_of,
+    scopes_of,
+)
 from armory.security.issuer import Issuer, issuer_of, reason
 
 _log = Logger(__name__)
@@ -122,6 +128,7 @@ class Assertions:
         user = named(claims, self._settings.user_claim)
         first = self._settings.issuer
         if first and same_issuer(issuer.name, first):
+            check_own(user, self._settings.id_jag_issuers)
             return Identity(f"{first}|{subject}", user)
         return Identity(f"{issuer.name}|{subject}", f"{issuer.name}|{user}")
 

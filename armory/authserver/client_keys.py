@@ -96,7 +96,7 @@ class ClientKeys:
             raise jwt.InvalidAlgorithmError
         if not isinstance(kind, str) or kind.lower() not in _TYPES:
             raise jwt.InvalidTokenError
-        key = await self._of(client).key(kid if isinstance(kid, str) else None)
+        key = await self._of(client).key(kid if isinstance(kid, str) else None, algorithm)
         if key is None:
             raise jwt.InvalidKeyError
         claims: dict[str, Any] = jwt.decode(

@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from weakref import WeakValueDictionary
 
-from cachetools import TLRUCache
+from cachetools import TLRUCache, TTLCache
 from yarl import URL
 
 from armory.authserver.client_keys import METHOD, keys_in
@@ -41,13 +41,18 @@ class Documents:
 
     Args:
         patterns: of redirect URIs that are allowed.
+        clock: seconds, monotonic.
     """
 
-    def __init__(self, patterns: Sequence[str] = ()) -> None:
+    def __init__(
+        self, patterns: Sequence[str] = (), *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._patterns = patterns
+        self._clock = clock
         self._kept: TLRUCache[str, tuple[Client | str, float]] = TLRUCache(
-            _KEPT, ttu=lambda _key, entry, _now: entry[1], timer=time.monotonic
+            _KEPT, ttu=lambda _key, entry, _now: entry[1], timer=clock
         )
+        self._latest: TTLCache[str, Client] = TTLCache(_KEPT, _MOST_S, timer=clock)
         self._turn = asyncio.Semaphore(_AT_ONCE)
         self._turns_of: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -89,13 +94,19 @@ class Documents:
 
     async def _fetched(self, url: str, place: URL) -> tuple[Client | str, float]:
         """(the client or why there is none, until when that is believed)."""
-        now = time.monotonic()
+        now = self._clock()
         try:
             answer = await exchange("GET", url, {"Accept": "application/json"}, route=ROUTE)
-            client = self._read(url, place, answer)
+            if answer.status == 429 or answer.status >= 500:
+                raise NoAnswer(f"{url} answered HTTP {answer.status}")
+            client = self._latest[url] = self._read(url, place, answer)
         except NoAnswer as error:
+            latest = self._latest.get(url)
+            if latest is not None:  # its host is down, which logs nobody out
+                return latest, now + _REFUSED_S
             return f"the client's document cannot be had: {error}", now + _REFUSED_S
         except OAuthError as error:
+            self._latest.pop(url, None)
             return f"{_WRONG}: {error.description}", now + _REFUSED_S
         return client, now + _fresh_for(answer.headers)
 

@@ -30,7 +30,7 @@ from armory.errors import BackendError
 from armory.logger import Logger
 from armory.oauth.pkce import challenge_of
 from armory.tasks import spawn, start
-from armory.upstreams.oauth.client import NoToken, TokenRefused
+from armory.upstreams.oauth.client import NoToken
 from armory.upstreams.oauth.logins import Login
 
 if TYPE_CHECKING:
@@ -239,11 +239,11 @@ class Grants:
             raise await self._reused(handle)
         try:
             login = await self._provider.refreshed(grant.login)
-        except TokenRefused as error:
-            _log.info("grant_ended", reason=error.message)
-            await self._store.end(id)
-            raise _bad_grant("the provider does not let this person in any more") from None
         except (NoToken, BackendError) as error:
+            if self._provider.is_over(grant.login, error):
+                _log.info("grant_ended", reason=error.message)
+                await self._store.end(id)
+                raise _bad_grant("the provider does not let this person in any more") from None
             await self._store.take_back(id, step, _KEPT_S)
             _log.warning("grant_not_renewed", reason=error.message)
             raise OAuthError(

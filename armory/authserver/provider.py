@@ -19,10 +19,16 @@ from armory.errors import AuthenticationFailed, BackendError
 from armory.logger import Logger
 from armory.oauth.exchange import json_object
 from armory.oauth.metadata import Undiscovered, is_secure, server_metadata, text
-from armory.security.claims import audience_of, scopes_of, user_of
+from armory.security.claims import (
+    UNVERIFIED,
+    audience_of,
+    check_own,
+    is_unverified,
+    scopes_of,
+    user_of,
+)
 from armory.security.issuer import Issuer, reason
-from armory.upstreams.oauth.client import client_authentication
-from armory.upstreams.oauth.code_flow import BegunLogin, CodeFlow, with_tokens
+from armory.upstreams.oauth.code_flow import BegunLogin, GatewayLogin, with_tokens
 from armory.upstreams.oauth.discovery import AuthServerMetadata, Challenge, usable_metadata
 from armory.upstreams.oauth.grants import AuthorizationCode
 from armory.upstreams.oauth.logins import Login
@@ -46,7 +52,7 @@ class Identity(msgspec.Struct, frozen=True):
     scopes: tuple[str, ...] = ()
 
 
-class Provider(CodeFlow):
+class Provider(GatewayLogin):
     """The gateway as a client of the provider.
 
     Args:
@@ -59,12 +65,12 @@ class Provider(CodeFlow):
         grant = AuthorizationCode(
             settings.client_id, settings.client_secret, issuer=settings.issuer, scopes=scopes
         )
-        super().__init__("the gateway", grant, named=tuple(filter(None, named)))
+        issuer = settings.issuer or str(URL(settings.authorize_url).origin())
+        super().__init__(issuer, grant, tuple(filter(None, named)))
         self._settings = settings
         self._issuer: Issuer | None = None
         if settings.issuer:
             self._issuer = Issuer(settings.issuer, leeway_s=settings.clock_skew_s)
-        self.issuer = settings.issuer or str(URL(settings.authorize_url).origin())
 
     async def found(self, url: URL, challenge: Challenge) -> AuthServerMetadata:
         """As `CodeFlow.found`: as configured, for no resource."""
@@ -119,10 +125,7 @@ class Provider(CodeFlow):
         """
         if login.refresh_token:
             form = {"grant_type": "refresh_token", "refresh_token": login.refresh_token}
-            headers = client_authentication(
-                login.method, login.client_id, login.client_secret, form
-            )
-            given = await self.request_token(AuthServerMetadata(login.token_url), headers, form)
+            given = await self.given_to(login, form)
             return await self._with_id_token(with_tokens(login, given), given.id_token)
         if login.expires_at is not None and login.expires_at <= time.time():
             raise self.refused("its access token has expired, and it gave no refresh token")
@@ -157,6 +160,7 @@ class Provider(CodeFlow):
                 more = {}  # of somebody else (OpenID Connect Core, 5.3.2)
             claims = {**more, **claims}
         user = named(claims, self._settings.user_claim)
+        check_own(user, self._settings.id_jag_issuers)
         subject = named(claims, "sub") if "sub" in claims else user
         scopes = scopes_of(claims, self._settings.scopes_claim)
         return Identity(f"{self.issuer}|{subject}", user, tuple(sorted(scopes)))
@@ -200,6 +204,8 @@ def named(claims: Mapping[str, Any], claim: str) -> str:
     Raises:
         AuthenticationFailed: there is none.
     """
+    if is_unverified(claims, claim):
+        raise AuthenticationFailed(f"{_NOT_SAID}: {UNVERIFIED}")
     said = claims.get(claim)
     numbered = isinstance(said, int) and not isinstance(said, bool)
     try:

@@ -33,9 +33,13 @@ def _parts(uri: str) -> _Parts | None:
         return None
     authority = found[2] or ""
     host, colon, port = authority.rpartition(":")
-    if not colon or authority.endswith("]"):
+    if not colon or authority.endswith("]") or "@" in authority:  # what is before an @ is no host
         host, port = authority, ""
     return _Parts(found[1], host.lower(), port, found[3])
+
+
+def _is_port(port: str) -> bool:
+    return port.isdigit() and len(port) <= 5
 
 
 def problem(uri: str) -> str | None:
@@ -49,6 +53,8 @@ def problem(uri: str) -> str | None:
         return "a redirect URI is absolute, with a scheme in lower case"
     if "@" in parts.host:
         return "a redirect URI names no user"
+    if parts.scheme in ("http", "https") and parts.port and not _is_port(parts.port):
+        return "a redirect URI has a port of 1 to 5 digits, or none"
     if parts.scheme == "https":
         return None if parts.host else "a redirect URI of https names a host"
     if parts.scheme == "http":
@@ -97,7 +103,7 @@ def _without_port(uri: str) -> str | None:
     parts = _parts(uri)
     if parts is None or parts.scheme != "http" or parts.host not in _LOOPBACK:
         return None
-    if parts.port and not (parts.port.isdigit() and len(parts.port) <= 5):
+    if parts.port and not _is_port(parts.port):
         return None
     rest = uri.partition("://")[2]
     return f"{parts.host}{rest[rest.find('/') :] if '/' in rest else ''}"

@@ -69,7 +69,7 @@ def redirect_uri_of(query: Mapping[str, str], client: Client) -> str:
     """
     uri = query.get("redirect_uri", "")
     if not uri and len(client.redirects) == 1:
-        return client.redirects[0]
+        uri = client.redirects[0]
     if redirects.problem(uri) or not redirects.is_registered(uri, client.redirects):
         raise UnusableClient(f"this client has not registered the redirect_uri {uri[:200]!r}")
     return uri

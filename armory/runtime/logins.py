@@ -16,11 +16,11 @@ from armory.runtime.blocks.accounts import make_accounts
 from armory.runtime.blocks.people import vault_of
 from armory.runtime.settings import upstream_spec
 from armory.upstreams.connecting.describing import Description
-from armory.upstreams.oauth.grants import AuthorizationCode, named_by
+from armory.upstreams.oauth.grants import AuthorizationCode
 from armory.upstreams.oauth.logins import PersonLogin
 from armory.upstreams.oauth.person import AuthorizationCodeTokens, Visit
 from armory.upstreams.spec import UpstreamSpec
-from armory.upstreams.transports.http_client import HttpClient
+from armory.upstreams.transports.http_client import HttpClient, asking_for_tokens
 
 
 async def log_in(
@@ -68,15 +68,15 @@ async def _tokens(
     loaded: Loaded, spec: UpstreamSpec, person: str | None
 ) -> AsyncGenerator[AuthorizationCodeTokens]:
     assert isinstance(spec.auth, AuthorizationCode)
-    named = named_by(spec.auth, spec.url or "")
+    more = asking_for_tokens(spec)
     if person is None:
-        yield AuthorizationCodeTokens(spec.key, spec.auth, named=named)
+        yield AuthorizationCodeTokens(spec.key, spec.auth, **more)
         return
     accounts = make_accounts(loaded)
     await accounts.open()
     try:
         kept = PersonLogin(vault_of(loaded, accounts)(person, spec.key))
-        yield AuthorizationCodeTokens(spec.key, spec.auth, kept, named=named)
+        yield AuthorizationCodeTokens(spec.key, spec.auth, kept, **more)
     finally:
         await accounts.close()
 

@@ -6,7 +6,7 @@ Owns: reading claims that somebody else wrote. Never checks a signature.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from armory.errors import AuthenticationFailed
@@ -18,6 +18,7 @@ FORM = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 MAX_TOKEN_CHARS = 16_384
 REFUSED = "the session token is not valid"
 """All that a caller is told; which check failed is in the log."""
+UNVERIFIED = "the email address is not verified (email_verified)"
 _MAX_USER_CHARS = 200
 _CREDENTIALS = ("token:", "api_key:", "anonymous:", "environment:", "internal:")
 """Prefixes of callers without a user, which no user's name may begin with."""
@@ -27,7 +28,8 @@ def user_of(claims: Mapping[str, Any], claim: str) -> str:
     """The user in a claim.
 
     Raises:
-        AuthenticationFailed: there is none that could be one.
+        AuthenticationFailed: there is none that could be one, or it is an address of which the
+            provider says that nobody has checked whose it is.
     """
     user = claims.get(claim)
     if not isinstance(user, str) or not 1 <= len(user) <= _MAX_USER_CHARS:
@@ -36,7 +38,28 @@ def user_of(claims: Mapping[str, Any], claim: str) -> str:
     if not user.isprintable() or user != user.strip() or user.startswith(_CREDENTIALS):
         _log.info("jwt_refused", reason=f"no user in the claim {claim!r}")
         raise AuthenticationFailed(REFUSED)
+    if is_unverified(claims, claim):
+        _log.info("jwt_refused", reason=UNVERIFIED)
+        raise AuthenticationFailed(REFUSED)
     return user
+
+
+def is_unverified(claims: Mapping[str, Any], claim: str) -> bool:
+    """Whether a claim is an address that its bearer may have made up (`email_verified`, which is a
+    text at Cognito).
+    """
+    return claim == "email" and claims.get("email_verified") in (False, "false")
+
+
+def check_own(user: str, others: Iterable[str]) -> None:
+    """Whether a user of the first issuer is called like one of another issuer's (`ISSUER|NAME`).
+
+    Raises:
+        AuthenticationFailed: it is.
+    """
+    if user.startswith(tuple(f"{other}|" for other in others)):
+        _log.info("jwt_refused", reason="the user is called like one of another issuer")
+        raise AuthenticationFailed(REFUSED)
 
 
 def scopes_of(claims: Mapping[str, Any], claim: str) -> frozenset[str]:

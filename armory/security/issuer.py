@@ -84,7 +84,7 @@ class Issuer:
             raise jwt.InvalidAlgorithmError
         if not isinstance(kind, str) or kind.lower() not in types:
             raise jwt.InvalidTokenError  # e.g. a logout token in place of an access token
-        key = await self.keys.key(kid if isinstance(kid, str) else None)
+        key = await self.keys.key(kid if isinstance(kid, str) else None, algorithm)
         if key is None:
             raise jwt.InvalidKeyError
         metadata = await self.metadata()
@@ -193,9 +193,14 @@ def _early_by(token: str) -> int:
 
 def issuer_of(token: str, known: Sequence[Issuer]) -> Issuer | None:
     """The issuer that a JWT says it is of, not yet checked; None: another one."""
+    named = issuer_named(token)
+    return next((one for one in known if one.name.rstrip("/") == named), None)
+
+
+def issuer_named(token: str) -> str:
+    """Likewise its name, without a slash at the end; "": it is no JWT, or does not say."""
     try:
         claims = jwt.decode(token, options={"verify_signature": False, "verify_exp": False})
     except jwt.PyJWTError:
-        return None
-    named = text(cast("Mapping[str, Any]", claims).get("iss")).rstrip("/")
-    return next((one for one in known if one.name.rstrip("/") == named), None)
+        return ""
+    return text(cast("Mapping[str, Any]", claims).get("iss")).rstrip("/")

@@ -98,7 +98,7 @@ class JwtScheme:
         key: Any = self._secret
         if self._keys is not None:
             kid = header.get("kid")
-            key = await self._keys.key(kid if isinstance(kid, str) else None)
+            key = await self._keys.key(kid if isinstance(kid, str) else None, header["alg"])
             if key is None:
                 raise jwt.InvalidKeyError
         claims: dict[str, Any] = jwt.decode(

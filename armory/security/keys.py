@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import jwt
 
@@ -56,6 +58,22 @@ async def fetch(url: str, named: tuple[str, ...] | None = None) -> bytes:
     return answer.body
 
 
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """A key, and what its document says of it."""
+
+    key: jwt.PyJWK
+    said: dict[str, Any]
+
+    def checking(self, algorithm: str) -> jwt.PyJWK:
+        """The key as it checks an algorithm: one of RSA serves for each, unless it says for which
+        (RFC 7517, 4.4).
+        """
+        if self.said["kty"] != "RSA" or "alg" in self.said or algorithm[:2] not in ("RS", "PS"):
+            return self.key
+        return jwt.PyJWK(self.said, algorithm)
+
+
 class KeySet:
     """The provider's keys by id: fetched when needed, again when an unknown id turns up.
 
@@ -78,29 +96,40 @@ class KeySet:
         self._types = {_KEY_TYPES[a[:2]] for a in algorithms if a[:2] in _KEY_TYPES}
         self._fetch = fetch
         self._clock = clock
-        self._keys: dict[str, jwt.PyJWK] = {}
+        self._keys: dict[str, _Key] = {}
+        self._failure = ""
         self._fetched_at = float("-inf")
         self._tried_at = float("-inf")
         self._fetching: Flight[None] = Flight("fetch an issuer's keys")
         self.generation = 0
 
-    async def key(self, key_id: str | None) -> jwt.PyJWK | None:
+    async def key(self, key_id: str | None, algorithm: str) -> jwt.PyJWK | None:
         """The key of that id (without one: the only key there is); None: no such key.
 
+        Args:
+            key_id: as the header of a token says it.
+            algorithm: likewise, one of those that are accepted.
+
         Raises:
-            BackendError: the keys cannot be had and none are kept.
+            BackendError: the keys cannot be had and this one is not kept.
+            jwt.PyJWTError: it cannot check this algorithm.
         """
         found = self._find(key_id)
         age = self._clock() - self._fetched_at
         if found is not None and age < _FRESH_S:
-            return found
+            return found.checking(algorithm)
         if self._fetching.under_way or self._clock() - self._tried_at >= _COOLDOWN_S:
             await self._fetching.join(self._refresh)  # others need them, too, if this caller goes
         if self._clock() - self._fetched_at >= _STALE_S:
             raise BackendError("the identity provider's keys cannot be had")
-        return self._find(key_id)
+        found = self._find(key_id)
+        if found is not None:
+            return found.checking(algorithm)
+        if self._failure:  # it may be a new one
+            raise BackendError(f"the token's key is not known, and {self._failure}")
+        return None
 
-    def _find(self, key_id: str | None) -> jwt.PyJWK | None:
+    def _find(self, key_id: str | None) -> _Key | None:
         if key_id is not None:
             return self._keys.get(key_id)
         return next(iter(self._keys.values())) if len(self._keys) == 1 else None
@@ -111,28 +140,29 @@ class KeySet:
             url = self._url if isinstance(self._url, str) else await self._url()
             keys = self._read(await self._fetch(url))
         except BackendError as error:
+            self._failure = error.message
             if not self._keys:
                 raise
             _log.warning("jwks_not_refreshed", error=error.message)
             return
         if keys.keys() != self._keys.keys():
             self.generation += 1
-        self._keys = keys
+        self._keys, self._failure = keys, ""
         self._fetched_at = self._clock()
 
-    def _read(self, data: bytes) -> dict[str, jwt.PyJWK]:
+    def _read(self, data: bytes) -> dict[str, _Key]:
         try:
             entries = json.loads(data)["keys"]
         except (ValueError, KeyError, TypeError):
             raise BackendError("the identity provider's key document is not a JWKS") from None
-        keys: dict[str, jwt.PyJWK] = {}
+        keys: dict[str, _Key] = {}
         for entry in entries if isinstance(entries, list) else ():
             if not isinstance(entry, dict) or entry.get("kty") not in self._types:
                 continue
             if entry.get("use", "sig") != "sig":
                 continue
             try:
-                keys[str(entry.get("kid", ""))] = jwt.PyJWK(entry)
+                keys[str(entry.get("kid", ""))] = _Key(jwt.PyJWK(entry), entry)
             except jwt.PyJWTError as error:
                 _log.warning("jwk_left_out", error=type(error).__name__)
         return keys

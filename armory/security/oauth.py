@@ -23,16 +23,20 @@ from armory.security.claims import (
     MAX_TOKEN_CHARS,
     REFUSED,
     audience_of,
+    check_own,
     expiry_of,
     scopes_of,
     user_of,
 )
-from armory.security.issuer import Issuer, issuer_of, reason
+from armory.security.issuer import Issuer, issuer_named, issuer_of, reason
 from armory.security.settings import OAuthSettings
 
 _log = Logger(__name__)
 _CHECKED_S = 60.0
 _REFUSED_S = 10.0
+_UNSAID_S = 3_600.0
+"""A token of which the provider does not say when it ends: so long what it opened stays open, while
+the provider is asked again every minute that it comes."""
 
 
 class OAuthScheme:
@@ -79,6 +83,8 @@ class OAuthScheme:
             principal = self._principal(
                 issuer, await self._verified(issuer, credential), credential
             )
+        elif signed and issuer_named(credential):
+            return None  # another one's, which is not for these to see
         elif self._settings.introspection is not None and credential.isprintable():
             principal = await self._introspected(credential, digest)
         else:
@@ -113,7 +119,8 @@ class OAuthScheme:
             _log.info("access_token_refused", reason="cnf", issuer=first.name)
             raise AuthenticationFailed(REFUSED)
         now = time.time()
-        claims = {"exp": now + _CHECKED_S, **said}
+        told = {name: value for name, value in said.items() if value is not None}
+        claims = {"exp": now + _UNSAID_S, **told}
         if "sub" not in claims and "username" in claims:
             claims["sub"] = claims["username"]
         starts = claims.get("nbf")
@@ -149,7 +156,9 @@ class OAuthScheme:
     def _names(self, issuer: Issuer, claims: Mapping[str, Any]) -> tuple[str, str]:
         """(subject, user): unique over all issuers."""
         subject, user = user_of(claims, "sub"), user_of(claims, self._settings.user_claim)
-        if issuer is not self._issuers[0]:  # what it calls its users is not what the first one does
+        if issuer is self._issuers[0]:
+            check_own(user, (other.name for other in self._issuers[1:]))
+        else:  # what it calls its users is not what the first one does
             user = f"{issuer.name}|{user}"
         return f"{issuer.name}|{subject}", user
 

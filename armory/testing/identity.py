@@ -46,6 +46,7 @@ class IdentityProvider:
         opaque: what is said of opaque tokens, by token.
         forms: every form that the token endpoint took.
         refusal: what the token endpoint answers instead of a token, by status.
+        says: further claims of its ID tokens.
         metadata: further members of its metadata; None takes one away.
         away: whether every answer is 503.
         ahead_s: of its clock, before everybody else's.
@@ -62,6 +63,7 @@ class IdentityProvider:
     opaque: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     forms: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     refusal: tuple[int, dict[str, Any]] | None = None
+    says: dict[str, Any] = field(default_factory=dict[str, Any])
     metadata: dict[str, Any] = field(default_factory=dict[str, Any])
     away: bool = False
     ahead_s: int = 0
@@ -239,7 +241,7 @@ class IdentityProvider:
         claims = {"sub": user, "aud": resource or client, "scope": scope, "jti": refresh[:6]}
         found = {"access_token": self.sign(**claims), "refresh_token": refresh, "scope": scope}
         if "openid" in scope.split():
-            found["id_token"] = self.sign("JWT", sub=user, aud=client)
+            found["id_token"] = self.sign("JWT", sub=user, aud=client, **self.says)
         return found
 
     # -- other people's tokens ---------------------------------------------------------------

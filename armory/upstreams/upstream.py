@@ -26,6 +26,7 @@ from armory.upstreams.link_pool import LinkPool
 from armory.upstreams.link_slot import LinkSlot
 from armory.upstreams.oauth.code_flow import BegunLogin
 from armory.upstreams.oauth.grants import has_logins, is_personal
+from armory.upstreams.oauth.logins import Login
 from armory.upstreams.oauth.people import PersonTokens, Vault
 from armory.upstreams.oauth.subjects import CALLER
 from armory.upstreams.offered.fetching import ListFetcher
@@ -168,6 +169,11 @@ class Upstream:
             return None
         people = self.connector.client.people
         return None if people is None else people.person(principal)
+
+    async def kept_login(self, principal: Principal) -> Login | None:
+        """That login as it is kept; None where the principal has not logged in."""
+        tokens = self.login_of(principal)
+        return None if tokens is None else await tokens.kept(self.connector.client.url)
 
     async def begin_login(self, principal: Principal, redirect_uri: str) -> BegunLogin:
         """Begin to log a principal in; `finish` of `login_of` ends it.

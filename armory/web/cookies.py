@@ -22,6 +22,11 @@ _T = TypeVar("_T")
 class Hosts(Protocol):
     """Host checks, and the gateway's own URL (`wire.http.host_checks`, `wire.http.resources`)."""
 
+    @property
+    def names_itself(self) -> bool:
+        """Whether the URL of a request is the gateway's own, and no name that its sender chose."""
+        ...
+
     def seen_as(self, peer: str | None, headers: Any) -> tuple[str | None, str | None]:
         """(client address, Host value) of a request, through trusted proxies."""
         ...

@@ -15,6 +15,7 @@ from typing import Any
 import aiohttp
 import pytest
 import yaml
+from yarl import URL
 
 from armory.testing.clients.raw import messages, modern_body, modern_headers
 from armory.testing.identity import IdentityProvider
@@ -120,6 +121,43 @@ async def test_the_operator_logs_one_person_in_and_out_again(
         assert provider.refresh_tokens == []
         secrets = [form[name] for form in provider.forms for name in ("code", "code_verifier")]
         assert not [line for line in served.log if any(secret in line for secret in secrets)]
+
+
+async def test_the_page_says_what_became_of_the_login(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    """And what is of another login ends this one neither well nor badly."""
+    async with World() as world, aiohttp.ClientSession() as http:
+        world.takes_people()
+        upstream = {"url": f"{world.url}/mcp", "auth": {"type": "authorization_code"}}
+        file = tmp_path / "armory.yaml"
+        file.write_text(yaml.safe_dump({"upstreams": {"kept": upstream}}))
+        login = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "armory.cli.main", "login", "kept", "--no-browser",
+            "--config", str(file), env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        assert login.stderr is not None
+        async with asyncio.timeout(60):
+            while not (line := await login.stderr.readline()).startswith(b"http"):
+                assert line
+        back = world.sent_back(line.decode().strip())
+        place = world.asked["redirect_uri"]
+        for other in ({}, {**back, "state": "another"}, {"error": "access_denied"}):
+            async with http.get(place, params=other) as page:
+                assert (page.status, "another login" in await page.text()) == (400, True)
+        reader, writer = await asyncio.open_connection("127.0.0.1", URL(place).port)
+        writer.write(b"?\r\n\r\n")
+        assert b"404" in await asyncio.wait_for(reader.read(), 10)
+        writer.close()
+        denied = {"state": back["state"], "iss": back["iss"], "error": "access_denied"}
+        async with http.get(place, params=denied) as page:
+            said = await page.text()
+        assert "did not work" in said
+        assert "access_denied" in said
+        out, err = await asyncio.wait_for(login.communicate(), 60)
+        assert (login.returncode, out) == (3, b"")
+        assert b"access_denied" in err
+        assert b"Traceback" not in err
 
 
 def test_who_need_not_log_in_is_told_so(armory: Callable[..., Any], tmp_path: Path) -> None:

@@ -100,6 +100,20 @@ async def test_redirect_uris_that_lead_anywhere_are_not_registered(world: World)
         assert (await app.register(redirect_uris=["https://app.example.com/callback"]))[0] == 201
 
 
+async def test_what_looks_like_a_host_before_an_at_is_none(world: World) -> None:
+    """A browser goes to what is behind the @; the page would name what is before it."""
+    anywhere = ["http://127.0.0.1:*/*", "http://localhost:*/*", "https://claude.ai:*/*"]
+    for allowed in ([], anywhere):
+        async with proxied(world, redirects=allowed) as url, App(url) as app:
+            for uri in (
+                "http://127.0.0.1:80@evil.example/cb", "http://localhost:1@evil.example/",
+                "http://[::1]:80@evil.example/cb", "https://claude.ai:443@evil.example/cb",
+                "http://127.0.0.1:80x/cb", "https://claude.ai:443.evil.example/cb",
+            ):  # fmt: skip
+                status, answer = await app.register(redirect_uris=[uri])
+                assert (status, answer["error"]) == (400, "invalid_redirect_uri"), uri
+
+
 async def test_pkce_is_not_left_out_and_not_downgraded(world: World) -> None:
     async with proxied(world) as url, App(url) as app:
         await app.register()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 
@@ -188,7 +188,70 @@ async def test_a_new_login_says_that_the_provider_is_away(world: World) -> None:
         assert f"{world.provider.url}/" in said
         assert "answered HTTP 503" in said
         world.provider.away = False
+        _, place = await app.press(page)
+        _, place = await app.get(place)
+        world.provider.away = True
+        back = await app.come_back(place)
+        assert (back["error"], "503" in back["error_description"]) == (
+            "temporarily_unavailable",
+            True,
+        )
+        world.provider.away = False
         assert "access_token" in await app.tokens()
+
+
+async def test_who_cannot_be_known_is_told_why(world: World) -> None:
+    """In words of the login: there is no upstream that could be meant."""
+    proxy = {"issuer": world.provider.issuer, "client_id": "armory", "client_secret": "wrong"}
+    async with world.gateway(oauth={"proxy": proxy}) as (url, _), App(url) as app:
+        await app.register()
+        back = await app.log_in()
+        assert back["error"] == "temporarily_unavailable"  # it is not the person that is refused
+        says = f"the login at {world.provider.issuer} did not work: "
+        assert back["error_description"].startswith(says)
+        assert "invalid_client" in back["error_description"]
+        async with Browser(world, url) as browser:
+            status, text = await browser.click("sign-in")
+            assert (status, says in text) == (502, True)
+
+
+async def test_what_the_providers_address_asks_for_is_asked(world: World) -> None:
+    """Google gives refresh tokens for it."""
+    at = world.provider.issuer
+    proxy = {"authorize_url": f"{at}/authorize?access_type=offline&prompt=consent"}
+    proxy |= {"token_url": f"{at}/token", "userinfo_url": f"{at}/userinfo"}
+    proxy |= {"client_id": "armory", "client_secret": "armory-secret"}
+    async with world.gateway(oauth={"proxy": proxy}) as (url, _), App(url) as app:
+        await app.register()
+        status, place = await app.press((await app.authorize())[1])
+        assert status == 303
+        sent = parse_qs(urlsplit(place).query)
+        assert (sent["access_type"], sent["prompt"]) == (["offline"], ["consent"])
+        back = await app.come_back(place)
+        status, tokens = await app.redeem(back["code"])
+        assert (status, (await app.refresh(tokens["refresh_token"]))[0]) == (200, 200)
+        assert world.provider.forms[-1]["grant_type"] == "refresh_token"
+
+
+@pytest.mark.parametrize(
+    ("claims", "says"),
+    [
+        ({"email": "boss@example.org", "email_verified": False}, "not verified"),
+        ({"email": "https://idp.example|boss"}, "not valid"),  # as another provider's are called
+    ],
+)
+async def test_nobody_logs_in_as_somebody_else_by_a_name_of_its_choice(
+    world: World, claims: dict[str, Any], says: str
+) -> None:
+    world.provider.says = claims
+    proxy = {"issuer": world.provider.issuer, "client_id": "armory"}
+    proxy |= {"client_secret": "armory-secret", "id_jag_issuers": ["https://idp.example"]}
+    oauth = {"user_claim": "email", "proxy": proxy}
+    async with world.gateway(oauth=oauth) as (url, _), App(url) as app:
+        await app.register()
+        back = await app.log_in()
+        assert back["error"] == "access_denied"
+        assert says in back["error_description"]
 
 
 async def test_below_a_path_and_behind_a_proxy_it_has_the_outer_url(world: World) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from armory.testing.identity import IdentityProvider
+from armory.testing.oauth_client import App
 from armory.testing.people import TOKENS, Browser, World
 
 pytestmark = pytest.mark.anyio
@@ -58,3 +60,57 @@ async def test_nobody_in_particular_connects_an_account(world: World) -> None:
     async with world.gateway(allow_anonymous=True) as (url, _), Browser(world, url) as browser:
         world.provider.user = "ann"
         assert "Connected" in (await browser.click("connect"))[1]
+
+
+async def test_the_token_of_an_mcp_client_says_who_it_is(world: World) -> None:
+    """Also of an issuer whose page is not the one that is offered; not one for another endpoint."""
+    async with IdentityProvider() as second:
+        issuers = [world.provider.issuer, second.issuer]
+        async with world.gateway(oauth={"issuer": issuers}) as (url, _):
+            for path in ("/mcp", "/mcp/docs"):
+                async with Browser(world, url) as browser:
+                    token = second.sign(sub="ann", aud=f"{url}{path}")
+                    status, text = await browser.click("identify", credential=token)
+                    assert (status, f"You are <b>{second.issuer}|ann</b>" in text) == (200, True)
+            async with Browser(world, url) as browser:
+                for path in ("/mcp/other", "/mcp/set/docs", "", "/connect/docs"):
+                    token = second.sign(sub="ann", aud=f"{url}{path}")
+                    status, text = await browser.click("identify", credential=token)
+                    assert (status, "for another resource" in text) == (403, True), path
+                assert ASKED in (await browser.get(f"{url}/connect/docs"))[1]
+
+
+async def test_a_browser_is_known_no_longer_than_its_login_holds(world: World) -> None:
+    proxy = {"issuer": world.provider.issuer, "client_id": "armory"}
+    proxy["client_secret"] = "armory-secret"
+    async with (
+        world.gateway(oauth={"proxy": proxy}) as (url, _),
+        App(url) as app,
+        Browser(world, url) as browser,
+    ):
+        token = (await app.tokens())["access_token"]
+        status, text = await browser.click("identify", credential=token)
+        assert (status, "You are <b>ann</b>" in text) == (200, True), text
+        form = {"token": token, "client_id": app.client_id}
+        async with app.http.post(f"{url}/oauth/revoke", data=form) as response:
+            assert response.status == 200
+        assert ASKED in (await browser.get(f"{url}/connect/docs"))[1]
+
+
+async def test_the_gateway_registers_nowhere_under_a_name_that_somebody_chose(world: World) -> None:
+    """Who has the name would have the code, and be whoever followed the link."""
+    oauth = {"issuer": world.provider.issuer, "audience": ["https://tools.example/mcp"]}
+    registered = f"{world.provider.issuer}/register"
+    world.provider.metadata = {"registration_endpoint": registered}
+    server = {"host": "0.0.0.0"}
+    async with world.gateway(server=server, oauth=oauth) as (url, _), Browser(world, url) as here:
+        world.provider.fetched.clear()
+        status, text = await here.click("sign-in", follow=False)
+        assert (status, world.provider.fetched) == (403, {})
+    known = {"client_id": "armory", "client_secret": "armory-secret"}
+    async with (
+        world.gateway(server=server, oauth={**oauth, **known}) as (url, _),
+        Browser(world, url) as here,
+    ):
+        status, text = await here.click("sign-in", follow=False)
+        assert (status, text.startswith(world.provider.issuer)) == (303, True)

@@ -68,6 +68,12 @@ async def test_each_endpoint_says_where_to_log_in(
         async with front.http.get(url + METADATA + path) as response:
             document = await response.json()
             assert response.headers["Access-Control-Allow-Origin"] == "*"
+        asked = {"Origin": "https://app.example", "Access-Control-Request-Method": "GET"}
+        asked["Access-Control-Request-Headers"] = "mcp-protocol-version"
+        async with front.http.options(url + METADATA + path, headers=asked) as response:
+            assert response.status == 204  # else a client in a browser sees nothing of it
+            assert response.headers["Access-Control-Allow-Headers"] == "*"
+            assert response.headers["Access-Control-Allow-Origin"] == "*"
     assert document["resource"] == url + path
     assert document["authorization_servers"] == [provider.issuer]
     assert document["scopes_supported"] == ["mcp:use"]

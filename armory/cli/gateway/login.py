@@ -9,16 +9,19 @@ import asyncio
 import webbrowser
 from collections.abc import Mapping
 from contextlib import suppress
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import click
 
 from armory.cli.options import config_option, json_option, loaded_config
 from armory.cli.output import err, out, print_json
-from armory.errors import UpstreamUnavailable
+from armory.errors import ArmoryError, UpstreamUnavailable
 from armory.runtime.logins import log_in, log_out
 
 WAIT_S = 600.0
+_LAST_S = 2.0
+"""For the last page to be read."""
 _DONE = "Logged in. You may close this page."
 _PATH = "/callback"
 
@@ -80,25 +83,59 @@ def logout(server: str, config: str | None, user: str | None, *, as_json: bool) 
     out().print(f"Logged out of {server}; a gateway that runs forgets its token when that expires.")
 
 
-async def _login(server: str, config: str | None, person: str | None, *, browser: bool) -> str:
-    loaded = loaded_config(config)
-    back: asyncio.Future[Mapping[str, str]] = asyncio.get_running_loop().create_future()
+class _Callback:
+    """The page that the browser comes back to; it says what became of the login."""
 
-    async def came(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._back: asyncio.Future[Mapping[str, str]] = loop.create_future()
+        self._ended: asyncio.Future[str] = loop.create_future()
+        self._answering: asyncio.Task[Any] | None = None
+        self._state = ""
+
+    async def came(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one request."""
         with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             head = await reader.readuntil(b"\r\n\r\n")
-            target = urlsplit(head.split(b" ")[1].decode("ascii", "replace"))
-            here = target.path == _PATH
-            if here and not back.done():
-                back.set_result(dict(parse_qsl(target.query)))
-            writer.write(_page("200 OK", _DONE) if here else _page("404 Not Found", "Not here."))
+            writer.write(await self._page(head.partition(b"\r\n")[0].decode("ascii", "replace")))
             await writer.drain()
         writer.close()
 
-    listening = await asyncio.start_server(came, "127.0.0.1", 0)
+    async def _page(self, line: str) -> bytes:
+        method, _, rest = line.partition(" ")
+        target = urlsplit(rest.partition(" ")[0])
+        if target.path != _PATH or method != "GET":
+            return _page("404 Not Found", "Not here.")
+        back = dict(parse_qsl(target.query))
+        if not self._state or back.get("state") != self._state:
+            # of a login before this one, or of some page: neither ends this one
+            return _page("400 Bad Request", "The answer is of another login.")
+        if self._back.done():
+            return _page("400 Bad Request", "This login was answered already.")
+        self._answering = asyncio.current_task()
+        self._back.set_result(back)
+        return _page("200 OK", await self._ended)
+
+    def expect(self, login_url: str) -> asyncio.Future[Mapping[str, str]]:
+        """With what the person comes back who is about to be sent to `login_url`."""
+        self._state = dict(parse_qsl(urlsplit(login_url).query)).get("state", "")
+        return self._back
+
+    async def end(self, said: str) -> None:
+        """Tell the person what became of it."""
+        self._ended.set_result(said)
+        if self._answering is not None:
+            await asyncio.wait((self._answering,), timeout=_LAST_S)
+
+
+async def _login(server: str, config: str | None, person: str | None, *, browser: bool) -> str:
+    loaded = loaded_config(config)
+    page = _Callback()
+    listening = await asyncio.start_server(page.came, "127.0.0.1", 0)
     port = listening.sockets[0].getsockname()[1]
 
     async def visit(url: str) -> Mapping[str, str]:
+        back = page.expect(url)
         err().print(f"Open this address to log in:\n{url}", markup=False, soft_wrap=True)
         if browser:
             await asyncio.to_thread(webbrowser.open, url)
@@ -111,13 +148,20 @@ async def _login(server: str, config: str | None, person: str | None, *, browser
             ) from None
 
     try:
-        return await log_in(loaded, server, f"http://127.0.0.1:{port}{_PATH}", visit, person)
+        issuer = await log_in(loaded, server, f"http://127.0.0.1:{port}{_PATH}", visit, person)
+        await page.end(_DONE)
+        return issuer
+    except ArmoryError as error:
+        await page.end(f"That did not work. {error.message}")
+        raise
     finally:
         listening.close()
 
 
 def _page(status: str, text: str) -> bytes:
+    body = text.encode()
     return (
-        f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {len(text)}\r\n"
-        f"Connection: close\r\n\r\n{text}"
-    ).encode("ascii")
+        f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+        f"Content-Length: {len(body)}\r\nX-Content-Type-Options: nosniff\r\n"
+        "Connection: close\r\n\r\n"
+    ).encode("ascii") + body

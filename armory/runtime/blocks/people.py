@@ -20,7 +20,7 @@ from armory.upstreams.upstream import Upstream
 
 if TYPE_CHECKING:
     from armory.web.connect.console_sign_in import ConsoleSignIn
-    from armory.web.connect.handlers import ConnectServices, SignIn
+    from armory.web.connect.services import ConnectServices, SignIn
     from armory.web.cookies import Hosts
 
 
@@ -64,7 +64,7 @@ def connect_services(
         known: the schemes of `checks`, for who logged in at the issuer.
         sign_in: where people log in; None: at the issuer, if there is one.
     """
-    from armory.web.connect.handlers import ConnectServices
+    from armory.web.connect.services import ConnectServices
 
     def upstream(server: str) -> Upstream | None:
         if server not in pool.servers():

@@ -185,9 +185,9 @@ async def provider(url: str, where: str) -> Finding:
     try:
         async with asyncio.timeout(WITHIN_S):
             if where.endswith("jwks_url"):
-                await KeySet(url, ("RS256", "ES256", "EdDSA")).key(None)
+                await KeySet(url, ("RS256", "ES256", "EdDSA")).key(None, "RS256")
             else:
-                await Issuer(url).keys.key(None)
+                await Issuer(url).keys.key(None, "RS256")
     except (ArmoryError, TimeoutError) as error:
         what = error.message if isinstance(error, ArmoryError) else "it does not answer"
         fix = f"start it, or correct {where}; until then nobody's token can be checked"

@@ -6,6 +6,7 @@ Owns: `World`. Never imports the gateway.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +33,7 @@ class World:
         needed: scopes without which the upstream answers 403.
         lifetime: of tokens in seconds, None: not said.
         refusal: what the token endpoint answers instead of a token.
+        refused_with: the status of that.
         metadata: further members of the authorization server's metadata.
         back: members that replace those with which a person is sent back; None takes one away.
         valid: tokens that the upstream takes.
@@ -39,6 +41,7 @@ class World:
         registered: what clients registered with.
         tokens: what came with each request to the upstream, None: nothing.
         gate: while cleared, the token endpoint waits.
+        tls: serves over https.
     """
 
     url: str = ""
@@ -51,6 +54,7 @@ class World:
     needed: set[str] = field(default_factory=set[str])
     lifetime: int | None = 3600
     refusal: dict[str, Any] | None = None
+    refused_with: int = 401
     metadata: dict[str, Any] = field(default_factory=dict[str, Any])
     back: dict[str, str | None] = field(default_factory=dict[str, "str | None"])
     valid: set[str] = field(default_factory=set[str])
@@ -59,6 +63,7 @@ class World:
     tokens: list[str | None] = field(default_factory=list[str | None])
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     asked: dict[str, str] = field(default_factory=dict[str, str])
+    tls: ssl.SSLContext | None = None
 
     async def __aenter__(self) -> World:
         self.gate.set()
@@ -68,7 +73,7 @@ class World:
         app.router.add_post("/as/token", self.token)
         app.router.add_post("/as/register", self.register)
         app.router.add_post("/mcp", self.mcp)
-        self._runner, self.url = await listening(app)
+        self._runner, self.url = await listening(app, self.tls)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -125,7 +130,7 @@ class World:
         self.requests.append({**form, "basic": request.headers.get("Authorization")})
         await self.gate.wait()
         if self.refusal is not None:
-            return web.json_response(self.refusal, status=401)
+            return web.json_response(self.refusal, status=self.refused_with)
         token = f"token-{len(self.requests)}"
         self.valid.add(token)
         found = {"access_token": token, "token_type": "Bearer"}

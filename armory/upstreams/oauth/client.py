@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from ssl import SSLContext
-from typing import Any
+from typing import Any, Literal
 
 from armory.errors import UpstreamUnavailable
 from armory.logger import Logger
@@ -22,6 +22,12 @@ from armory.upstreams.oauth.discovery import AuthServerMetadata
 _log = Logger(__name__)
 _LEAD_S = 30.0
 """How long before it expires a token is renewed."""
+_LATER = (408, 425, 429)
+_LATER_ERRORS = frozenset(("temporarily_unavailable", "server_error", "slow_down"))
+_CLIENT_ERRORS = frozenset(
+    ("invalid_client", "unauthorized_client", "incorrect_client_credentials")
+)
+Refused = Literal["shown", "client", "now"]
 
 
 class NoToken(UpstreamUnavailable):
@@ -29,7 +35,14 @@ class NoToken(UpstreamUnavailable):
 
 
 class TokenRefused(NoToken):
-    """The authorization server answered, and gave none."""
+    """The authorization server answered, and gave none.
+
+    Attributes:
+        what: it refuses: what it was shown (a code, a login, a token), the gateway as its client,
+            or nothing but this once.
+    """
+
+    what: Refused = "shown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,16 +116,17 @@ class TokenClient:
         token = answer.get("access_token")
         if status != 200 or not isinstance(token, str) or not token:
             reason = f"{place.token_url} gave no token: {why(status, answer)}"
-            raise self.refused(reason) if 400 <= status < 500 else self.failed(reason)
+            what = _refused_by(status, answer)
+            raise self.failed(reason) if what is None else self.refused(reason, what)
         said = answer.get("token_type", kind)
         if not isinstance(said, str) or said.lower() != kind.lower():
             raise self.refused(f"{place.token_url} gave a token of type {str(said)[:40]!r}")
-        lifetime, refresh = answer.get("expires_in"), answer.get("refresh_token")
+        lifetime, refresh = _seconds(answer.get("expires_in")), answer.get("refresh_token")
         scope = answer.get("scope")
         _log.info("upstream_token_obtained", upstream=self._server, expires_in_s=lifetime)
         return TokenResponse(
             token,
-            float(lifetime) if isinstance(lifetime, int | float) else float("inf"),
+            float("inf") if lifetime is None else lifetime,
             refresh if isinstance(refresh, str) else "",
             tuple(scope.split()) if isinstance(scope, str) else (),
             text(answer.get("id_token")),
@@ -157,9 +171,11 @@ class TokenClient:
         message = f"upstream {self._server!r}: no access token: {reason}"
         return NoToken(message, upstream=self._server)
 
-    def refused(self, reason: str) -> TokenRefused:
+    def refused(self, reason: str, what: Refused = "shown") -> TokenRefused:
         """As `failed`, where the authorization server answered and gave none."""
-        return TokenRefused(self.failed(reason).message, upstream=self._server)
+        error = TokenRefused(self.failed(reason).message, upstream=self._server)
+        error.what = what
+        return error
 
 
 def secret_method(place: AuthServerMetadata) -> str:
@@ -178,6 +194,25 @@ def client_authentication(
     if method == "client_secret_post":
         form["client_secret"] = secret
     return {}
+
+
+def _seconds(said: object) -> float | None:
+    """A lifetime, which some say as a text; None where it is none (10^400 is valid JSON)."""
+    try:
+        found = float(said) if isinstance(said, int | float | str) else -1.0
+    except (ValueError, OverflowError):
+        return None
+    return found if 0 <= found < float("inf") else None
+
+
+def _refused_by(status: int, answer: Mapping[str, Any]) -> Refused | None:
+    """What an answer without a token refuses (RFC 6749, 5.2); None: it is a failure."""
+    error = text(answer.get("error"))
+    if not (400 <= status < 500 or (status == 200 and error)):  # GitHub refuses with a 200
+        return None
+    if status in _LATER or error in _LATER_ERRORS:
+        return "now"
+    return "client" if error in _CLIENT_ERRORS or (status == 401 and not error) else "shown"
 
 
 def why(status: int, answer: Mapping[str, Any]) -> str:

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 import msgspec
+from cachetools import TTLCache
 from yarl import URL
 
 from armory.oauth.exchange import json_object
-from armory.oauth.metadata import Undiscovered
+from armory.oauth.metadata import Undiscovered, same_issuer
 from armory.oauth.pkce import challenge_of
 from armory.upstreams.oauth.client import (
+    NoToken,
     TokenClient,
+    TokenRefused,
     TokenResponse,
     client_authentication,
     secret_method,
@@ -27,6 +30,17 @@ from armory.upstreams.oauth.client import (
 from armory.upstreams.oauth.discovery import AuthServerMetadata, Challenge, discover
 from armory.upstreams.oauth.grants import AuthorizationCode
 from armory.upstreams.oauth.logins import Login
+
+_CLIENTS, _CLIENT_S = 1_000, 3_600.0
+Clients = MutableMapping[tuple[str, str], Login]
+"""Who the gateway registered as, by issuer and redirect URI."""
+
+
+def no_clients() -> Clients:
+    """For registrations, each for an hour: a server may have lost it, and would tell the person
+    alone, on its own page.
+    """
+    return TTLCache[tuple[str, str], Login](_CLIENTS, _CLIENT_S)
 
 
 class BegunLogin(msgspec.Struct, frozen=True):
@@ -54,7 +68,7 @@ class CodeFlow(TokenClient):
     Args:
         server: key of the upstream.
         grant: as configured.
-        clients: registrations that several logins share, by issuer and redirect URI.
+        clients: registrations that several logins share.
         more: as for `TokenClient`.
     """
 
@@ -62,11 +76,11 @@ class CodeFlow(TokenClient):
         self,
         server: str,
         grant: AuthorizationCode,
-        clients: dict[tuple[str, str], Login] | None = None,
+        clients: Clients | None = None,
         **more: Any,
     ) -> None:
         super().__init__(server, **more)
-        self._clients = {} if clients is None else clients
+        self._clients = no_clients() if clients is None else clients
         self._grant = grant
 
     async def found(self, url: URL, challenge: Challenge) -> AuthServerMetadata:
@@ -138,9 +152,44 @@ class CodeFlow(TokenClient):
         client = begun.client
         if client.resource:
             form["resource"] = client.resource
-        headers = client_authentication(client.method, client.client_id, client.client_secret, form)
-        given = await self.request_token(AuthServerMetadata(client.token_url), headers, form)
+        given = await self.given_to(client, form)
         return with_tokens(client, given), given.id_token
+
+    async def given_to(self, login: Login, form: dict[str, str]) -> TokenResponse:
+        """What its authorization server gives for a login.
+
+        Raises:
+            NoToken: nothing. Where it does not know the gateway any more, which had registered
+                itself there, the next login registers anew.
+        """
+        headers = self.proof(login, form)
+        try:
+            return await self.request_token(AuthServerMetadata(login.token_url), headers, form)
+        except TokenRefused as error:
+            if error.what == "client":
+                for key, known in list(self._clients.items()):
+                    if known.client_id == login.client_id:
+                        del self._clients[key]
+            raise
+
+    def proof(self, login: Login, form: dict[str, str]) -> dict[str, str]:
+        """Headers (and members of `form`) with which the gateway says who it is to the
+        authorization server of a login: a configured secret as it is by now.
+        """
+        grant, secret = self._grant, login.client_secret
+        same = not grant.issuer or same_issuer(grant.issuer, login.issuer)
+        if secret and grant.client_secret and grant.client_id == login.client_id and same:
+            secret = grant.client_secret
+        return client_authentication(login.method, login.client_id, secret, form)
+
+    def is_over(self, login: Login, error: Exception) -> bool:
+        """Whether nothing but another login helps where this one got no token: not so where the
+        client is refused that is configured, or for now only.
+        """
+        if not isinstance(error, TokenRefused) or error.what == "now":
+            return False
+        configured = (self._grant.client_id, self._grant.client_metadata_url)
+        return error.what == "shown" or login.client_id not in configured
 
     def _scopes(
         self, place: AuthServerMetadata, challenge: Challenge, before: tuple[str, ...]
@@ -156,18 +205,18 @@ class CodeFlow(TokenClient):
         """The authorization code, if all that came with it is as it must be."""
         issuer = begun.client.issuer
         if not secrets.compare_digest(back.get("state", "").encode(), begun.state.encode()):
-            raise self.failed("the answer does not belong to this login (its state differs)")
+            raise self.refused("the answer does not belong to this login (its state differs)")
         named = back.get("iss")
         if named is None and begun.says_issuer:
-            raise self.failed("the answer names no issuer, though the server says that it does")
-        if named is not None and named != issuer:
-            raise self.failed(f"the answer is of issuer {named[:200]!r}, not {issuer!r}")
+            raise self.refused("the answer names no issuer, though the server says that it does")
+        if named is not None and issuer and named != issuer:  # only its URLs may be configured
+            raise self.refused(f"the answer is of issuer {named[:200]!r}, not {issuer!r}")
         if "error" in back:
             said = back.get("error_description") or back["error"]
-            raise self.failed(f"the login was refused: {said[:200]}")
+            raise self.refused(f"the login was refused: {said[:200]}")
         code = back.get("code", "")
         if not code:
-            raise self.failed("the answer has no code")
+            raise self.refused("the answer has no code")
         return code
 
     async def _client(self, place: AuthServerMetadata, redirect_uri: str) -> Login:
@@ -215,6 +264,25 @@ class CodeFlow(TokenClient):
             method=decided if isinstance(decided, str) else method,
         )
         return made
+
+
+class GatewayLogin(CodeFlow):
+    """People who log in at the gateway itself: there is no upstream that messages could name.
+
+    Args:
+        issuer: where they log in.
+        grant: who the gateway is there.
+        named: URLs that the configuration names.
+    """
+
+    def __init__(self, issuer: str, grant: AuthorizationCode, named: tuple[str, ...]) -> None:
+        super().__init__("the gateway", grant, named=named)
+        self.issuer = issuer
+        self.registers_itself = not grant.client_id
+
+    def failed(self, reason: str) -> NoToken:
+        """As `TokenClient.failed`."""
+        return NoToken(f"the login at {self.issuer} did not work: {reason}", upstream=self._server)
 
 
 def with_tokens(login: Login, given: TokenResponse) -> Login:

@@ -227,3 +227,14 @@ def _covers(resource: str, url: URL) -> bool:
         return False
     path = named.path.rstrip("/")
     return url.path.rstrip("/") == path or url.path.startswith(f"{path}/")
+
+
+def is_at(resource: str, url: URL) -> bool:
+    """Whether a resource identifier is of the server at a URL, which may have moved to https."""
+    try:
+        named = URL(resource)
+    except ValueError:
+        return False
+    if named.scheme != url.scheme:
+        return named.host == url.host
+    return _origin(resource) == url.origin()

@@ -12,6 +12,7 @@ from cachetools import LRUCache
 
 from armory.domain.principal import INTERNAL, Principal
 from armory.errors import ArmoryError, LoginNeeded
+from armory.upstreams.oauth.code_flow import no_clients
 from armory.upstreams.oauth.grants import (
     AuthorizationCode,
     Grant,
@@ -20,7 +21,7 @@ from armory.upstreams.oauth.grants import (
     TokenExchange,
 )
 from armory.upstreams.oauth.jwt_bearer import JwtBearerTokens
-from armory.upstreams.oauth.logins import Login, PersonLogin, Sealed
+from armory.upstreams.oauth.logins import PersonLogin, Sealed
 from armory.upstreams.oauth.person import AuthorizationCodeTokens
 from armory.upstreams.oauth.subjects import ExchangedTokens, PassthroughTokens
 from armory.upstreams.oauth.tokens import ClientCredentialsTokens, Tokens
@@ -56,7 +57,7 @@ class PeopleTokens:
         self._grant = grant
         self._vault = vault
         self._more = more
-        self._clients: dict[tuple[str, str], Login] = {}
+        self._clients = no_clients()
         self._by_person: LRUCache[str, PersonTokens] = LRUCache(_KEPT)
         self._own: Tokens | None = None
         self._came: LRUCache[str, Principal] = LRUCache(_KEPT)

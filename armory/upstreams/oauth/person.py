@@ -18,9 +18,9 @@ from yarl import URL
 
 from armory.errors import ArmoryError
 from armory.tasks import Flight
-from armory.upstreams.oauth.client import NoToken, TokenRefused, client_authentication
-from armory.upstreams.oauth.code_flow import BegunLogin, CodeFlow, with_tokens
-from armory.upstreams.oauth.discovery import AuthServerMetadata, Challenge
+from armory.upstreams.oauth.client import NoToken
+from armory.upstreams.oauth.code_flow import BegunLogin, Clients, CodeFlow, with_tokens
+from armory.upstreams.oauth.discovery import Challenge, is_at
 from armory.upstreams.oauth.grants import AuthorizationCode
 from armory.upstreams.oauth.logins import FileLogin, Login, LoginStore
 from armory.upstreams.oauth.tokens import Tokens
@@ -38,7 +38,7 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
         server: key of the upstream.
         grant: as configured.
         store: where the login is; None: in the gateway's own file.
-        clients: registrations that several logins share, by issuer and redirect URI.
+        clients: registrations that several logins share.
         more: as for `Tokens`.
     """
 
@@ -47,7 +47,7 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
         server: str,
         grant: AuthorizationCode,
         store: LoginStore | None = None,
-        clients: dict[tuple[str, str], Login] | None = None,
+        clients: Clients | None = None,
         **more: Any,
     ) -> None:
         super().__init__(server, grant, clients, **more)
@@ -65,7 +65,7 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
         if login is not None and _fresh(login):
             return login.access_token
         async with self._lock:
-            login = self._login = await self._store.load()
+            login = self._login = await self.kept(url)
             if login is None:
                 return None
             if not _fresh(login):
@@ -80,7 +80,7 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
     async def renewed(self, refused: str | None, url: URL, challenge: Challenge) -> str:
         """As `Tokens.renewed`."""
         async with self._lock:
-            login = self._login = await self._store.load()
+            login = self._login = await self.kept(url)
             if login is None:
                 raise self.login_needed("nobody has logged in")
             if login.access_token != refused:
@@ -122,10 +122,9 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
             "refresh_token": login.refresh_token,
             "resource": login.resource,
         }
-        headers = client_authentication(login.method, login.client_id, login.client_secret, form)
         kept = False
         try:
-            given = await self.request_token(AuthServerMetadata(login.token_url), headers, form)
+            given = await self.given_to(login, form)
             login = with_tokens(login, given)
             kept = await self._store.replace(login)
         except NoToken as error:
@@ -134,7 +133,7 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
             if newer is not None and newer.refresh_token != login.refresh_token and _fresh(newer):
                 self._login = newer
                 return newer
-            if isinstance(error, TokenRefused):
+            if self.is_over(login, error):
                 raise self.login_needed(_reason(error)) from None
             raise
         finally:
@@ -174,9 +173,12 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
             await self._refreshing.landed()
             yield
 
-    async def kept(self) -> Login | None:
-        """The login; None where there is none."""
-        return await self._store.load()
+    async def kept(self, url: URL) -> Login | None:
+        """The login at the upstream that is at `url`; None where there is none: one of another
+        upstream, which had the same key before, goes nowhere.
+        """
+        login = await self._store.load()
+        return login if login is not None and is_at(login.resource, url) else None
 
     async def log_out(self) -> bool:
         """Forget the login, and give its tokens back if that can be done; whether there was one."""
@@ -193,9 +195,7 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
         """Have its tokens revoked, where that can be done."""
         if login.revoke_url:
             form = {"token": login.refresh_token or login.access_token}
-            headers = client_authentication(
-                login.method, login.client_id, login.client_secret, form
-            )
+            headers = self.proof(login, form)
             with suppress(NoToken):  # it is forgotten here in any case
                 await self.request("POST", login.revoke_url, headers, form)
 

@@ -71,14 +71,7 @@ class HttpClient:
         self.tokens: Tokens | None = None
         self.people: PeopleTokens | None = None
         if spec.auth is not None:
-            more: dict[str, Any] = {
-                "tls": self._ssl,
-                "proxy": spec.proxy,
-                "timeout_s": spec.connect_timeout_s,
-            }
-            if spec.ca_file is not None:
-                more["trusted"] = partial(_tls, spec)
-            more["named"] = named_by(spec.auth, spec.url or "")
+            more = asking_for_tokens(spec, self._ssl)
             if is_personal(spec.auth):
                 self.people = PeopleTokens(spec.key, spec.auth, vault, **more)
             else:
@@ -331,6 +324,29 @@ class _PersonClient(HttpClient):
         timeout_s: float,
     ) -> Answer:
         return await self._shared._send(method, url, headers, data, timeout_s)
+
+
+def asking_for_tokens(
+    spec: UpstreamSpec, tls: ssl.SSLContext | bool | None = None
+) -> dict[str, Any]:
+    """How the authorization servers of an upstream are asked: arguments of `TokenClient`.
+
+    Args:
+        spec: of the upstream.
+        tls: as made of it before.
+
+    Raises:
+        UpstreamUnavailable: `tls.ca_file` cannot be read.
+    """
+    found: dict[str, Any] = {
+        "tls": _tls(spec) if tls is None else tls,
+        "proxy": spec.proxy,
+        "timeout_s": spec.connect_timeout_s,
+        "named": named_by(spec.auth, spec.url or ""),
+    }
+    if spec.ca_file is not None:
+        found["trusted"] = partial(_tls, spec)
+    return found
 
 
 def _tls(spec: UpstreamSpec) -> ssl.SSLContext | bool:

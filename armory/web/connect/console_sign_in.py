@@ -16,7 +16,7 @@ from yarl import URL
 
 from armory.oauth.metadata import Undiscovered, server_metadata
 from armory.security.sealing import Seal
-from armory.upstreams.oauth.code_flow import BegunLogin, CodeFlow
+from armory.upstreams.oauth.code_flow import BegunLogin, GatewayLogin
 from armory.upstreams.oauth.discovery import AuthServerMetadata, Challenge, usable_metadata
 from armory.upstreams.oauth.grants import AuthorizationCode
 
@@ -30,12 +30,11 @@ class _Away(msgspec.Struct, frozen=True):
     until: float
 
 
-class _Flow(CodeFlow):
+class _Flow(GatewayLogin):
     """Access tokens of the issuer for the gateway itself; its metadata are kept for a while."""
 
     def __init__(self, issuer: str, grant: AuthorizationCode) -> None:
-        super().__init__("the gateway", grant, named=(issuer,))
-        self.issuer = issuer
+        super().__init__(issuer, grant, (issuer,))
         self._found: Mapping[str, Any] | None = None
         self._until = 0.0
 

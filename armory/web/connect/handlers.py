@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, MutableMapping
 from math import inf
-from typing import Protocol
 
 import msgspec
 from aiohttp import web
@@ -24,37 +22,24 @@ from armory.domain.naming import is_server_key
 from armory.domain.principal import ANONYMOUS, Method, Principal
 from armory.errors import AccessDenied, ArmoryError, AuthenticationFailed
 from armory.logger import Logger
-from armory.security.authentication import Authenticator
-from armory.security.sealing import Seal
 from armory.upstreams.oauth.code_flow import BegunLogin
-from armory.upstreams.upstream import Upstream
 from armory.web.connect import pages
-from armory.web.cookies import Hosts, SealedCookies
+from armory.web.connect.services import ConnectServices
+from armory.web.cookies import SealedCookies
 from armory.web.pages import message_page
 
 _log = Logger(__name__)
 _SESSION, _LOGIN = "armory_person", "armory_login"
 _SESSION_S, _LOGIN_S = 900, 600
-_REVOCABLE: tuple[Method, ...] = ("token", "api_key")
+_REVOCABLE: tuple[Method, ...] = ("token", "api_key", "oauth")
+_KEPT_CHARS = 1_000
+"""Longer credentials are signed tokens, which hold until they expire."""
+_NAMELESS = (
+    "The gateway does not know its own name, so it registers nowhere under it. Its operator gives "
+    "it the name in server.allowed_hosts, or a client of its own in security.oauth.client_id."
+)
 _SEEN = 10_000
 _FORM_BYTES = 32_768
-
-
-class SignIn(Protocol):
-    """Where people log in to be known by the gateway (`sign_in`, `authserver.provider`)."""
-
-    @property
-    def issuer(self) -> str:
-        """Issuer identifier of the provider."""
-        ...
-
-    async def begin_here(self, redirect_uri: str) -> BegunLogin:
-        """Begin a login; the browser comes back to `redirect_uri`."""
-        ...
-
-    async def who(self, begun: BegunLogin, back: Mapping[str, str]) -> Principal:
-        """The principal whose login ended with the parameters `back`."""
-        ...
 
 
 class Person(msgspec.Struct, frozen=True):
@@ -95,27 +80,6 @@ class Visit(msgspec.Struct, frozen=True):
     until: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ConnectServices:
-    """What the pages go by.
-
-    Attributes:
-        upstream: an upstream at which people have accounts, by key; None: there is none such.
-        authenticator: who is it, by the credential of its MCP client.
-        seal: of the cookies.
-        hosts: host checks.
-        sign_in: the gateway at its own issuer; None: there is none.
-        base_path: before every route.
-    """
-
-    upstream: Callable[[str], Upstream | None]
-    authenticator: Authenticator
-    seal: Seal
-    hosts: Hosts
-    sign_in: SignIn | None
-    base_path: str = ""
-
-
 class Connect:
     """The routes."""
 
@@ -153,15 +117,13 @@ class Connect:
     async def show(self, request: web.Request) -> web.Response:
         """`GET /connect/{server}`: who are you; then: connect?"""
         server = request.match_info["server"]
-        person = await self._person(request)
+        person = await self._person(request, server)
         if person is None and is_server_key(server):
             return self._who(server)  # which servers there are is not for nobody to know
         upstream = self._s.upstream(server)
         if person is None or upstream is None:
             return _not_there()
-        tokens = upstream.login_of(person.principal)
-        assert tokens is not None
-        connected = await tokens.kept() is not None
+        connected = await upstream.kept_login(person.principal) is not None
         return pages.connect(server, person.user or person.subject, connected=connected)
 
     async def act(self, request: web.Request) -> web.Response:
@@ -174,10 +136,12 @@ class Connect:
         if not await _small_form(request):
             return message_page("Too large", "That is no form, or it is too large.", 413)
         form = await request.post()
-        action, person = form.get("action"), await self._person(request)
+        action, person = form.get("action"), await self._person(request, server)
         if action == "identify":
             return await self._identify(request, server, str(form.get("credential", "")).strip())
         if action == "sign-in" and self._s.sign_in is not None:
+            if self._s.sign_in.registers_itself and not self._s.hosts.names_itself:
+                return message_page("Not here", _NAMELESS, 403)  # whoever asks would have the code
             begun = await self._s.sign_in.begin_here(self._callback(request))
             return self._sent(request, Visit(server, begun, None, time.time() + _LOGIN_S))
         if action == "leave":
@@ -204,11 +168,10 @@ class Connect:
         return self._sent(request, Visit(server, begun, principal.key, time.time() + _LOGIN_S))
 
     async def _identify(self, request: web.Request, server: str, credential: str) -> web.Response:
-        remote, _ = self._s.hosts.seen_as(request.remote, request.headers)
         try:
-            principal = await self._proved(credential, remote)
-        except AuthenticationFailed:
-            return self._who(server, "That is no credential of this gateway.")
+            principal = await self._proved(request, server, credential)
+        except AuthenticationFailed as error:
+            return self._who(server, f"That is no credential of this gateway ({error.message}).")
         return self._known(request, server, principal, credential)
 
     # -- coming back -------------------------------------------------------------------------
@@ -229,7 +192,7 @@ class Connect:
             return message_page("That did not work", "This login was used already.", 400)
         self._used[state] = None
         back = {name: request.query[name] for name in request.query}
-        person = await self._person(request)
+        person = await self._person(request, visit.server)
         if visit.whose is None:
             response = await self._signed_in(request, visit, back)
         elif person is None or person.principal.key != visit.whose:
@@ -279,15 +242,15 @@ class Connect:
         """Whether a form was sent from these pages: browsers say so in every POST."""
         return request.headers.get("Origin", "").lower() == self._origin(request)
 
-    async def _person(self, request: web.Request) -> Person | None:
+    async def _person(self, request: web.Request, server: str) -> Person | None:
         person = self._cookies.read(request, _SESSION, Person)
-        if person is not None and await self._holds(person, request):
+        if person is not None and await self._holds(person, request, server):
             return person
         if self._s.authenticator.everybody:
             return Person(ANONYMOUS.subject, None, ANONYMOUS.method, inf, "")
         return None
 
-    async def _holds(self, person: Person, request: web.Request) -> bool:
+    async def _holds(self, person: Person, request: web.Request, server: str) -> bool:
         """Whether it is still who it proved to be: credentials are revoked, accounts switched off.
 
         Raises:
@@ -295,26 +258,39 @@ class Connect:
         """
         if person.until <= time.time():
             return False
-        remote, _ = self._s.hosts.seen_as(request.remote, request.headers)
         try:
             if person.credential:
-                now = await self._proved(person.credential, remote)
+                now = await self._proved(request, server, person.credential)
                 return now.key == person.principal.key
             await self._s.authenticator.admit(person.principal)
         except AuthenticationFailed:
             return False
         return True
 
-    async def _proved(self, credential: str, remote: str | None) -> Principal:
-        headers = {"Authorization": f"Bearer {credential}"}
-        return await self._s.authenticator.authenticate(headers, remote)
+    async def _proved(self, request: web.Request, server: str, credential: str) -> Principal:
+        """Whose credential it is; a token is one for the gateway, or for this upstream's endpoint.
+
+        Raises:
+            AuthenticationFailed: nobody's.
+        """
+        hosts, headers = self._s.hosts, {"Authorization": f"Bearer {credential}"}
+        remote, _ = hosts.seen_as(request.remote, request.headers)
+        whole = f"{self._origin(request)}{self._s.base_path}/mcp" if hosts.names_itself else None
+        check = self._s.authenticator.authenticate
+        try:
+            return await check(headers, remote, whole)
+        except AuthenticationFailed:
+            if whole is None:
+                raise
+            return await check(headers, remote, f"{whole}/{server}")
 
     def _known(
         self, request: web.Request, server: str, principal: Principal, credential: str = ""
     ) -> web.Response:
         expires = inf if principal.expires_at is None else principal.expires_at
         until = min(time.time() + _SESSION_S, expires)
-        kept = credential if principal.method in _REVOCABLE else ""
+        revocable = principal.method in _REVOCABLE and len(credential) <= _KEPT_CHARS
+        kept = credential if revocable else ""
         person = Person(principal.subject, principal.user, principal.method, until, kept)
         response = self._back(server)
         return self._cookies.write(request, response, _SESSION, person, _SESSION_S)

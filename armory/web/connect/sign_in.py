@@ -11,7 +11,7 @@ from yarl import URL
 
 from armory.domain.principal import Principal
 from armory.oauth.metadata import Undiscovered, server_metadata
-from armory.upstreams.oauth.code_flow import BegunLogin, CodeFlow
+from armory.upstreams.oauth.code_flow import BegunLogin, GatewayLogin
 from armory.upstreams.oauth.discovery import AuthServerMetadata, Challenge, usable_metadata
 from armory.upstreams.oauth.grants import AuthorizationCode
 
@@ -19,7 +19,7 @@ SignedIn = Callable[[str, str], Awaitable[Principal]]
 _SCOPES = ("openid", "profile", "email")
 
 
-class IssuerSignIn(CodeFlow):
+class IssuerSignIn(GatewayLogin):
     """The gateway as a client of its issuer.
 
     Args:
@@ -32,8 +32,7 @@ class IssuerSignIn(CodeFlow):
         self, issuer: str, signed_in: SignedIn, client_id: str = "", client_secret: str = ""
     ) -> None:
         grant = AuthorizationCode(client_id, client_secret, issuer=issuer, scopes=_SCOPES)
-        super().__init__("the gateway", grant, named=(issuer,))
-        self.issuer = issuer
+        super().__init__(issuer, grant, (issuer,))
         self._signed_in = signed_in
 
     async def begin_here(self, redirect_uri: str) -> BegunLogin:

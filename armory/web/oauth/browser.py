@@ -18,8 +18,9 @@ from armory.authserver.errors import OAuthError
 from armory.authserver.grants import Grant
 from armory.authserver.requests import Request, Returned, each_once, read
 from armory.domain.base64url import decoded, encoded
-from armory.errors import ArmoryError
+from armory.errors import ArmoryError, AuthenticationFailed
 from armory.logger import Logger
+from armory.upstreams.oauth.client import TokenRefused
 from armory.upstreams.oauth.code_flow import BegunLogin
 from armory.web.cookies import SealedCookies
 from armory.web.oauth.consent import consent_page, is_remembered, remember
@@ -82,7 +83,9 @@ class Pages:
             except Returned as back:
                 return _sent(back.url)
             except OAuthError as error:
-                _log.info("oauth_refused", path=request.path, error=error.code)
+                _log.info(
+                    "oauth_refused", path=request.path, error=error.code, reason=error.description
+                )
                 return message_page("That did not work", error.description, 400)
             except ArmoryError as error:
                 _log.warning("oauth_failed", path=request.path, error=error.message)
@@ -179,13 +182,22 @@ class Pages:
             login, identity = await self._server.provider.logged_in(visit.begun, back)
         except ArmoryError as error:
             _log.info("login_refused", reason=error.message)
-            answer = {"error": "access_denied", "error_description": error.message[:300]}
+            answer = {"error": _code_of(error), "error_description": error.message[:300]}
             response = _sent(visit.request.back(visit.issuer, **answer))
         else:
             code = await self._server.grants.code(grant, Grant(visit.request, identity, login))
             response = _sent(visit.request.back(visit.issuer, code=code))
         response.del_cookie(name, path=self._path)
         return response
+
+
+def _code_of(error: ArmoryError) -> str:
+    """What a client is told: whether it is the person that was refused, or nobody could be asked
+    (RFC 6749, 4.1.2.1).
+    """
+    refused = isinstance(error, TokenRefused) and error.what == "shown"
+    denied = refused or isinstance(error, AuthenticationFailed)
+    return "access_denied" if denied else "temporarily_unavailable"
 
 
 def _visit_cookie(state: str) -> str:

@@ -12,10 +12,8 @@ from pydantic import Field
 from armory.domain.principal import Principal
 from armory.errors import AccessDenied
 from armory.protocol.methods import LOG_IN
-from armory.upstreams.oauth.people import PersonTokens
 from armory.web.rest.problems import not_found
 from armory.web.rest.routes import Answer, Reply, RestCall, Route, Shape
-from armory.web.rest.services import RestServices
 
 
 class LoginParams(Shape):
@@ -59,8 +57,8 @@ async def list_logins(call: RestCall) -> Reply:
     services, who = call.services, _who(call)
     allows = services.policy().allows
     found: list[LoginAnswer] = []
-    for server in services.own_accounts():
-        login = await _tokens(services, who, server).kept()
+    for server, upstream in services.own_accounts().items():
+        login = await upstream.kept_login(who)
         shown = who is not call.principal or allows(who, f"{server}__{LOG_IN}")
         if login is None and not shown:
             continue  # nothing of it is for the caller
@@ -79,9 +77,9 @@ async def list_logins(call: RestCall) -> Reply:
 async def disconnect(call: RestCall) -> Reply:
     """Forget an own account, and give its tokens back where that can be done."""
     server, who = call.path["server"], _who(call)
-    if server not in call.services.own_accounts():
-        raise not_found("login")
-    if not await _tokens(call.services, who, server).log_out():
+    upstream = call.services.own_accounts().get(server)
+    tokens = None if upstream is None else upstream.login_of(who)
+    if tokens is None or not await tokens.log_out():
         raise not_found("login")
     return Reply(None, 204)
 
@@ -100,9 +98,3 @@ def _who(call: RestCall) -> Principal:
     if user.startswith("token:"):
         return Principal(user.removeprefix("token:"))
     return Principal(user, user)
-
-
-def _tokens(services: RestServices, who: Principal, server: str) -> PersonTokens:
-    tokens = services.own_accounts()[server].login_of(who)
-    assert tokens is not None
-    return tokens

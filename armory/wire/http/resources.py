@@ -81,6 +81,7 @@ class ProtectedResources:
             return
         for prefix in dict.fromkeys(("", self._base)):
             app.router.add_get(f"{prefix}{WELL_KNOWN}{{path:.*}}", self._document)
+            app.router.add_route("OPTIONS", f"{prefix}{WELL_KNOWN}{{path:.*}}", _preflight)
 
     async def _document(self, request: web.Request) -> web.Response:
         assert self._protected is not None
@@ -112,3 +113,9 @@ class ProtectedResources:
 
     def _origin(self, request: web.Request) -> str:
         return self._hosts.origin_of(request.remote, request.scheme, request.headers)
+
+
+async def _preflight(_request: web.Request) -> web.Response:
+    """Clients in browsers say which revision they speak (`MCP-Protocol-Version`)."""
+    allowed = {"Access-Control-Allow-Methods": "GET", "Access-Control-Allow-Headers": "*"}
+    return web.Response(status=204, headers={**_ANYBODY, **allowed})

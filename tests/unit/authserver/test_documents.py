@@ -15,6 +15,7 @@ from armory.authserver.documents import Documents
 from armory.authserver.errors import UnusableClient
 from armory.oauth.exchange import Route
 from armory.testing.certificates import certificate
+from armory.testing.clock import FakeClock
 from armory.testing.listening import listening
 from armory.testing.waiting import until
 from armory.web.oauth.urls import network_of
@@ -30,6 +31,7 @@ class Site:
         self.origin = ""
         self.asked: list[str] = []
         self.go_on = asyncio.Event()
+        self.status = 200
 
     async def document(self, request: web.Request) -> web.Response:
         """Any document."""
@@ -37,6 +39,8 @@ class Site:
         if request.path.startswith("/slow"):
             await self.go_on.wait()
             raise web.HTTPNotFound
+        if self.status != 200:
+            return web.Response(status=self.status)
         redirects = ["http://127.0.0.1/callback"]
         return web.json_response(
             {"client_id": f"{self.origin}{request.path}", "redirect_uris": redirects}
@@ -86,6 +90,31 @@ async def test_who_wants_the_same_waits_for_the_same(site: Site) -> None:
         )
     assert len({id(client) for client in clients}) == 1
     assert site.asked == ["/quick"]
+
+
+async def test_a_host_that_is_down_logs_none_of_its_clients_out(site: Site) -> None:
+    clock = FakeClock()
+    found = Documents(clock=clock.now)
+    url = f"{site.origin}/quick"
+    await found.client(url, ANN)
+    for status in (503, 429):
+        site.status = status
+        await clock.advance(301)
+        assert (await found.client(url, ANN)).id == url
+        with pytest.raises(UnusableClient, match=f"HTTP {status}"):  # it was never there
+            await found.client(f"{site.origin}/{status}", ANN)
+    assert len(site.asked) == 5
+    await clock.advance(86_401)
+    with pytest.raises(UnusableClient, match="HTTP 429"):
+        await found.client(url, ANN)
+    site.status = 200
+    await clock.advance(31)
+    await found.client(url, ANN)
+    for status in (404, 503):  # it is gone, and nobody remembers it
+        site.status = status
+        await clock.advance(301)
+        with pytest.raises(UnusableClient, match=f"HTTP {status}"):
+            await found.client(url, ANN)
 
 
 async def test_what_is_no_document_takes_the_place_of_none(site: Site) -> None:

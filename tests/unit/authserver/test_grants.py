@@ -98,6 +98,66 @@ async def test_a_provider_that_cannot_be_asked_ends_no_grant(tmp_path: Path) -> 
             assert await found.grants.refresh(refresh, CLIENT, "")
 
 
+@pytest.mark.parametrize(
+    ("status", "answer", "ends"),
+    [
+        (429, {}, False),
+        (401, {"error": "invalid_client"}, False),
+        (400, {"error": "invalid_grant"}, True),
+        (200, {"error": "bad_refresh_token"}, True),
+    ],
+)
+async def test_a_grant_ends_where_the_provider_refuses_its_person(
+    tmp_path: Path, status: int, answer: dict[str, str], ends: bool
+) -> None:
+    """Not where it refuses the gateway, whose secret has expired, or whoever comes too often."""
+    async with IdentityProvider() as provider:
+        token = f"{provider.issuer}/token"
+        login = Login(
+            provider.issuer, token, "", "armory", "armory-secret", "client_secret_post",
+            access_token="a", refresh_token="r",
+        )  # fmt: skip
+        settings = ProxySettings("armory", "armory-secret", issuer=provider.issuer)
+        async with gateway(tmp_path, settings) as found:
+            _, refresh = await found.logged_in(login)
+            provider.refusal = status, answer
+            with pytest.raises(OAuthError) as refused:
+                await found.grants.refresh(refresh, CLIENT, "")
+            assert refused.value.code == ("invalid_grant" if ends else "temporarily_unavailable")
+            provider.refusal = None
+            with pytest.raises(OAuthError) as refused:  # it does not know this token
+                await found.grants.refresh(refresh, CLIENT, "")
+            says = "this grant has ended" if ends else "does not let this person in"
+            assert says in refused.value.description
+
+
+async def test_a_client_that_is_not_configured_any_more_ends_its_grants(tmp_path: Path) -> None:
+    async with IdentityProvider() as provider:
+        login = Login(
+            provider.issuer, f"{provider.issuer}/token", "", "the-one-before", "a-secret",
+            "client_secret_post", access_token="a", refresh_token="r",
+        )  # fmt: skip
+        settings = ProxySettings("armory", "armory-secret", issuer=provider.issuer)
+        async with gateway(tmp_path, settings) as found:
+            _, refresh = await found.logged_in(login)
+            with pytest.raises(OAuthError, match="does not let this person in"):
+                await found.grants.refresh(refresh, CLIENT, "")
+
+
+async def test_the_secret_of_now_is_shown_to_the_provider(tmp_path: Path) -> None:
+    async with IdentityProvider() as provider:
+        login = Login(
+            provider.issuer, f"{provider.issuer}/token", "", "armory", "expired",
+            "client_secret_post", access_token="a", refresh_token="r",
+        )  # fmt: skip
+        settings = ProxySettings("armory", "armory-secret", issuer=provider.issuer)
+        async with gateway(tmp_path, settings) as found:
+            _, refresh = await found.logged_in(login)
+            with pytest.raises(OAuthError):
+                await found.grants.refresh(refresh, CLIENT, "")
+            assert provider.forms[-1]["client_secret"] == "armory-secret"
+
+
 async def test_a_client_that_does_not_wait_for_its_refresh_may_ask_again(tmp_path: Path) -> None:
     asked: list[str] = []
     goes_on, is_asked = asyncio.Event(), asyncio.Event()

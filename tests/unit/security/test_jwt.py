@@ -32,6 +32,7 @@ class Provider:
         self.keys: dict[str, Any] = {}
         self.fetched = 0
         self.away = False
+        self.says: dict[str, Any] = {}
 
     def add(self, kid: str, kind: str = "RSA") -> None:
         if kind == "RSA":
@@ -52,7 +53,7 @@ class Provider:
                 "RS256" if isinstance(key, rsa.RSAPrivateKey) else "ES256"
             )
             public: Any = algorithm.to_jwk(key.public_key(), as_dict=True)
-            found.append({**public, "kid": kid, "use": "sig"})
+            found.append({**public, "kid": kid, "use": "sig", **self.says})
         return json.dumps({"keys": found}).encode()
 
 
@@ -177,21 +178,40 @@ async def test_keys_rotate_and_a_provider_that_is_away_costs_nothing() -> None:
     provider, now = Provider(), 0.0
     provider.add("old")
     keys = KeySet("https://x", ["RS256"], fetch=provider.fetch, clock=lambda: now)
-    assert await keys.key("old") is not None
-    assert await keys.key("old") is not None
+    assert await keys.key("old", "RS256") is not None
+    assert await keys.key("old", "RS256") is not None
     assert provider.fetched == 1
     provider.add("new")
     now = 11.0
-    assert await keys.key("new") is not None
+    assert await keys.key("new", "RS256") is not None
     assert provider.fetched == 2
     for _ in range(5):  # unknown ids do not make everybody fetch
-        assert await keys.key("nobody") is None
+        assert await keys.key("nobody", "RS256") is None
     assert provider.fetched == 2
     provider.away, now = True, 700.0
-    assert await keys.key("old") is not None
+    assert await keys.key("old", "RS256") is not None
+    with pytest.raises(BackendError, match="away"):  # it may be a new one, which is no reason to
+        await keys.key("newer", "RS256")  # log anybody out
     now = 90_000.0
     with pytest.raises(BackendError):
-        await keys.key("old")
+        await keys.key("old", "RS256")
+
+
+@pytest.mark.parametrize("algorithm", ["RS256", "RS512", "PS256"])
+async def test_a_key_that_names_no_algorithm_serves_for_each_of_its_kind(algorithm: str) -> None:
+    provider = Provider()
+    provider.add("one")
+    checks = scheme(provider, algorithms=["RS256", "RS512", "PS256"])
+    assert await checks.identify(provider.sign("one", claims(), algorithm))
+    provider.says = {"alg": "RS384"}
+    for named in ("RS384", algorithm):
+        checks = scheme(provider, algorithms=["RS256", "RS384", "RS512", "PS256"])
+        token = provider.sign("one", claims(), named)
+        if named == "RS384":
+            assert await checks.identify(token)
+        else:
+            with pytest.raises(AuthenticationFailed):
+                await checks.identify(token)
 
 
 async def test_who_leaves_while_keys_are_fetched_costs_the_others_nothing() -> None:
@@ -205,7 +225,7 @@ async def test_who_leaves_while_keys_are_fetched_costs_the_others_nothing() -> N
 
     async with asyncio.timeout(20):
         issuer = Issuer("https://i.example", fetch=fetch)
-        for ask in (issuer.metadata, lambda: issuer.keys.key("one")):
+        for ask in (issuer.metadata, lambda: issuer.keys.key("one", "RS256")):
             leaves = asyncio.ensure_future(ask())
             await asyncio.sleep(0)
             leaves.cancel()

@@ -126,6 +126,36 @@ async def test_two_issuers_are_not_mixed_up(provider: IdentityProvider) -> None:
             await checks.authenticate(bearer(mixed), None, HERE)
 
 
+async def test_nobody_at_the_first_issuer_is_called_like_one_of_another(
+    provider: IdentityProvider,
+) -> None:
+    async with IdentityProvider() as other:
+        checks = chain(provider, other, user_claim="nickname")
+        token = provider.sign(aud=HERE, nickname=f"{other.issuer}|ann")
+        with pytest.raises(AuthenticationFailed):
+            await checks.authenticate(bearer(token), None, HERE)
+        token = other.sign(aud=HERE, nickname="ann")
+        found = await checks.authenticate(bearer(token), None, HERE)
+        assert found.user == f"{other.issuer}|ann"
+
+
+@pytest.mark.parametrize(("verified", "taken"), [
+    (False, False), ("false", False), (True, True), ("true", True), (None, True),
+])  # fmt: skip
+async def test_an_address_that_nobody_has_checked_is_no_user(
+    provider: IdentityProvider, verified: object, taken: bool
+) -> None:
+    checks = scheme(provider, user_claim="email")
+    token = provider.sign(aud=HERE, email="boss@example.org", email_verified=verified)
+    if taken:
+        found = await checks.identify(token)
+        assert found is not None
+        assert found.user == "boss@example.org"
+    else:
+        with pytest.raises(AuthenticationFailed):
+            await checks.identify(token)
+
+
 async def test_metadata_of_somebody_else_are_not_believed(provider: IdentityProvider) -> None:
     provider.metadata = {"issuer": "https://evil.example"}
     with pytest.raises(BackendError, match="evil"):
@@ -162,6 +192,10 @@ async def test_keys_rotate_and_serve_while_the_provider_is_away(provider: Identi
     provider.away = True
     await clock.advance(3_700)
     assert await checks.identify(provider.sign(aud=HERE, jti="3"))
+    provider.add_key("unseen")
+    with pytest.raises(BackendError, match="not known"):  # 503, and nobody is logged out
+        await checks.identify(provider.sign(aud=HERE, jti="4"))
+    provider.forget_key("unseen")
     provider.away = False
     provider.forget_key("one")
     provider.add_key("three")
@@ -216,6 +250,32 @@ async def test_opaque_tokens_are_asked_about(provider: IdentityProvider) -> None
             await checks.identify(token)
     assert provider.fetched["/idp/introspect"] == 7
     assert await scheme(provider).identify("good") is None
+
+
+async def test_an_opaque_token_without_an_end_cuts_no_stream_within_minutes(
+    provider: IdentityProvider,
+) -> None:
+    checks = scheme(provider, introspection=IntrospectionSettings("armory", "armory-secret"))
+    endless = {"active": True, "sub": "ann", "aud": HERE}
+    provider.opaque = {"one": endless, "other": {**endless, "exp": None, "nbf": None}}
+    for token in provider.opaque:
+        found = await checks.identify(token)
+        assert found is not None
+        assert found.expires_at is not None
+        assert found.expires_at > time.time() + 1_800
+
+
+async def test_a_signed_token_of_somebody_else_is_not_shown_to_the_issuer(
+    provider: IdentityProvider,
+) -> None:
+    """It is for another scheme to take, e.g. `security.jwt`, or for none."""
+    checks = scheme(provider, introspection=IntrospectionSettings("armory", "armory-secret"))
+    async with IdentityProvider() as other:
+        assert await checks.identify(other.sign(aud=HERE)) is None
+        assert "/idp/introspect" not in provider.fetched
+        with pytest.raises(AuthenticationFailed):  # of whom it is, it does not say
+            await checks.identify(other.sign(aud=HERE, iss=None))
+        assert provider.fetched["/idp/introspect"] == 1
 
 
 async def test_introspection_that_fails_refuses_nobody(provider: IdentityProvider) -> None:

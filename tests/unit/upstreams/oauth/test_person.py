@@ -7,70 +7,25 @@ import base64
 import hashlib
 import stat
 import time
-from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from msgspec import Raw
 from yarl import URL
 
-from armory.domain.principal import Principal
 from armory.errors import ConfigError, UpstreamUnavailable
-from armory.protocol.link import Call, Owner
-from armory.testing.clients.recording import plain
-from armory.testing.upstreams.oauth import World
 from armory.testing.waiting import until
 from armory.upstreams.oauth.grants import AuthorizationCode
 from armory.upstreams.oauth.logins import FileLogin, Login, Logins
 from armory.upstreams.oauth.person import AuthorizationCodeTokens
-from armory.upstreams.pool import Pool
 from armory.upstreams.spec import UpstreamSpec
-from armory.upstreams.transports.http_client import HttpClient
+
+if TYPE_CHECKING:
+    from tests.unit.upstreams.oauth.conftest import Rig
 
 pytestmark = pytest.mark.anyio
 REDIRECT = "http://127.0.0.1:3456/callback"
-
-
-class Rig:
-    """A pool in front of the protected upstream, and its login file."""
-
-    def __init__(self, world: World, folder: Path) -> None:
-        self.world = world
-        self.file = folder / "logins.json"
-        self.grant = AuthorizationCode(store=str(self.file))
-        self.pool = Pool([self.spec()])
-
-    def spec(self) -> UpstreamSpec:
-        return UpstreamSpec("kept", url=f"{self.world.url}/mcp", auth=self.grant)
-
-    async def log_in(self) -> None:
-        async def visit(url: str) -> Mapping[str, str]:
-            return self.world.sent_back(url)
-
-        client = HttpClient(self.spec())
-        try:
-            assert isinstance(client.tokens, AuthorizationCodeTokens)
-            challenge = await client.challenged()
-            await client.tokens.log_in(client.url, challenge, REDIRECT, visit)
-        finally:
-            await client.close()
-
-    async def call(self) -> Any:
-        params = {"name": Raw(b'"t"'), "arguments": Raw(b"{}")}
-        call = Call("tools/call", params)
-        return plain((await self.pool.request("kept", Owner(Principal("ann")), call)).result)
-
-
-@pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
-    async with World() as world:
-        world.takes_people()
-        rig = Rig(world, tmp_path)
-        yield rig
-        await rig.pool.close()
 
 
 async def test_logging_in_once_serves_everybody_after(rig: Rig) -> None:

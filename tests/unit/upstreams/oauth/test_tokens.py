@@ -96,6 +96,17 @@ async def test_a_refused_token_is_got_anew_once(world: World, pools: list[Pool])
     assert "s3cr" not in str(failed.value)
 
 
+@pytest.mark.parametrize("lifetime", ["3599", "soon", "nan", -1, 10**400, []], ids=range(6))
+async def test_a_lifetime_that_is_none_costs_no_call(
+    world: World, pools: list[Pool], lifetime: Any
+) -> None:
+    world.lifetime = lifetime
+    pool = reach(world, pools)
+    for _ in range(3):
+        assert (await call(pool))["content"] == []
+    assert len(world.requests) == 1
+
+
 async def test_a_token_is_renewed_before_it_expires(world: World, pools: list[Pool]) -> None:
     world.lifetime = 0
     pool = reach(world, pools)

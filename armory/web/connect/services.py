@@ -1,0 +1,60 @@
+"""What the pages below `/connect` go by, handed over by the runtime.
+
+Owns: the seams. Never asks anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from armory.domain.principal import Principal
+from armory.security.authentication import Authenticator
+from armory.security.sealing import Seal
+from armory.upstreams.oauth.code_flow import BegunLogin
+from armory.upstreams.upstream import Upstream
+from armory.web.cookies import Hosts
+
+
+class SignIn(Protocol):
+    """Where people log in to be known by the gateway (`sign_in`, `authserver.provider`)."""
+
+    @property
+    def issuer(self) -> str:
+        """Issuer identifier of the provider."""
+        ...
+
+    @property
+    def registers_itself(self) -> bool:
+        """Whether the gateway becomes a client there under whatever URL it is sent back to."""
+        ...
+
+    async def begin_here(self, redirect_uri: str) -> BegunLogin:
+        """Begin a login; the browser comes back to `redirect_uri`."""
+        ...
+
+    async def who(self, begun: BegunLogin, back: Mapping[str, str]) -> Principal:
+        """The principal whose login ended with the parameters `back`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ConnectServices:
+    """What the pages go by.
+
+    Attributes:
+        upstream: an upstream at which people have accounts, by key; None: there is none such.
+        authenticator: who is it, by the credential of its MCP client.
+        seal: of the cookies.
+        hosts: host checks.
+        sign_in: the gateway at its own issuer; None: there is none.
+        base_path: before every route.
+    """
+
+    upstream: Callable[[str], Upstream | None]
+    authenticator: Authenticator
+    seal: Seal
+    hosts: Hosts
+    sign_in: SignIn | None
+    base_path: str = ""
