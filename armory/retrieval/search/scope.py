@@ -26,6 +26,9 @@ MAX_SUBQUERIES = 12
 _IDENTIFIER = re.compile(r"\b[a-z][a-z][a-z0-9]*+(?:[A-Z]++[a-z0-9]++)++\b")
 #: So do those that only look like one, unless a tool is called so (CreateIssue).
 _PASCAL = re.compile(r"\b[A-Z]++[a-z0-9]++(?:[A-Z]++[a-z0-9]*+)++\b")
+#: "Jot down: buy milk": people say so, tools do not, and to the model that ships it is noise.
+_PLAINLY = {"jot": "note", "jots": "notes", "jotted": "noted", "jotting": "noting"}
+_JOT = re.compile(r"(?<![\w/\\@#.:-])jot(?:s|ted|ting)?(?![\w/\\@]|[.:-]\w)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,7 @@ class Scope:
 
     Attributes:
         query: as it was asked.
-        texts: its subqueries, with misspelt words put right.
+        texts: its subqueries, see `prepared`.
         implied: what it asks for besides, see `lexical.implied`; no clauses of it.
         snapshot: the tools, their words and vectors.
         allowed: ascending rows that may be found; None: all.
@@ -70,10 +73,20 @@ class Scope:
 def scope_of(query: Query, snapshot: Snapshot, visible: IntArray | None) -> Scope:
     """The scope of a checked query within the visible rows (None: all)."""
     words = snapshot.postings
-    spelt = [words.corrected(_apart(text, words)) for text in query.texts]
+    spelt = [prepared(text, words) for text in query.texts]
     texts = subquery_texts(spelt)
     besides = implied_texts(query.texts)
     return Scope(query, texts, besides, snapshot, _filtered(snapshot, visible, query))
+
+
+def prepared(text: str, words: Postings) -> str:
+    """A caller's text as it is searched for: put plainly, misspelt words put right."""
+    return words.corrected(_apart(_plainly(text, words), words))
+
+
+def _plainly(text: str, words: Postings) -> str:
+    """The text in words that tools are described in: jot down -> note down, unless a tool jots."""
+    return text if words.has("jot") else _JOT.sub(lambda it: _PLAINLY[it[0].lower()], text)
 
 
 def _apart(text: str, words: Postings) -> str:

@@ -90,6 +90,7 @@ async def test_over_a_few_tools_a_wish_is_answered_and_a_strangers_is_not(
         "9am New York in London time": "time__convert_time",
         "remove note 7": "notes__delete_note",
         "write a note about the meeting": "notes__add_note",
+        "jot down: buy milk": "notes__add_note",
         "put the shopping list on top": "notes__pin_note",
         "move the old plans out of the way": "notes__archive_note",
         "dump all notes to a file": "notes__export_notes",
