@@ -137,8 +137,8 @@ async def test_what_others_used_did_not_work_for_the_caller_before() -> None:
     )
     async with retriever:
         await retriever.index(MAIL)
-        asked = [f"send an email to {name}" for name in ("ann", "bob", "carl", "dora", "eve", "flo")]
-        for user, text, vector in zip("abcdef", asked, await retriever.embed(asked), strict=True):
+        asked = [f"send an email to {name}" for name in ("ann", "bob", "carl", "dora", "eve")]
+        for user, text, vector in zip("abcde", asked, await retriever.embed(asked), strict=True):
             memory.learn(text, vector, "mail__send", user)
         found = await retriever.search(Query(("send an email to ann",), user="z"))
     reasons = {match.tool.original_name: match.reason for match in found.matches}
