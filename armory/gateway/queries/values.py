@@ -63,7 +63,7 @@ def check_top_k(given: object, where: str) -> int:
 
 
 def _integer(given: object) -> int | None:
-    """A JSON number without a fraction, also where it is written 2.0; None: it is something else."""
+    """A JSON number without a fraction, written 2 or 2.0; None: it is something else."""
     if isinstance(given, float) and given.is_integer():
         return int(given)
     return given if isinstance(given, int) and not isinstance(given, bool) else None
