@@ -18,6 +18,7 @@ from armory.retrieval.lexical.implied import implied
 from armory.retrieval.lexical.intents import clauses
 from armory.retrieval.lexical.postings import Postings
 from armory.retrieval.lexical.text import spaced
+from armory.retrieval.lexical.wording import plainly, unaddressed
 from armory.retrieval.ports import IntArray, Passage
 from armory.retrieval.snapshot import Snapshot
 
@@ -26,9 +27,6 @@ MAX_SUBQUERIES = 12
 _IDENTIFIER = re.compile(r"\b[a-z][a-z][a-z0-9]*+(?:[A-Z]++[a-z0-9]++)++\b")
 #: So do those that only look like one, unless a tool is called so (CreateIssue).
 _PASCAL = re.compile(r"\b[A-Z]++[a-z0-9]++(?:[A-Z]++[a-z0-9]*+)++\b")
-#: "Jot down: buy milk": people say so, tools do not, and to the model that ships it is noise.
-_PLAINLY = {"jot": "note", "jots": "notes", "jotted": "noted", "jotting": "noting"}
-_JOT = re.compile(r"(?<![\w/\\@#.:-])jot(?:s|ted|ting)?(?![\w/\\@]|[.:-]\w)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +78,8 @@ def scope_of(query: Query, snapshot: Snapshot, visible: IntArray | None) -> Scop
 
 
 def prepared(text: str, words: Postings) -> str:
-    """A caller's text as it is searched for: put plainly, misspelt words put right."""
-    return words.corrected(_apart(_plainly(text, words), words))
-
-
-def _plainly(text: str, words: Postings) -> str:
-    """The text in words that tools are described in: jot down -> note down, unless a tool jots."""
-    return text if words.has("jot") else _JOT.sub(lambda it: _PLAINLY[it[0].lower()], text)
+    """A caller's text as it is searched for: without a salutation, put plainly and spelt right."""
+    return words.corrected(_apart(plainly(unaddressed(text), words), words))
 
 
 def _apart(text: str, words: Postings) -> str:
