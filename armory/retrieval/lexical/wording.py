@@ -11,6 +11,7 @@ import re
 from armory.retrieval.lexical.intents import VERB
 from armory.retrieval.lexical.postings import Postings
 
+_PAUSE = r"\s*+(?:[,!]|[.:;\u2013\u2026-](?=[\s.]))++\s*+"
 #: "Hey Claude," says nothing of what is wanted, and makes a wish look like talk. Other names stay,
 #: which may be those of servers; so does what no comma, request or question follows: "hello world".
 _SALUTATION = re.compile(
@@ -18,10 +19,11 @@ _SALUTATION = re.compile(
     r"|so|well|um++|uh++|hm++|oh|actually|anyway)\b"
     r"(?: (?:there|again|all|everyone|everybody|guys|folks|team|friend|buddy|mate|bot|chatbot"
     r"|assistant|ai|agent|claude|chatgpt|gpt|gemini|copilot)\b)*+"
-    r"(?:\s*+(?:[,!]|[.:;\u2013\u2026-](?=[\s.]))++\s*+"
+    rf"(?:{_PAUSE}"
     r"|\s++(?=(?:i|i'm|i'd|i've|can|could|would|will|please|what|what's|how|where|where's|when|who"
     r"|who's|which|is|are|do|does|did|let|lets|let's|need|want|my|so"
-    rf"|{VERB})\b))",
+    rf"|{VERB})\b))"
+    rf"|(?:great|sorry|excuse me|by the way|btw|quick question){_PAUSE}",
     re.IGNORECASE,
 )
 _SALUTATIONS = 4

@@ -17,6 +17,8 @@ from armory.retrieval.lexical.wording import unaddressed
         ("hi can you play some jazz", "can you play some jazz"),
         ("Actually, move it to Monday", "move it to Monday"),
         ("  um, well... the weather in Rome\n", "the weather in Rome"),
+        ("Great! Sorry, quick question: is it up?", "is it up?"),
+        ("great circle distance", "great circle distance"),
         ("hey spotify, play some jazz", "hey spotify, play some jazz"),  # perhaps a server
         ("hey jude lyrics", "hey jude lyrics"),
         ("hello world program", "hello world program"),
