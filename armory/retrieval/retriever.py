@@ -33,7 +33,7 @@ from armory.retrieval.search.candidates import CandidateSearch, Experience, Find
 from armory.retrieval.search.dense import DenseSide
 from armory.retrieval.search.queue import SearchQueue
 from armory.retrieval.search.recovery import Recovery
-from armory.retrieval.search.scope import Scope, check_query, scope_of
+from armory.retrieval.search.scope import Scope, check_query, prepared, scope_of
 from armory.retrieval.search.threads import SearchThreads, is_short, rest_after
 from armory.retrieval.search.visible_rows import VisibleRows
 from armory.retrieval.settings import RetrieverSettings
@@ -275,13 +275,16 @@ class Retriever:
             ) from None
 
     async def embed(self, texts: Sequence[str]) -> FloatArray:
-        """(n, d) query vectors, cached like those of searches.
+        """(n, d) query vectors, as searches for the same texts have them.
 
         Raises:
             BackendError: there is no embedder, or it failed.
         """
         if self._embedder is None:
             raise BackendError("this retriever has no embedder")
+        if (snapshot := self._snapshot) is not None:
+            words = snapshot.postings
+            texts = await asyncio.to_thread(lambda: [prepared(text, words) for text in texts])
         return await self._embedder.embed_queries(texts)
 
     async def embedding(self, text: str) -> FloatArray | None:

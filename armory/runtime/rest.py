@@ -47,7 +47,10 @@ def rest_services(
     def configured() -> str:
         learned = runtime.learning.uses.stamp if runtime.learning else ""
         described = runtime.loaded.config.tool_rag.model_dump_json()
-        return hashlib.sha256(described.encode()).hexdigest() + learned
+        engine = runtime.retriever
+        tuned = None if engine is None else engine.settings.rank.calibration
+        said = f"{armory_version()}\0{described}\0{tuned!r}"
+        return hashlib.sha256(said.encode()).hexdigest() + learned
 
     def upstreams() -> dict[str, UpstreamInfo]:
         return upstreams_of(runtime)

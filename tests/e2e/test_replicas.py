@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 
+from armory.retrieval.embedders.embedded import EmbeddedEmbedder
+from armory.retrieval.options import CALIBRATION
+from armory.retrieval.scoring.calibration import SHIPPED, VERSION, read_calibrations
 from armory.testing.clients.raw import modern_body, modern_headers
 from armory.testing.servers import RedisServer
 
@@ -80,6 +83,27 @@ def test_a_session_is_served_by_either_replica_until_its_owner_dies(
     status, anew, _ = post(other.url, "initialize", HELLO)
     assert status == 200
     assert post(other.url, "tools/list", {}, anew)[0] == 200
+
+
+def test_what_was_tuned_counts_at_once_after_a_restart(
+    serve: Callable[..., Any], demo_upstreams: dict[str, Any], redis: RedisServer
+) -> None:
+    config = {"upstreams": {"time": demo_upstreams["time"]}, "storage": {"redis": redis.url}}
+
+    def relevance(gateway: Any) -> float:
+        url = f"{gateway.base}/retrieve_tools?query=the+time+in+Tokyo"
+        with urllib.request.urlopen(url, timeout=30) as response:
+            return json.load(response)["tools"][0]["relevance"]
+
+    before = serve(config).searchable()
+    shown = relevance(before)
+    before.stop()
+    embedder = EmbeddedEmbedder().identity
+    constants = read_calibrations(SHIPPED.read_text())["semantic"][embedder]
+    tuned = {**constants, "miss_cost": constants["miss_cost"] / 100}
+    fitted = {"version": VERSION, "rankers": {"semantic": {embedder: tuned}}}
+    (before.home / CALIBRATION).write_text(json.dumps(fitted))
+    assert relevance(serve(config).searchable()) < shown
 
 
 def metric(gateway: Any, name: str) -> float:

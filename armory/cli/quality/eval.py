@@ -156,6 +156,7 @@ async def _run(
             options, experience=experience, on_progress=shown.counting(EMBEDDING)
         ) as retriever:
             if memory is not None:
+                await retriever.index(dataset.tools)  # words of tools say how queries are spelt
                 vectors = await retriever.embed([use.query for use in uses])
                 for use, vector in zip(uses, vectors, strict=True):
                     memory.learn(use.query, vector, use.tool)

@@ -27,7 +27,9 @@ def refuse_cursor(params: Mapping[str, Raw]) -> None:
     """
     if "cursor" in params and bytes(memoryview(params["cursor"])) != b"null":
         raise RpcError(
-            INVALID_PARAMS, "params.cursor was not given out here; list again without one"
+            INVALID_PARAMS,
+            "params.cursor was not given out here; list again without one",
+            {"parameter": "params.cursor"},
         )
 
 

@@ -43,7 +43,7 @@ def check_texts(given: object, where: str) -> tuple[str, ...]:
     if not all(texts) or not 1 <= length <= MAX_QUERY_CHARS:
         raise RpcError(
             INVALID_PARAMS,
-            f"{where} has {length} characters (or an empty item); "
+            f"{where} has {length:,} characters (or an empty item); "
             f"expected 1 to {MAX_QUERY_CHARS:,} together",
             {"parameter": where},
         )
@@ -56,9 +56,17 @@ def check_top_k(given: object, where: str) -> int:
     Raises:
         RpcError: no integer from 1 to 200.
     """
-    if isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= MAX_TOP_K:
+    number = _integer(given)
+    if number is None or not 1 <= number <= MAX_TOP_K:
         raise refused(where, given, f"an integer from 1 to {MAX_TOP_K}")
-    return given
+    return number
+
+
+def _integer(given: object) -> int | None:
+    """A JSON number without a fraction, written 2 or 2.0; None: it is something else."""
+    if isinstance(given, float) and given.is_integer():
+        return int(given)
+    return given if isinstance(given, int) and not isinstance(given, bool) else None
 
 
 def check_names(given: object, where: str) -> frozenset[str]:
@@ -116,8 +124,9 @@ def check_hour(given: Any, where: str) -> int:
     Raises:
         RpcError: no integer from 0 to 23.
     """
-    number = int(given) if isinstance(given, str) and re.fullmatch(r"\d{1,2}", given) else given
-    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= 23:
+    written = isinstance(given, str) and re.fullmatch(r"\d{1,2}", given)
+    number = int(given) if written else _integer(given)
+    if number is None or not 0 <= number <= 23:
         raise refused(where, given, "an hour from 0 to 23")
     return number
 

@@ -34,7 +34,7 @@ start stop store stream subscribe suggest summarize summarise sync tag take tell
 transcribe transform translate turn uninstall unsubscribe update upgrade upload use validate verify
 view visit visualize watch write zip
 """
-_VERB = "|".join(_VERBS.split())
+VERB = "|".join(_VERBS.split())
 _EDGES = " ,.;:!?-*\t\xa0\u2022\u3000\"'\u3002\uff01\uff1f\uff1b"
 _GAP = r"(?:,|(?<!\s))\s++"
 """A comma or not, and white space before a word that parts clauses: all of it, and looked at from
@@ -44,13 +44,13 @@ _SPLIT = re.compile(
     r"(?<=[.?!;\u3002\uff01\uff1f\uff1b])(?=\s|[^\x00-\x7f])(?<!\b[a-z]\.[a-z]\.)(?<!\bvs\.)"
     r"(?<!(?-i:\b[DMS][rst]\.))(?<!(?-i:\bMrs\.))"
     # "at 5 p.m. tell Ann", not "U.S. news"
-    rf"|(?<=\b[a-z]\.[a-z]\.)(?<!\be\.g\.)(?<!\bi\.e\.)(?=\s++(?:{_VERB})\b)"
-    rf"|{_GAP}(?:\(?[1-9a-h]\)|[1-9]\.)\s++(?=(?:{_VERB})\b)"  # "1) find it 2) book it"
+    rf"|(?<=\b[a-z]\.[a-z]\.)(?<!\be\.g\.)(?<!\bi\.e\.)(?=\s++(?:{VERB})\b)"
+    rf"|{_GAP}(?:\(?[1-9a-h]\)|[1-9]\.)\s++(?=(?:{VERB})\b)"  # "1) find it 2) book it"
     r"|[\r\n]+"
     rf"|{_GAP}(?:and\s++(?:then|also|finally|lastly)|then|additionally|furthermore|moreover"
     r"|afterwards?|as\s++well\s++as|after\s++that|finally|lastly|next(?=,))[\s,]++"
-    rf"|{_GAP}(?:and|or|und|och|et|y|e)\s++(?=(?:{_VERB})\b)"
-    rf"|,\s++(?=(?:{_VERB})\b)"
+    rf"|{_GAP}(?:and|or|und|och|et|y|e)\s++(?=(?:{VERB})\b)"
+    rf"|,\s++(?=(?:{VERB})\b)"
     r"|,\s++and\s++(?![^\s@]++@)",  # the last of some addresses
     re.IGNORECASE,
 )
@@ -108,9 +108,9 @@ def clauses(text: str) -> list[tuple[int, int]]:
     return [head.span(1)] if head else []
 
 
-_STARTS = re.compile(rf"(?:{_VERB})\b", re.IGNORECASE)
+_STARTS = re.compile(rf"(?:{VERB})\b", re.IGNORECASE)
 #: "Write down: meeting at 5": the words before the colon say what is wanted, the others to what.
-_HEAD = re.compile(rf"\s*+((?:{_VERB}|jot|note)\b[\w '\-]{{0,40}}):\s", re.IGNORECASE)
+_HEAD = re.compile(rf"\s*+((?:{VERB}|jot|note)\b[\w '\-]{{0,40}}):\s", re.IGNORECASE)
 
 
 class _Names:
@@ -165,7 +165,7 @@ def named(query: str, names: Iterable[str]) -> set[str]:
 
 _FORM_CHARS, _REQUEST_CHARS = 2_000, 200
 _REQUEST = re.compile(
-    rf"^(?:{_VERB})\b"
+    rf"^(?:{VERB})\b"
     r"|\b(?:i (?:need|want|wish|require|must|have to)|i(?:'d| would) (?:like|love|appreciate)"
     r"|i(?:'m| am) (?:looking|trying|planning|interested|curious|searching|working|going)"
     r"|(?:can|could|would|will) (?:you|i|we)|please|(?:help|show|give|tell|let|find|get)"

@@ -225,6 +225,11 @@ class Postings:
             return False
         return may_be_misspelt(fold(word))
 
+    def has(self, term: str) -> bool:
+        """Whether a tool has this term."""
+        number = self._vocabulary.get(term, self._width)
+        return number < self._width and bool(self.inverted.df[number])
+
     def is_name(self, word: str) -> bool:
         """Whether an identifier of several words joins those of a tool's name: `ReadFile`."""
         number = self._vocabulary.get(stem(fold(word)), self._width)

@@ -138,6 +138,18 @@ def _name_said(features: CandidateFeatures, said: float, position: int) -> float
     return said if not small or any(small <= text for text in texts) else 0.0
 
 
+def _words_shared(features: CandidateFeatures, position: int) -> float:
+    """The share of a text's words that a tool has, the greatest over the caller's texts: of words
+    as they are counted, not as they weigh for the order.
+    """
+    row = features.rows[position]
+    shares = [
+        len(np.unique(s.hits.slots[s.hits.rows == row])) / max(len(s.hits.idf), 1)
+        for s in features.whole
+    ]
+    return max(shares)
+
+
 def explain(
     features: CandidateFeatures, scores: Scores, position: int, *, meaning: bool = True
 ) -> str:
@@ -156,9 +168,8 @@ def explain(
         parts.append("its name is in the query")
     elif said >= 0.5:
         parts.append("most of its name is in the query")
-    if max(float(subquery.bm25[position]) for subquery in features.subqueries) > 0:
-        covered = signals.get("covered", 0.0)
-        parts.append(f"shares {covered:.0%} of the query's words" if covered else "shares words")
+    if shared := _words_shared(features, position):
+        parts.append(f"shares {shared:.0%} of the query's words")
     if signals.get("server_named", 0.0) >= 0.99:
         parts.append("its server is named")
     if signals.get("implied", 0.0) > 0:

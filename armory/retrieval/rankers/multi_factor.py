@@ -110,7 +110,11 @@ class MultiFactorRanker(FormulaRanker):
         """The factors that decided, the greatest contribution first; none that weighs nothing."""
         signals = scores.signals_at(position)
         values = {name: signals[name] for name, weight in scores.weights.items() if weight > 0}
-        parts = [(scores.weights[n] * v, _phrase(n, v)) for n, v in values.items()]
+        phrases = {name: _phrase(name, value) for name, value in values.items()}
+        own = _usage(features, [features.records[position].name]).history[0]
+        if values.get("history", 0.0) > own:  # not the caller's own, see `_with_past_queries`
+            phrases["history"] = f"similar queries led to it before ({values['history']:.2f})"
+        parts = [(scores.weights[n] * values[n], phrase) for n, phrase in phrases.items()]
         said = [phrase for _, phrase in sorted(parts, reverse=True) if phrase]
         text = ", ".join(said) or "little is known of it"
         factor = signals["boost"]

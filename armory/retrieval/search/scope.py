@@ -18,6 +18,7 @@ from armory.retrieval.lexical.implied import implied
 from armory.retrieval.lexical.intents import clauses
 from armory.retrieval.lexical.postings import Postings
 from armory.retrieval.lexical.text import spaced
+from armory.retrieval.lexical.wording import plainly, unaddressed
 from armory.retrieval.ports import IntArray, Passage
 from armory.retrieval.snapshot import Snapshot
 
@@ -44,7 +45,7 @@ class Scope:
 
     Attributes:
         query: as it was asked.
-        texts: its subqueries, with misspelt words put right.
+        texts: its subqueries, see `prepared`.
         implied: what it also asks for without saying so, see `lexical.implied`; never split.
         snapshot: the tools, their words and vectors.
         allowed: ascending rows that may be found; None: all.
@@ -70,10 +71,15 @@ class Scope:
 def scope_of(query: Query, snapshot: Snapshot, visible: IntArray | None) -> Scope:
     """The scope of a checked query within the visible rows (None: all)."""
     words = snapshot.postings
-    spelt = [words.corrected(_with_words(text, words)) for text in query.texts]
+    spelt = [prepared(text, words) for text in query.texts]
     texts = subquery_texts(spelt)
     besides = implied_texts(query.texts)
     return Scope(query, texts, besides, snapshot, _filtered(snapshot, visible, query))
+
+
+def prepared(text: str, words: Postings) -> str:
+    """A caller's text as it is searched for: without a salutation, put plainly and spelt right."""
+    return words.corrected(_with_words(plainly(unaddressed(text), words), words))
 
 
 def _with_words(text: str, words: Postings) -> str:

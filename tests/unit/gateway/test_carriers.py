@@ -107,6 +107,15 @@ def test_each_item_by_itself() -> None:
     assert query.categories == {"a", "b"}
 
 
+def test_a_number_without_a_fraction_is_an_integer_however_it_is_written() -> None:
+    query = query_of(read_list_request(context({"query": "x", "top_k": 3.0, "hour": 1e1}), {}))
+    assert (query.top_k, query.hour) == (3, 10)
+    assert isinstance(query.top_k, int)
+    for bad in (2.5, 0.0, 1e300, "3.0"):
+        with pytest.raises(RpcError, match="top_k"):
+            read_list_request(context({"query": "x", "top_k": bad}), {})
+
+
 def test_filters_without_a_query() -> None:
     asked = read_list_request(context({"servers": ["git"]}), {})
     assert (asked.query, asked.servers) == (None, {"git"})

@@ -166,8 +166,9 @@ async def test_legacy_selection_and_no_cursor(bench: Bench) -> None:
     assert listed["_meta"]["dev.armory/selection"]["returned"] == 1
     assert "nextCursor" not in listed
     await bench.gateway.tool_lists.list(asked, raws({"cursor": None}))
-    with pytest.raises(RpcError, match="cursor"):
+    with pytest.raises(RpcError, match="cursor") as refused:
         await bench.gateway.tool_lists.list(asked, raws({"cursor": "x"}))
+    assert refused.value.data == {"parameter": "params.cursor"}
     with pytest.raises(RpcError, match="cursor"):
         await list_entries("prompts/list", asked, raws({"cursor": "x"}))
 

@@ -90,6 +90,9 @@ async def test_over_a_few_tools_a_wish_is_answered_and_a_strangers_is_not(
         "9am New York in London time": "time__convert_time",
         "remove note 7": "notes__delete_note",
         "write a note about the meeting": "notes__add_note",
+        "jot down: buy milk": "notes__add_note",
+        "Hi! search: dentist": "notes__search_notes",
+        "hey Claude, move the old plans out of the way": "notes__archive_note",
         "put the shopping list on top": "notes__pin_note",
         "move the old plans out of the way": "notes__archive_note",
         "dump all notes to a file": "notes__export_notes",
@@ -98,7 +101,7 @@ async def test_over_a_few_tools_a_wish_is_answered_and_a_strangers_is_not(
     in_vain = (
         "what is the meaning of life", "send an email to Bob", "weather in Paris", "Hi there",
         "translate hello into French", "tell me a joke", "how do I bake bread", "2+2",
-        "translate: good morning", "play: bohemian rhapsody",
+        "translate: good morning", "play: bohemian rhapsody", "Hi! Tell me a joke", "ok so 2+2",
     )  # fmt: skip
     async with Retriever(EmbeddedEmbedder(), ExactIndex(), make_rankers()) as retriever:
         await retriever.index(demo)

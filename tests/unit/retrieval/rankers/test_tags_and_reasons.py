@@ -9,12 +9,14 @@ import pytest
 
 from armory.domain.query import Query
 from armory.domain.tool import ToolRecord
+from armory.feedback.vectors import FeedbackVectors
 from armory.retrieval.indexes.exact import ExactIndex
 from armory.retrieval.options import Limits
 from armory.retrieval.ports import FloatArray
 from armory.retrieval.rankers.base import RankSettings
 from armory.retrieval.registry import make_rankers
 from armory.retrieval.retriever import Retriever
+from armory.retrieval.search.candidates import Experience
 from armory.retrieval.settings import RetrieverSettings
 from armory.testing.embedder import HashingEmbedder
 
@@ -111,3 +113,34 @@ async def test_a_name_with_a_small_word_is_said_with_it_only() -> None:
 
         assert "name is in the query" in await reason("git show HEAD")
         assert "name is in the query" not in await reason("git add everything")
+
+
+@pytest.mark.parametrize("ranker", ["relevance", "hybrid", "semantic", "lexical"])
+async def test_a_reason_counts_the_words_that_are_shared(ranker: str) -> None:
+    async with boosted(ranker, {}) as retriever:
+        await retriever.index(MAIL)
+        found = await retriever.search(Query(("archive a message",)), explain=True)
+        reasons = {match.tool.original_name: match.reason for match in found.ranking}
+    assert "shares 50% of the query's words" in reasons["send"].lower()  # not what they weigh
+    assert "shares" not in reasons["now"].lower()
+
+
+async def test_what_others_used_did_not_work_for_the_caller_before() -> None:
+    memory = FeedbackVectors()
+    settings = RetrieverSettings(ranker="multi_factor", limits=ALL)
+    retriever = Retriever(
+        HashingEmbedder(),
+        ExactIndex(),
+        make_rankers(),
+        settings,
+        experience=Experience(memory=memory),
+    )
+    async with retriever:
+        await retriever.index(MAIL)
+        asked = [f"send an email to {name}" for name in ("ann", "bob", "carl", "dora", "eve")]
+        for user, text, vector in zip("abcde", asked, await retriever.embed(asked), strict=True):
+            memory.learn(text, vector, "mail__send", user)
+        found = await retriever.search(Query(("send an email to ann",), user="z"))
+    reasons = {match.tool.original_name: match.reason for match in found.matches}
+    assert "similar queries led to it before" in reasons["send"]
+    assert "you" not in reasons["send"]

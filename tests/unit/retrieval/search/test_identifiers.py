@@ -1,4 +1,4 @@
-"""Identifiers in a query are searched as the words that tools' names are embedded as."""
+"""A query is searched in the words that tools' names and descriptions are embedded as."""
 
 from __future__ import annotations
 
@@ -32,6 +32,26 @@ def test_names_of_products_stay_whole(asked: str, searched: str, tools: list[Too
         words.add(tool.name, fields_of(tool))
     scope = scope_of(Query((asked,)), words_only(tools, words.freeze()), None)
     assert scope.texts[0].text == searched
+
+
+@pytest.mark.parametrize(
+    ("asked", "searched"),
+    [
+        ("Jot down: buy milk", "note down: buy milk"),
+        ("jot this down; what I jotted yesterday", "note this down; what I noted yesterday"),
+        ("read /tmp/jot.md and a.io/jot", "read /tmp/jot.md and a.io/jot"),
+        ("jotform, jot_it, ajot", "jotform, jot_it, ajot"),
+    ],
+)
+def test_what_no_tool_says_is_put_plainly(asked: str, searched: str, make_tool: MakeTool) -> None:
+    words = LexicalIndex()
+    notes, jotter = make_tool("add_note", "Write a note"), make_tool("jot", "Jots down a thought")
+    words.add(notes.name, fields_of(notes))
+    plain = scope_of(Query((asked,)), words_only([notes], words.freeze()), None)
+    assert plain.texts[0].text == searched
+    words.add(jotter.name, fields_of(jotter))
+    own = scope_of(Query((asked,)), words_only([notes, jotter], words.freeze()), None)
+    assert own.texts[0].text == asked  # in this catalog a tool says so
 
 
 @pytest.mark.anyio

@@ -38,3 +38,19 @@ async def test_a_remembered_tool_is_found_by_an_index_that_returns_only_the_best
         unseen = (await retriever.rank(query, hidden)).features
         assert "srv__zebra" not in [record.name for record in unseen.records]
         assert np.isfinite(seen.subqueries[0].past).all()
+
+
+async def test_a_misspelt_query_is_remembered_as_it_is_searched_for(
+    make_tool: Callable[..., ToolRecord],
+) -> None:
+    memory = FeedbackVectors(FeedbackLimits(floor=1.0))
+    tools = [make_tool("search", "Search the web"), make_tool("read", "Read a web page")]
+    options = RetrievalOptions()
+    async with build_retriever(options, experience=Experience(memory=memory)) as retriever:
+        await retriever.index(tools)
+        asked = "serach the wbe for cats"
+        for vector in await retriever.embed([asked]):
+            memory.learn(asked, vector, "srv__search")
+        used = (await retriever.rank(Query((asked,)))).features.subqueries[0].used
+    assert used is not None
+    assert used.max() > 0.999

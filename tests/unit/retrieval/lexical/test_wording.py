@@ -1,0 +1,36 @@
+"""What of a text is said to whoever listens, and is not searched for."""
+
+from __future__ import annotations
+
+import pytest
+
+from armory.retrieval.lexical.wording import unaddressed
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("Hi! Delete note 7", "Delete note 7"),
+        ("hey claude, what is on my calendar?", "what is on my calendar?"),
+        ("Hello there! Good morning. Please send it", "Please send it"),
+        ("OK so let's book a table", "let's book a table"),
+        ("hi can you play some jazz", "can you play some jazz"),
+        ("Actually, move it to Monday", "move it to Monday"),
+        ("  um, well... the weather in Rome\n", "the weather in Rome"),
+        ("Great! Sorry, quick question: is it up?", "is it up?"),
+        ("great circle distance", "great circle distance"),
+        ("hey spotify, play some jazz", "hey spotify, play some jazz"),  # perhaps a server
+        ("hey jude lyrics", "hey jude lyrics"),
+        ("hello world program", "hello world program"),
+        ("so-called friends of Bob", "so-called friends of Bob"),
+        ("ok.txt is what I need", "ok.txt is what I need"),
+        ("Hi,show me the log", "show me the log"),
+        ("hello - is it up?", "is it up?"),
+        ("hi there", "hi there"),
+        ("ok, thanks", "ok, thanks"),
+        ("highlight the row", "highlight the row"),
+        ("", ""),
+    ],
+)
+def test_a_salutation_is_left_out(text: str, wanted: str) -> None:
+    assert unaddressed(text) == wanted
