@@ -34,7 +34,7 @@ _LIST_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2
 _TOOLS = (0, 1, 2, 3, 5, 8, 12, 20, 40, 80, 160, 320, 640, 1_280, 5_000, 20_000)
 STORES = {
     "database": "Whether the database (`storage.url`) answers.",
-    "shared_store": "Whether the store that replicas share (`storage.redis`) answers.",
+    "shared_store": "Whether the store that replicas share (`storage.redis`) takes writes.",
     "vector_store": "Whether the vector store answers.",
 }
 _TURN_S = 0.001
