@@ -8,6 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from armory.testing.servers import RedisServer
+
 Command = Callable[..., Any]
 
 
@@ -76,6 +80,23 @@ def test_status_says_why_there_are_no_details(
         nobody = armory("status", "--url", other, *form)
         assert nobody.returncode == 0
         assert "told to tokens with the scope `admin`: --token" in nobody.stderr
+
+
+@pytest.mark.redis
+def test_status_in_a_pipe_tells_what_else_than_upstreams_is_not_ready(
+    serve: Callable[..., Any], armory: Command, demo_upstreams: dict[str, Any], redis: RedisServer
+) -> None:
+    config = {"upstreams": {"notes": demo_upstreams["notes"]}, "storage": {"redis": redis.url}}
+    served = serve(config).ready()
+    redis.kill()
+    served.wait_for("shared_store_away")
+    told = armory("status")  # as `kubectl exec` runs it
+    rows = [line.split("\t") for line in told.stdout.splitlines()]
+    assert [row[:3] for row in rows] == [
+        [served.base, "notes", "ready"],
+        [served.base, "", "ready"],
+    ]
+    assert rows[1][4].startswith("shared store: Redis failed (")
 
 
 def test_status_tells_what_of_a_folder_of_skills_is_left_out(
