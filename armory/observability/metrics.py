@@ -46,7 +46,7 @@ class UpstreamFigures:
     """One upstream at the moment of a scrape.
 
     Attributes:
-        up: whether its session is there.
+        up: whether its session is there, or each caller has one with a login of its own.
         tools: tools of its last good list.
         sessions, in_flight, queued: see the pool.
         breaker: `closed`, `open` or `half_open`.
@@ -280,7 +280,7 @@ class _Live(Collector):
     def collect(self) -> Iterable[GaugeMetricFamily]:
         upstreams = self._upstreams()
         for name, field, text in (
-            ("up", "up", "Whether the upstream's session is there."),
+            ("up", "up", "Whether the upstream's session is there, where the gateway has one."),
             ("tools", "tools", "Tools of its last good list."),
             ("sessions", "sessions", "Open sessions or processes."),
             ("calls_in_flight", "in_flight", "Calls under way."),

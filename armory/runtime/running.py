@@ -217,7 +217,7 @@ class Runtime:
 
     def _upstreams_up(self) -> dict[str, bool]:
         status = self.supervisor.status()
-        return {key: found.state == "ready" for key, found in status.items()}
+        return {key: found.up for key, found in status.items()}
 
     def packs(self) -> PackScopes | None:
         """What each user has active; None where accounts do not narrow anything."""

@@ -122,6 +122,27 @@ async def test_the_operator_logs_one_person_in_and_out_again(
         assert not [line for line in served.log if any(secret in line for secret in secrets)]
 
 
+async def test_an_upstream_of_peoples_own_accounts_is_not_down(serve: Callable[..., Any]) -> None:
+    async with (
+        IdentityProvider() as provider,
+        AccountsServer(provider.verified, provider.issuer) as accounts,
+        aiohttp.ClientSession() as http,
+    ):
+        auth = {"type": "authorization_code", "per": "principal"}
+        config = {
+            "server": {"readiness": "all"},
+            "upstreams": {"docs": {"url": accounts.url, "auth": auth}},
+        }
+        served = await asyncio.to_thread(lambda: serve(config).ready())
+        async with http.get(f"{served.base}/readyz") as answer:
+            assert answer.status == 200
+            told = await answer.json()
+        assert told["upstreams"]["docs"]["state"] == "login_required"
+        assert told["not_ready"] == []
+        async with http.get(f"{served.base}/metrics") as answer:
+            assert 'armory_upstream_up{server="docs"} 1.0' in await answer.text()
+
+
 def test_who_need_not_log_in_is_told_so(armory: Callable[..., Any], tmp_path: Path) -> None:
     file = tmp_path / "armory.yaml"
     file.write_text(yaml.safe_dump({"upstreams": {"open": {"url": "http://127.0.0.1:1/mcp"}}}))
