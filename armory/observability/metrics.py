@@ -33,7 +33,7 @@ _CALL_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 1
 _LIST_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 _TOOLS = (0, 1, 2, 3, 5, 8, 12, 20, 40, 80, 160, 320, 640, 1_280, 5_000, 20_000)
 STORES = {
-    "database": "Whether the database (`storage.url`) answers.",
+    "database": "Whether the database (`storage.url`) answers and takes writes.",
     "shared_store": "Whether the store that replicas share (`storage.redis`) takes writes.",
     "vector_store": "Whether the vector store answers.",
 }

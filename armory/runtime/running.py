@@ -285,10 +285,12 @@ class Runtime:
             await self._chat.close()
 
     def database_away(self) -> str:
-        """Why the database of the accounts is not there; empty: it is, or none is used."""
+        """Why the database of the accounts is not there or takes nothing; empty: it does, or none
+        is used.
+        """
         if self.accounts is None:
             return ""
-        return (self.opening.away if self.opening else None) or self.accounts.feed.problem
+        return (self.opening.away if self.opening else None) or self.accounts.problem
 
     async def leave(self, delay_s: float) -> None:
         """Be about to end: say at `/readyz` that requests should go elsewhere, serve those that
