@@ -85,6 +85,12 @@ class Accounts:
         self.feed.subscribe(USER, self._user_changed)
         self._observed_at = time.monotonic()
         self._flushing: Flight[None] = Flight("store what was counted")
+        self._failing: dict[str, str] = {}
+
+    @property
+    def problem(self) -> str:
+        """Why the database could not be read or written the last time; empty: it could."""
+        return self.feed.problem or self._failing.get("flush", "")
 
     @property
     def enabled(self) -> bool:
@@ -218,7 +224,13 @@ class Accounts:
             await asyncio.sleep(pause_s)
 
     async def _try(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Do it; a failure is told once, however often it comes again."""
         try:
             await work()
         except BackendError as error:
-            _log.warning("accounts_task_failed", task=name, error=error.message)
+            if self._failing.get(name) != error.message:
+                _log.warning("accounts_task_failed", task=name, error=error.message)
+            self._failing[name] = error.message
+        else:
+            if self._failing.pop(name, ""):
+                _log.info("accounts_task_works_again", task=name)

@@ -33,8 +33,8 @@ _CALL_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 1
 _LIST_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 _TOOLS = (0, 1, 2, 3, 5, 8, 12, 20, 40, 80, 160, 320, 640, 1_280, 5_000, 20_000)
 STORES = {
-    "database": "Whether the database (`storage.url`) answers.",
-    "shared_store": "Whether the store that replicas share (`storage.redis`) answers.",
+    "database": "Whether the database (`storage.url`) answers and takes writes.",
+    "shared_store": "Whether the store that replicas share (`storage.redis`) takes writes.",
     "vector_store": "Whether the vector store answers.",
 }
 _TURN_S = 0.001
@@ -46,7 +46,7 @@ class UpstreamFigures:
     """One upstream at the moment of a scrape.
 
     Attributes:
-        up: whether its session is there.
+        up: whether its session is there, or each caller has one with a login of its own.
         tools: tools of its last good list.
         sessions, in_flight, queued: see the pool.
         breaker: `closed`, `open` or `half_open`.
@@ -280,7 +280,7 @@ class _Live(Collector):
     def collect(self) -> Iterable[GaugeMetricFamily]:
         upstreams = self._upstreams()
         for name, field, text in (
-            ("up", "up", "Whether the upstream's session is there."),
+            ("up", "up", "Whether the upstream's session is there, where the gateway has one."),
             ("tools", "tools", "Tools of its last good list."),
             ("sessions", "sessions", "Open sessions or processes."),
             ("calls_in_flight", "in_flight", "Calls under way."),

@@ -79,7 +79,7 @@ class Figures:
         pool = self._pool.status()
         return {
             key: UpstreamFigures(
-                up=found.state == "ready",
+                up=found.up,
                 tools=found.tools,
                 sessions=pool[key].sessions.open,
                 in_flight=pool[key].in_flight,

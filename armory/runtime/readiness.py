@@ -31,9 +31,7 @@ def readiness(runtime: Runtime) -> Readiness:
     if upstreams == "any":
         ready = ready and (not status or bool(served))
     elif upstreams == "all":
-        ready = ready and all(
-            found.state == "ready" and key in served for key, found in status.items()
-        )
+        ready = ready and all(found.up and key in served for key, found in status.items())
     missing = [] if blocked is None else [blocked]
     missing += _missing(runtime, status)
     missing += _degraded(runtime)
@@ -59,11 +57,11 @@ def _missing(runtime: Runtime, status: Mapping[str, UpstreamStatus]) -> Iterator
     if not runtime.first_snapshot.is_set():
         yield "first snapshot: upstreams are still connecting"
     for key, found in status.items():
-        if found.state != "ready":
+        if not found.up:
             yield found.error or f"upstream {key!r}: {found.awaited or found.state}"
     served = runtime.gateway.view.catalog.servers
     for key, found in status.items():
-        if found.state == "ready" and key not in served:
+        if found.up and key not in served:
             yield f"upstream {key!r}: its lists have come and are not served yet"
     if indexing := runtime.keeper.indexing:
         yield f"retrieval: {indexing:,} tools are being indexed"

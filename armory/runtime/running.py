@@ -217,7 +217,7 @@ class Runtime:
 
     def _upstreams_up(self) -> dict[str, bool]:
         status = self.supervisor.status()
-        return {key: found.state == "ready" for key, found in status.items()}
+        return {key: found.up for key, found in status.items()}
 
     def packs(self) -> PackScopes | None:
         """What each user has active; None where accounts do not narrow anything."""
@@ -285,10 +285,12 @@ class Runtime:
             await self._chat.close()
 
     def database_away(self) -> str:
-        """Why the database of the accounts is not there; empty: it is, or none is used."""
+        """Why the database of the accounts is not there or takes nothing; empty: it does, or none
+        is used.
+        """
         if self.accounts is None:
             return ""
-        return (self.opening.away if self.opening else None) or self.accounts.feed.problem
+        return (self.opening.away if self.opening else None) or self.accounts.problem
 
     async def leave(self, delay_s: float) -> None:
         """Prepare to end: `/readyz` says that requests should go elsewhere, those that come are

@@ -22,7 +22,7 @@ try:
     from redis.asyncio.client import PubSub
     from redis.asyncio.retry import Retry
     from redis.backoff import NoBackoff
-    from redis.exceptions import NoScriptError, RedisError
+    from redis.exceptions import NoScriptError, RedisError, ResponseError
 except ImportError as error:  # pragma: no cover - the extra is there in tests
     raise ConfigError(
         'Redis needs an extra: pip install "armory-mcp-gateway[redis]"', path="storage.redis"
@@ -144,9 +144,15 @@ class RedisCache:
         try:
             return await cancellable(command)
         except _FAILURES as error:
-            raise BackendError(
-                f"Redis failed ({type(error).__name__}); see `storage.redis`"
-            ) from error
+            raise BackendError(f"Redis failed ({_kind(error)}); see `storage.redis`") from error
+
+
+def _kind(error: BaseException) -> str:
+    """What went wrong in one word: the code that Redis gave (`MISCONF`), where its client has no
+    class for it.
+    """
+    code = str(error).partition(" ")[0] if type(error) is ResponseError else ""
+    return code if code.isupper() else type(error).__name__
 
 
 def _ms(ttl_s: float) -> int:

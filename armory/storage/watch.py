@@ -15,13 +15,17 @@ from armory.tasks import spawn, stop
 _log = Logger(__name__)
 PROBE_S = 1.0
 _KEY = "watch"
+_KEPT_S = 60.0
 
 
 class CacheWatch:
     """Watches a shared cache.
 
+    One that can be read and takes nothing (full, read-only, without its replicas) is away, too:
+    replicas could not tell each other of new sessions.
+
     Args:
-        cache: is read from once a second; every read has its own deadline.
+        cache: is written to once a second; every write has its own deadline.
 
     Attributes:
         problem: why the cache is away; empty while it is there.
@@ -47,7 +51,7 @@ class CacheWatch:
             await asyncio.sleep(PROBE_S)
 
     async def _probe(self) -> None:
-        """Read; a cache that is thought to be there is away when a second read fails, too: the
+        """Write; a cache that is thought to be there is away when a second attempt fails, too: the
         first may have waited for this process.
         """
         why = await self._failure()
@@ -61,7 +65,7 @@ class CacheWatch:
 
     async def _failure(self) -> str:
         try:
-            await self._cache.get(_KEY)
+            await self._cache.set(_KEY, b"1", _KEPT_S)
         except BackendError as error:
             return error.message
         return ""

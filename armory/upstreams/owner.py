@@ -62,6 +62,7 @@ class UpstreamStatus:
         dropped: the first of what its last good lists lack because it cannot be handled.
         dropped_count: how much they lack in all.
         restarts: how often it was lost after it had listed, and had to be connected anew.
+        personal: whether it wants the callers' own logins or tokens, and takes none of the gateway.
     """
 
     state: State
@@ -76,6 +77,12 @@ class UpstreamStatus:
     awaited: str = ""
     restarts: int = 0
     skills: int = 0
+    personal: bool = False
+
+    @property
+    def up(self) -> bool:
+        """Whether it can be called, as far as the gateway itself can tell."""
+        return self.state == "ready" or self.personal
 
 
 class UpstreamOwner:
@@ -275,6 +282,7 @@ class UpstreamOwner:
             self.lists = lists_before_login(self.upstream.spec.key, self.upstream.spec.auth)
             self._on_lists(self.upstream.spec.key, self.lists)
         self._down(error.message, "login_required")
+        self.status = replace(self.status, personal=True)
 
     def _ready(self, link: BaseLink) -> None:
         lists = self.lists if self.lists is not None else ServerLists()
@@ -307,7 +315,7 @@ class UpstreamOwner:
         more = {"stderr": said} if said else {}
         say("upstream_down", upstream=self.upstream.spec.key, error=error, **more)
         since = self.status.since if self.status.state == state else self._clock.now()
-        self.status = replace(self.status, state=state, error=error, since=since)
+        self.status = replace(self.status, state=state, error=error, since=since, personal=False)
         self.settled.set()
 
 

@@ -62,6 +62,18 @@ def test_every_metric_that_is_asked_for_is_there(known: dict[str, set[str]]) -> 
     assert asked > 30
 
 
+def test_what_is_absent_says_of_which_release() -> None:
+    # by the equalities of a plain selector alone; without them the alerts of two releases are one
+    found = [
+        (where, inside)
+        for where, text in expressions().items()
+        for inside in re.findall(r"absent\(([^()]*)\)", text)
+    ]
+    assert found
+    for where, inside in found:
+        assert re.fullmatch(r"\w+\{[^{}]*\}", inside), where
+
+
 def test_rules_select_this_release_alone(render: Render) -> None:
     objects = render(scenario("replicas"))
     rule: Any = objects["PrometheusRule", "armory"]

@@ -122,4 +122,5 @@ def test_notes_name_the_address_of_clients_and_what_the_image_lacks(chart: Any) 
     fetched = {"upstreams": {"a": {"command": "npx"}}, "mcpServers": {"b": {"command": "uvx"}}}
     assert "may lack npx, uvx" in notes(config=fetched)
     assert "may lack" not in notes(config=fetched, image={"tag": "0.1.0-full"})
+    assert "may lack npx, uvx" in notes(config=fetched, image={"tag": None})
     assert "may lack" not in notes(config={"upstreams": {"a": {"command": "python"}}})

@@ -165,8 +165,9 @@ def test_the_claim_outlives_the_release_and_may_be_another_one(render: Render) -
     assert mounted(other, "home")["persistentVolumeClaim"] == {"claimName": "mine"}
 
 
-def test_a_volume_does_not_make_every_change_an_outage(render: Render) -> None:
-    objects = render({"persistence": {"enabled": True}})
+@pytest.mark.parametrize("mode", ["ReadWriteOnce", "ReadWriteMany"])  # many nodes, one SQLite
+def test_a_volume_does_not_make_every_change_an_outage(render: Render, mode: str) -> None:
+    objects = render({"persistence": {"enabled": True, "accessModes": [mode]}})
     assert deployment(objects)["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
     (term,) = pod(objects)["affinity"]["podAffinity"][
         "requiredDuringSchedulingIgnoredDuringExecution"

@@ -35,6 +35,22 @@ def test_an_autoscaler_takes_over_without_ending_replicas(cluster: Cluster) -> N
     assert replicas(cluster) == 3
 
 
+def test_a_configuration_that_came_back_stays_while_the_next_one_fails(cluster: Cluster) -> None:
+    def changed(command: str, number: int) -> str:
+        level: Any = {"config": {"server": {"limits": {"streams": 1_000 + number}}}}
+        cluster.helm(command, "armory", values=level)
+        spec = cluster.get("deployment", "armory")["spec"]["template"]["spec"]
+        return next(one["configMap"]["name"] for one in spec["volumes"] if one["name"] == "config")
+
+    first = changed("install", 0)
+    for number in range(1, 10):  # with the first, all the maps that a release keeps
+        changed("upgrade", number)
+    assert changed("upgrade", 0) == first
+    for number in (11, 12):  # two that do not get ready, so that pods of the first one go on
+        changed("upgrade", number)
+        assert cluster.get("configmap", first)
+
+
 def test_a_deleted_token_is_made_anew_and_the_pods_with_it(cluster: Cluster) -> None:
     def made() -> tuple[str, Any]:
         return cluster.token(), cluster.get("deployment", "armory")["spec"]["template"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import resource
 import signal
 import urllib.error
 import urllib.request
@@ -112,3 +113,23 @@ def test_a_database_that_is_away_at_the_start_is_waited_for(serve: Callable[...,
             assert (status, len(told)) == (200, 1 - up)
     finally:
         database.remove()
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="Linux alone limits another process")
+def test_a_database_that_takes_no_writes_is_told_of(
+    serve: Callable[..., Any], demo_upstreams: dict[str, Any]
+) -> None:
+    upstreams = {"notes": demo_upstreams["notes"]}  # there is always to write how long it was up
+    served = serve({"tool_rag": {"enabled": False}, "upstreams": upstreams}).ready()
+    told: list[list[str]] = []
+    for up in (0, 1):  # files may grow to nothing, as on a full disk, and again as they like
+        most = resource.RLIM_INFINITY if up else 0
+        resource.prlimit(served.process.pid, resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
+        line = f"armory_database_up {up}.0"
+        wait_until(lambda: line in metrics(served.base), served.log, WITHIN_S)  # noqa: B023
+        status, body = served.readiness()
+        told.append([why for why in body["not_ready"] if why.startswith("database: ")])
+        assert status == 200
+    assert [len(each) for each in told] == [1, 0]
+    failed = [line for line in served.log if "accounts_task_failed" in line and '"flush"' in line]
+    assert len(failed) == 1, "once, not every two seconds"

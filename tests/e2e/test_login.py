@@ -160,6 +160,25 @@ async def test_the_page_says_what_became_of_the_login(
         assert b"Traceback" not in err
 
 
+async def test_an_upstream_of_peoples_own_accounts_is_not_down(serve: Callable[..., Any]) -> None:
+    async with (
+        IdentityProvider() as provider,
+        AccountsServer(provider.verified, provider.issuer) as accounts,
+        aiohttp.ClientSession() as http,
+    ):
+        auth = {"type": "authorization_code", "per": "principal"}
+        config = {
+            "server": {"readiness": "all"},
+            "upstreams": {"docs": {"url": accounts.url, "auth": auth}},
+        }
+        served = await asyncio.to_thread(lambda: serve(config).ready())
+        status, told = await asyncio.to_thread(served.readiness)
+        assert (status, told["not_ready"]) == (200, [])
+        assert told["upstreams"]["docs"]["state"] == "login_required"
+        async with http.get(f"{served.base}/metrics") as answer:
+            assert 'armory_upstream_up{server="docs"} 1.0' in await answer.text()
+
+
 def test_who_need_not_log_in_is_told_so(armory: Callable[..., Any], tmp_path: Path) -> None:
     file = tmp_path / "armory.yaml"
     file.write_text(yaml.safe_dump({"upstreams": {"open": {"url": "http://127.0.0.1:1/mcp"}}}))

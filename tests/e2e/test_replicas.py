@@ -8,10 +8,12 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from redis import Redis
 
 from armory.retrieval.embedders.embedded import EmbeddedEmbedder
 from armory.retrieval.options import CALIBRATION
@@ -112,7 +114,20 @@ def metric(gateway: Any, name: str) -> float:
     return next(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
 
 
-@pytest.mark.parametrize("way", ["killed", "hanging"])
+def least_replicas(redis: RedisServer, number: int) -> None:
+    """With fewer replicas of its own, Redis is read and takes nothing: as one that is full."""
+    with Redis.from_url(redis.url) as told:
+        told.config_set("min-replicas-to-write", number)
+
+
+AWAY: dict[str, tuple[Callable[[RedisServer], None], Callable[[RedisServer], None]]] = {
+    "killed": (RedisServer.kill, RedisServer.start),
+    "hanging": (RedisServer.pause, RedisServer.resume),
+    "NOREPLICAS": (partial(least_replicas, number=1), partial(least_replicas, number=0)),
+}
+
+
+@pytest.mark.parametrize("way", AWAY)
 def test_readiness_tells_of_a_redis_that_is_away(
     serve: Callable[..., Any], demo_upstreams: dict[str, Any], redis: RedisServer, way: str
 ) -> None:
@@ -124,16 +139,17 @@ def test_readiness_tells_of_a_redis_that_is_away(
     gateway = serve(config).ready()
     assert gateway.readiness()[1]["not_ready"] == []
     assert metric(gateway, "armory_shared_store_up") == 1
-    redis.kill() if way == "killed" else redis.pause()
+    go, come_back = AWAY[way]
+    go(redis)
     gateway.wait_for("shared_store_away")
     status, told = gateway.readiness()
     assert (status, told["status"]) == (200, "ready"), "its own clients are served on"
     (why,) = told["not_ready"]
-    assert why.startswith("shared store: Redis failed (")
+    assert why.startswith("shared store: Redis failed (" + (way if way.isupper() else ""))
     assert "storage.redis" in why
     assert metric(gateway, "armory_shared_store_up") == 0
     assert post(gateway.url, "initialize", HELLO)[0] in (200, 503)
-    redis.start() if way == "killed" else redis.resume()
+    come_back(redis)
     gateway.wait_for("shared_store_back")
     assert gateway.readiness()[1]["not_ready"] == []
     assert metric(gateway, "armory_shared_store_up") == 1

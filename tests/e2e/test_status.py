@@ -8,6 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from armory.testing.servers import RedisServer
+
 Command = Callable[..., Any]
 
 
@@ -22,7 +26,7 @@ def test_status_and_logs_tell_what_is_down_and_why(
     script = "import sys; sys.exit('Error: no key, password=abcdefgh123')"
     broken = {"command": sys.executable, "args": ["-c", script]}
     upstreams = {"notes": demo_upstreams["notes"], "broken": broken}
-    served = serve({"upstreams": upstreams}).ready()
+    served = serve({"upstreams": upstreams}).searchable()
 
     told = armory("status")
     assert told.returncode == 0, told.stderr
@@ -78,13 +82,30 @@ def test_status_says_why_there_are_no_details(
         assert "told to tokens with the scope `admin`: --token" in nobody.stderr
 
 
+@pytest.mark.redis
+def test_status_in_a_pipe_tells_what_else_than_upstreams_is_not_ready(
+    serve: Callable[..., Any], armory: Command, demo_upstreams: dict[str, Any], redis: RedisServer
+) -> None:
+    config = {"upstreams": {"notes": demo_upstreams["notes"]}, "storage": {"redis": redis.url}}
+    served = serve(config).searchable()
+    redis.kill()
+    served.wait_for("shared_store_away")
+    told = armory("status")  # as `kubectl exec` runs it
+    rows = [line.split("\t") for line in told.stdout.splitlines()]
+    assert [row[:3] for row in rows] == [
+        [served.base, "notes", "ready"],
+        [served.base, "", "ready"],
+    ]
+    assert rows[1][4].startswith("shared store: Redis failed (")
+
+
 def test_status_tells_what_of_a_folder_of_skills_is_left_out(
     serve: Callable[..., Any], armory: Command, tmp_path: Path
 ) -> None:
     for name, text in (("one", "# One\n"), ("two", "---\nname: two\ndescription: It\n---\n")):
         (tmp_path / "skills" / name).mkdir(parents=True)
         (tmp_path / "skills" / name / "SKILL.md").write_text(text)
-    serve({"upstreams": {"own": {"skills": str(tmp_path / "skills")}}}).ready()
+    serve({"upstreams": {"own": {"skills": str(tmp_path / "skills")}}}).searchable()
     (row,) = [line.split("\t") for line in armory("status").stdout.splitlines()]
     assert row[1:3] == ["own", "ready"]
     assert row[4].startswith("left out: one: its SKILL.md does not begin with frontmatter")

@@ -279,8 +279,9 @@ async def _say_ready(running: _Running, announcer: Announcer) -> None:
     await runtime.ready()
     running.collector.begun()
     status = runtime.supervisor.status()
-    awaited = [key for key, found in status.items() if found.state != "ready" and not found.error]
-    down = [key for key, found in status.items() if found.error]
+    away = {key: found for key, found in status.items() if not found.up}
+    awaited = [key for key, found in away.items() if not found.error]
+    down = [key for key, found in away.items() if found.error]
     up = len(status) - len(awaited) - len(down)
     tools = len(runtime.gateway.view.catalog.tools)
     text = f"ready, {up} of {len(status)} upstreams, {tools} tools"

@@ -30,7 +30,8 @@ def status(url: str | None, token: str | None, as_json: bool) -> None:
 
     Asks the gateways that run on this machine, or the one at --url, whose details are for tokens
     with the scope `admin`. Ends with 1 where a gateway is not ready, or refuses the token. In a
-    pipe each upstream is one line: gateway, name, state, tools and reason, separated by tabs.
+    pipe each upstream is one line: gateway, name, state, tools and reason, separated by tabs; so is
+    whatever else is not ready, without a name.
     """
     found = [(gateway, gateway.get("/readyz", also=(503,))) for gateway in gateways(url, token)]
     if as_json:
@@ -106,11 +107,19 @@ def _count(number: int, noun: str) -> str:
 
 def _list(gateway: Gateway, body: dict[str, Any]) -> None:
     upstreams: dict[str, dict[str, Any]] = body.get("upstreams", {})
-    if not upstreams:
-        sys.stdout.write(f"{gateway.url}\t\t{body.get('status', '')}\t\t\n")
-    for name, upstream in upstreams.items():
-        cells = (gateway.url, name, upstream["state"], str(upstream["tools"]), _reason(upstream))
-        sys.stdout.write(plain("\t".join(cells)) + "\n")
+    rows = [
+        (name, upstream["state"], str(upstream["tools"]), _reason(upstream))
+        for name, upstream in upstreams.items()
+    ]
+    status = body.get("status", "")
+    rows += [("", status, "", " ".join(text.split())) for text in _own(body)]
+    for row in rows or [("", status, "", "")]:
+        sys.stdout.write(plain("\t".join((gateway.url, *row))) + "\n")
+
+
+def _own(body: dict[str, Any]) -> list[str]:
+    """What is not ready, or works less well, of the gateway itself."""
+    return [text for text in body.get("not_ready", []) if not text.startswith("upstream ")]
 
 
 def _state(upstream: dict[str, Any]) -> Text:
@@ -142,6 +151,5 @@ def _show(gateway: Gateway, body: dict[str, Any]) -> None:
             console.print(Padding(Text(told, style="dim"), (0, 0, 0, 4)))
         if reason := _reason(upstream):
             console.print(Padding(Text(reason), (0, 0, 0, 4)))
-    own = [text for text in body.get("not_ready", []) if not str(text).startswith("upstream ")]
-    for text in own:
-        console.print(Padding(Text(str(text)), (0, 0, 0, 2)))
+    for text in _own(body):
+        console.print(Padding(Text(text), (0, 0, 0, 2)))

@@ -26,6 +26,13 @@ from armory.web.binding import bind
 PACKAGES = ("mcp", "aiohttp", "msgspec", "onnxruntime", "sqlalchemy", "qdrant-client")
 _NEEDED_MB = 200
 _WANTED_MB = 400
+_GROUP = Path("/sys/fs/cgroup")
+_GROUP_FILES = (
+    ("memory.max", "memory.current", "inactive_file"),
+    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "total_inactive_file"),
+)
+"""Of both kinds of control groups: the limit, what is used, and how much of that are pages of files
+that the kernel takes back before anybody is killed."""
 _OLDEST = 1_767_225_600
 """2026-01-01: a clock before it is wrong, and certificates and tokens fail."""
 
@@ -82,14 +89,17 @@ def _available_mb() -> int | None:
     return int(found[0]) // 1024 if found else None
 
 
-def _group_mb() -> int | None:
-    group = Path("/sys/fs/cgroup")
-    try:
-        limit = (group / "memory.max").read_text().strip()
-        used = (group / "memory.current").read_text().strip()
-        return None if limit == "max" else (int(limit) - int(used)) >> 20
-    except (OSError, ValueError):
-        return None
+def _group_mb(folder: Path = _GROUP) -> int | None:
+    """What is left of the control group's limit; None: there is none."""
+    for limit, used, given_back in _GROUP_FILES:
+        try:
+            most = int((folder / limit).read_text())
+            taken = int((folder / used).read_text())
+            stat = (folder / used).with_name("memory.stat").read_text().split()
+            return (most - taken + int(stat[stat.index(given_back) + 1])) >> 20
+        except (OSError, ValueError):
+            continue
+    return None
 
 
 def clock(now: float) -> Finding:
