@@ -47,7 +47,8 @@ def read_file(path: File) -> str:
     try:
         return path.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not UTF-8 text: {error.reason}") from None
+        what = "UTF-16" if error.object.startswith((b"\xff\xfe", b"\xfe\xff")) else error.reason
+        raise ConfigError(f"{path} is not UTF-8 text ({what}); save it as UTF-8") from None
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
 
