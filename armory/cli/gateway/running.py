@@ -81,10 +81,11 @@ class Gateway:
             AuthenticationFailed, AccessDenied: not with this token.
             UnknownTool: there is nothing of that name.
         """
-        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        asked = urllib.request.Request(self.url + path, method=method)
         if self.host:
-            headers["Host"] = self.host
-        asked = urllib.request.Request(self.url + path, headers=headers, method=method)
+            asked.add_header("Host", self.host)
+        if self.token:  # as bytes: the standard library knows Latin-1 alone
+            asked.headers["Authorization"] = cast("str", f"Bearer {self.token}".encode())
         try:
             with self._opened(asked) as answer:
                 return self._read(answer.read())
