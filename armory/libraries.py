@@ -1,4 +1,4 @@
-"""Large compiled libraries, loaded while others are served.
+"""Importing large compiled libraries without blocking the process.
 
 Owns: `read_ahead`. Never imports a room: whoever loads such a library late may use it.
 """
@@ -13,11 +13,11 @@ _PIECE = 1 << 20
 
 
 def read_ahead(package: str) -> None:
-    """Read the compiled files of a package that is about to be imported, in a thread.
+    """Read the compiled files of a package, to call in a thread before the package is imported.
 
-    While Python maps a library in, nothing else runs in the process; from a slow disk, where it
-    comes page by page, that takes a second. Read before, it is in memory by then. What cannot be
-    read is left to the import, which says why.
+    While Python maps a library, nothing else runs in the process. From a slow disk, page by page,
+    that takes a second; once the files were read they are in the page cache. Files that cannot be
+    read are left to the import, which reports why.
     """
     with suppress(OSError, ImportError):
         spec = importlib.util.find_spec(package)

@@ -1,7 +1,7 @@
-"""What a coroutine's steps take of the event loop, and whose time that is.
+"""Charging the event loop's time, step by step of a coroutine, to the caller whose request it is.
 
-Owns: `InContext`, which runs a coroutine and tells an account. Never imports a room: those of both
-fronts tell it.
+Owns: `InContext`, which runs a coroutine and charges an account. Never imports a room: MCP and REST
+both use it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 T = TypeVar("T")
 _TOLD_S = 0.0005
-"""What steps take is told once it is so much, or the request has ended."""
+"""Time is charged once it adds up to this much, or at the request's end."""
 
 
 class Account(Protocol):
@@ -26,7 +26,7 @@ class Account(Protocol):
 
     @property
     def beside_others(self) -> bool:
-        """Whether somebody else asked something lately."""
+        """Whether other callers were active lately."""
         ...
 
     def spend(self, took: float) -> None:
@@ -39,7 +39,7 @@ class Accounted(Protocol):
 
     @property
     def account(self) -> Account | None:
-        """Of the caller on it; None: nothing is counted."""
+        """The account of its caller; None: nothing is counted."""
         ...
 
 
@@ -50,7 +50,7 @@ class InContext(Generic[T]):
 
     Args:
         coroutine: what is run.
-        on: the connection for which it is; its `account` is told how long the steps took.
+        on: the connection whose `account` is charged with the time that the steps take.
     """
 
     __slots__ = ("_coroutine", "_on")

@@ -19,9 +19,9 @@ from armory.logger import Logger
 _log = Logger(__name__)
 _T = TypeVar("_T")
 _USED_S = 0.0002
-"""A turn of the event loop that takes so long was one in which others did something."""
+"""A round of the event loop that takes longer is one in which others did something."""
 _LATE_S = 10.0
-"""Tasks that take so long to end are told to the log: none takes that long by design."""
+"""Tasks that take longer to end are logged: none does by design."""
 
 
 def start(work: Coroutine[Any, Any, _T], name: str) -> asyncio.Task[_T]:

@@ -1,8 +1,8 @@
-"""Which thread has the core, and which the interpreter: the event loop first.
+"""Threads beside the event loop, which comes first: on its core, and with the interpreter.
 
-Owns: how soon a waking event loop runs, which threads go behind it, how often they take turns with
-it, threads that nobody waits for, and sorting and ending much without keeping it. Never imports a
-room: every one has threads.
+Owns: scheduling priorities, the interpreter's switch interval, pools for long work on a catalog,
+daemon threads, and sorting or freeing many objects in pieces. Never imports a room: every one has
+threads.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
-from functools import partial
+from functools import cache, partial
 from heapq import merge
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -26,22 +26,23 @@ from typing import Any, TypeVar
 _T = TypeVar("_T")
 
 SHORT_S = 0.0002
-"""The interpreter's own 5 ms pass at each system call of the event loop while a thread computes.
-Always so short, a thread that writes rows takes the loop's turn at each row."""
+"""With Python's own 5 ms, each system call of the event loop may wait so long for a thread that
+computes. It is not always so short, since a thread that writes rows would then take the loop's turn
+at each row."""
 GIVES_WAY = 3
-"""Lower by so much, a thread that computes has a third of a core that it shares with the event
-loop, which wakes some six times in a call."""
+"""A thread with this nice value gets a third of the core that it shares with the event loop, which
+wakes some six times in a call."""
 SLICE_NS, USUAL_NS = 100_000, 0
-"""The shortest slice of a core that Linux gives, and the one that it gives by itself, 1 to 4 ms."""
+"""The shortest slice of a core that Linux grants; 0 is its default, 1 to 4 ms."""
 
 CATALOG_NICE = 14
-"""What is made of a catalog goes as far behind as what embeds it: where the event loop has all of a
-core to do, a third of it for a catalog of 100,000 tools is half as long again for every call."""
+"""The nice value of work on a catalog, as of embedding it. Where the event loop needs a whole core,
+giving a third of it to a catalog of 100,000 tools would make every call half as long again."""
 _LEAST = 19
 """The lowest priority there is."""
 _MANY, _A_FEW = 2_000, 500
-"""Objects that end in a thread, and those of them that end at a time: 0.5 ms. So many texts are
-sorted in one go, too."""
+"""Objects from which on a thread frees them, and how many it frees at a time (0.5 ms). Texts are
+sorted in pieces of the former size."""
 _ASIDE_S = 0.00005
 _SET_ATTRIBUTES = {"x86_64": 314, "aarch64": 274, "riscv64": 274}
 """The number of `sched_setattr`, by machine; Python and glibc before 2.41 have none."""
@@ -64,29 +65,29 @@ class _Attributes(ctypes.Structure):
     )
 
 
-def step_forward() -> None:
-    """Have the calling thread run as soon as it wakes, where Linux can do that (6.12 and later).
+def wake_sooner() -> None:
+    """Ask Linux (6.12 and later) to run the calling thread sooner after it wakes.
 
-    Who asks for shorter slices is given no more of a core, but given it sooner: while three threads
+    A thread with shorter slices gets no more of a core, but gets it sooner: while three threads
     compute, an event loop waits 0.1 ms for the core that it shares with them, not 4 ms.
     """
     _here.first = True
     _slice(SLICE_NS)
 
 
-def step_back(nice: int = GIVES_WAY) -> None:
-    """Give the calling thread a priority so much lower, where threads have their own."""
+def lower_priority(nice: int = GIVES_WAY) -> None:
+    """Raise the calling thread's nice value by so much, where each thread has its own (Linux)."""
     if sys.platform == "linux":
         thread = threading.get_native_id()
         with suppress(OSError):
             now = os.getpriority(os.PRIO_PROCESS, thread)
             os.setpriority(os.PRIO_PROCESS, thread, min(now + nice, _LEAST))
-        _slice(USUAL_NS)  # it inherits those of the thread that began it
+        _slice(USUAL_NS)  # not the slices of the thread that started it
 
 
 @contextmanager
-def as_usual() -> Generator[None]:
-    """Meanwhile the calling thread has usual slices: a process that it starts inherits them."""
+def default_slice() -> Generator[None]:
+    """Give the calling thread default slices meanwhile: a process that it starts inherits them."""
     if not getattr(_here, "first", False):
         yield
         return
@@ -104,11 +105,16 @@ def _slice(nanoseconds: int) -> None:
     nice = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
     wanted = _Attributes(size=ctypes.sizeof(_Attributes), nice=nice, runtime=nanoseconds)
     # An older kernel takes no notice; where a sandbox refuses it, all stays as it is.
-    ctypes.CDLL(None).syscall(number, 0, ctypes.byref(wanted), 0)
+    _libc().syscall(number, 0, ctypes.byref(wanted), 0)
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None)  # once: each is a cycle of objects
 
 
 class Turns:
-    """Short turns for as long as somebody wants them; one object for the whole process."""
+    """The interpreter's switch interval, shortened while anybody asks; one for the process."""
 
     def __init__(self) -> None:
         self._wanted = 0
@@ -116,7 +122,7 @@ class Turns:
 
     @contextmanager
     def short(self) -> Generator[None]:
-        """Meanwhile threads take turns of `SHORT_S`. Entered from the event loop's thread alone."""
+        """Shorten it to `SHORT_S` meanwhile. Enter it from the event loop's thread only."""
         if not self._wanted:
             self._usual_s = sys.getswitchinterval()
             sys.setswitchinterval(min(self._usual_s, SHORT_S))
@@ -133,16 +139,16 @@ TURNS = Turns()
 
 
 async def in_turn(work: Callable[..., _T], *arguments: Any) -> _T:
-    """As `asyncio.to_thread`, for what takes long of a catalog: one at a time in the whole process.
+    """As `asyncio.to_thread`, for long work on a catalog: one at a time in the whole process.
 
-    Each thread that computes may have the interpreter before the event loop has it again.
+    Every further computing thread may take the interpreter before the event loop gets it back.
     """
     _ENDING.start()
     return await _run(_IN_TURN, work, *arguments)
 
 
 async def for_callers(large: bool, work: Callable[..., _T], *arguments: Any) -> _T:
-    """As `in_turn_if` for what a caller waits for: it is not behind what is made of catalogs."""
+    """As `in_turn_if`, for what a caller waits for: it does not queue behind work on catalogs."""
     if not large:
         return work(*arguments)
     with TURNS.short():
@@ -155,22 +161,22 @@ async def _run(pool: ThreadPoolExecutor, work: Callable[..., _T], *arguments: An
 
 
 async def in_turn_if(large: bool, work: Callable[..., _T], *arguments: Any) -> _T:
-    """As `in_turn` where it is `large`; what is not is done at once."""
+    """As `in_turn` where the work is `large`; else do it at once."""
     if not large:
         return work(*arguments)
     with TURNS.short():
         return await in_turn(work, *arguments)
 
 
-_IN_TURN = ThreadPoolExecutor(1, "armory-catalog", step_back, (CATALOG_NICE,))
-_FOR_CALLERS = ThreadPoolExecutor(1, "armory-callers", step_back)
+_IN_TURN = ThreadPoolExecutor(1, "armory-catalog", lower_priority, (CATALOG_NICE,))
+_FOR_CALLERS = ThreadPoolExecutor(1, "armory-callers", lower_priority)
 
 
 def unattended(work: Callable[[], _T], name: str) -> Future[_T]:
-    """Do it in a daemon thread of its own, which nothing waits for at the end of the process.
+    """Run `work` in a daemon thread of its own, which the end of the process does not wait for.
 
     Args:
-        work: what may hang for as long as some other machine pleases.
+        work: what may hang, on another machine for example.
         name: the thread's, for debuggers.
     """
     found: Future[_T] = Future()
@@ -187,32 +193,32 @@ def unattended(work: Callable[[], _T], name: str) -> Future[_T]:
 
 
 def in_order(texts: Iterable[str]) -> Iterator[str]:
-    """As `sorted`, for a thread: one sort of 100,000 texts keeps the interpreter for 10 ms."""
+    """As `sorted`, but in pieces: one sort of 100,000 texts holds the interpreter for 10 ms."""
     left = list(texts)
     return merge(*(sorted(left[at : at + _MANY]) for at in range(0, len(left), _MANY)))
 
 
-def let_go(held: list[Any]) -> None:
-    """Have what only a list holds end a little at a time, in a thread; a short list ends as ever.
+def let_go(held: list[Any] | dict[Any, Any]) -> None:
+    """Free the objects of a long list or table a few at a time, in a thread; a short one is left.
 
-    Whoever drops the last reference to a large object ends everything in it at once: 100,000 tools
-    keep the event loop for 0.1 s, whichever thread that is in. May be called wherever an object
-    ends; so does all at once before anything was done `in_turn`.
+    Dropping the last reference to a large object frees everything in it at once: 100,000 tools hold
+    the event loop for 0.1 s, whichever thread frees them. May be called from finalizers. Before the
+    first `in_turn` there is no such thread, and the caller frees them.
 
     Args:
-        held: the only reference to them, or the last that goes.
+        held: the last reference to the objects.
     """
     if len(held) > _MANY:
         _ENDING.take(held)
 
 
 class _Ending:
-    """A thread that destroys objects. It takes them without a lock: a last reference may be dropped
-    wherever the interpreter frees an object, inside the code of a lock, too.
+    """A thread that frees objects. It takes them without a lock: a finalizer may run anywhere, also
+    inside the code of a lock.
     """
 
     def __init__(self) -> None:
-        self._waiting: SimpleQueue[list[Any]] = SimpleQueue()
+        self._waiting: SimpleQueue[list[Any] | dict[Any, Any]] = SimpleQueue()
         self._started = False
 
     def start(self) -> None:
@@ -221,17 +227,21 @@ class _Ending:
             self._started = True
             threading.Thread(target=self._run, name="armory-end", daemon=True).start()
 
-    def take(self, held: list[Any]) -> None:
-        """Have the thread destroy these objects; before `start`, the caller does."""
+    def take(self, held: list[Any] | dict[Any, Any]) -> None:
+        """Have the thread free these objects; before `start`, the caller does."""
         if self._started:
             self._waiting.put(held)
 
     def _run(self) -> None:
-        step_back()
+        lower_priority()
         while True:
             held = self._waiting.get()
             while held:
-                del held[-_A_FEW:]
+                if isinstance(held, dict):
+                    for _ in range(min(_A_FEW, len(held))):
+                        held.popitem()
+                else:
+                    del held[-_A_FEW:]
                 time.sleep(_ASIDE_S)
 
 

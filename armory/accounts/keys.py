@@ -81,7 +81,7 @@ class ApiKeys:
         scopes: Iterable[str] = (),
         expires_at_ms: int | None = None,
     ) -> tuple[ApiKey, str]:
-        """A new key, and its text, which is told nowhere else again.
+        """A new key, and its text, which cannot be read again later.
 
         Raises:
             InvalidRequest: a name or scope that cannot be used, an expiry that has passed, or no

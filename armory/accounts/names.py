@@ -11,7 +11,7 @@ from armory.domain.principal import OWNER_CHARS as MAX_NAME
 from armory.errors import InvalidRequest
 
 _STEPS = (".", "..")
-"""In the path of a URL these are steps: what is called so could not be addressed over REST."""
+"""Steps in the path of a URL: what has such a name could not be addressed over REST."""
 _PACK = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 
 

@@ -31,7 +31,7 @@ from armory.tasks import Flights
 _log = Logger(__name__)
 TTL_S = 10.0
 USERS_KEPT = 20_000
-"""So many users are not asked of again within that time: those that asked last."""
+"""Users whose standing is kept in memory, the latest ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ class Quotas:
             self._flying = Counter()
 
     def forget(self, user: str) -> None:
-        """A user was deleted with what was counted: who is called so next is somebody else."""
+        """Forget a deleted user's count: the next user of that name is somebody else."""
         for key in [key for key in self._pending if key[0] == user]:
             del self._pending[key]
 

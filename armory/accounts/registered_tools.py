@@ -31,7 +31,7 @@ class Searchable(Protocol):
 
 
 class WithRegisteredTools:
-    """A retriever that is given the registered tools beside whatever it is told to index.
+    """A retriever that indexes the registered tools beside those that it is given.
 
     Args:
         retriever: makes tools searchable.
@@ -71,7 +71,7 @@ class WithRegisteredTools:
         return [*tools, *(tool for name, tool in registered.items() if name not in offered)]
 
     async def _registry_changed(self, _value: str) -> None:
-        """Index anew in the background: whoever tells of changes must not wait for an embedder."""
+        """Reindex in the background: the change feed must not wait for an embedder."""
         self._again = True
         if self._task is None or self._task.done():
             self._task = spawn(self._reindex(), "index registered tools")

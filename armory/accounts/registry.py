@@ -24,7 +24,7 @@ from armory.storage.tables import indexed_tools
 TOOLS = "tools"
 MAX_TOOLS = 20_000
 _AT_ONCE = 100
-"""So many are read, or written, before others have their turn."""
+"""Tools that are read or written in one turn of the event loop."""
 _VALUES = ("server", "original_name", "definition", "category", "tags", "updated_at_ms")
 
 

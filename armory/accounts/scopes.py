@@ -32,9 +32,9 @@ from armory.tasks import Flights
 _log = Logger(__name__)
 NOTHING = PackView("none")
 USERS_KEPT = 50_000
-"""What so many users have active is in memory, of those that were admitted last."""
+"""Users whose active packs are in memory, those that were admitted last."""
 _READ_WITHIN_S = 60.0
-"""So long it is remembered that a user changed, for who is just reading what it has."""
+"""How long a change of a user is remembered, for readers that began before it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,8 +155,8 @@ class Users:
 
 
 async def _forget_packs(change: Transaction, user_id: str) -> None:
-    """Tell of the packs that go with a user, and take them from whoever else has them installed:
-    the next pack of that id is another one.
+    """Uninstall a deleted user's packs from everybody else, and announce it: the next pack of such
+    an id is another one.
     """
     own = select(packs.c.id).where(packs.c.owner == user_id)
     ids = list((await change.connection.execute(own)).scalars())

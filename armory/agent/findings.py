@@ -16,7 +16,7 @@ from armory.domain.tool import ToolRecord
 
 Kind = Literal["thought", "action", "observation", "final_answer", "malformed", "error", "result"]
 MAX_DOCUMENTS = 10
-"""So many passages of documents are told as text; `chunks` names all."""
+"""Passages of documents that an answer quotes; `chunks` names all of them."""
 Stop = Literal["final_answer", "iterations", "time", "tokens", "malformed", "model"]
 
 

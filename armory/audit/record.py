@@ -29,7 +29,7 @@ UNCLEAN = "after_kill"
 
 
 class Entry(msgspec.Struct, gc=False):
-    """What is told of one request, before it has its place in the chain.
+    """The facts of one request, before it gets its place in the chain.
 
     Attributes:
         at: seconds since 1970.
@@ -92,7 +92,7 @@ def _digest(*parts: bytes | memoryview) -> str:
 
 
 class Record(msgspec.Struct, gc=False):
-    """One record as it is written, but for its `hash`; members in the order of the alphabet."""
+    """One record as it is written, without its `hash`; members in alphabetical order."""
 
     arguments: str | UnsetType
     at: str
@@ -133,7 +133,7 @@ class Chain:
         self.seq += 1
         try:
             body = _encode(self._next(entry))
-        except UnicodeEncodeError:  # half a character, e.g. of a header that a proxy passes on
+        except UnicodeEncodeError:  # a lone surrogate, e.g. in a header that a proxy passes on
             body = _encode(self._next(_whole(entry)))
         self.hash = hashlib.sha256(body).hexdigest()
         return b'%b,"hash":"%b"}' % (body[:-1], self.hash.encode())
@@ -159,7 +159,7 @@ class Chain:
 
 
 def _whole(entry: Entry) -> Entry:
-    """The entry with a `?` for each half of a character."""
+    """The entry with a `?` for each lone surrogate."""
     texts = {
         name: value.encode("utf-8", "replace").decode()
         for name, value in msgspec.structs.asdict(entry).items()
@@ -172,8 +172,8 @@ COLUMN_CHARS = 200
 
 
 def column(text: str) -> str:
-    """A text of a record as the database has it beside the record, to be searched by: Postgres
-    takes no NUL, and nobody half a character. One record that is refused would hold up all others.
+    """A text of a record for the column that is searched. Postgres takes no NUL and no database a
+    lone surrogate; one refused record would hold up all others.
     """
     text = text[:COLUMN_CHARS]
     if text.isprintable():
@@ -231,7 +231,7 @@ class Verdict:
 
 
 class Check:
-    """The check of a chain, as far as the first record that is not what it was.
+    """Checks a chain up to the first record that was changed or is missing.
 
     Attributes:
         found: what was found so far.

@@ -51,7 +51,7 @@ class Sink(Protocol):
 
 
 class FileSink:
-    """JSON lines in a file of one process; one that is moved away is begun anew, its chain goes on.
+    """JSON lines in a file of one process. If it is moved away, a new file continues the chain.
 
     What is written is written in this thread, which waits: see `ThreadedSink`.
 
@@ -252,6 +252,6 @@ def _row(chain: Chain, entry: Entry) -> tuple[object, ...]:
 
 
 def own_entry(method: str, instance: str, *, outcome: str = "ok", code: str | None = None) -> Entry:
-    """A record of the audit about itself; `instance` tells processes apart."""
+    """A record of the audit about itself; `instance` identifies the process."""
     at = now_ms() / 1_000
     return Entry(at, "armory", f"internal:{instance}", "", method, outcome, code=code)

@@ -1,4 +1,4 @@
-"""The audit's writer: takes what is told at once, writes it a moment later.
+"""The audit's writer: takes records without blocking, writes them in batches a moment later.
 
 Owns: what waits to be written, trying again, counting what had to be dropped. Never does I/O
 itself.
@@ -21,15 +21,15 @@ from armory.tasks import spawn, stop
 
 _log = Logger(__name__)
 _EVERY_S = 0.25
-"""What was told is written after so many seconds: a killed process loses no more."""
+"""Seconds between two writes: a killed process loses the records of no more."""
 _AT_ONCE = 2_000
-"""Records of one write: fewer are sooner safe, more cost less."""
+"""Records in one write: with fewer each is safe sooner, with more each costs less."""
 _AGAIN_S = 1.0
 _END_S = 10.0
 
 
 class AuditLog:
-    """What one gateway is told, on its way to a sink.
+    """The records of one gateway on their way to a sink.
 
     Args:
         sink: takes it.

@@ -49,7 +49,7 @@ class Vouched:
 
 
 class Assertions:
-    """See the module.
+    """Reads the ID-JAGs of the providers that may vouch for people.
 
     Args:
         settings: which identity providers may vouch for people.
@@ -61,7 +61,7 @@ class Assertions:
         self._issuers = [Issuer(name, leeway_s=leeway_s) for name in settings.id_jag_issuers]
 
     @property
-    def taken(self) -> bool:
+    def enabled(self) -> bool:
         """Whether any identity provider may vouch for people."""
         return bool(self._issuers)
 

@@ -35,7 +35,7 @@ Once = Callable[[str, float], Awaitable[bool]]
 
 
 class ClientKeys:
-    """See the module.
+    """Checks what clients with a key of their own have signed.
 
     Args:
         once: remembers assertions.

@@ -25,7 +25,7 @@ ROUTE = Route(timeout_s=5.0, body_bytes=BODY_BYTES + 1, named=())
 """To public addresses only: anybody may name a document."""
 _KEPT, _MAX_URL = 1_000, 500
 _AT_ONCE, _OF_ONE = 64, 8
-"""Documents that are fetched at a time, in all and for one address: anybody may name slow ones."""
+"""Documents fetched at a time, in all and for one address, since anybody may name slow ones."""
 _FRESH_S, _LEAST_S, _MOST_S, _REFUSED_S = 300.0, 60.0, 86_400.0, 30.0
 _WRONG = "the client's document does not hold"
 _MAX_AGE = re.compile(r"(?:^|[\s,])max-age=(\d{1,9})")
@@ -37,7 +37,7 @@ def is_document(client_id: str) -> bool:
 
 
 class Documents:
-    """See the module.
+    """Fetches the metadata documents of clients, and keeps them for a while.
 
     Args:
         patterns: of redirect URIs that are allowed.

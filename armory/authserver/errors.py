@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 class OAuthError(Exception):
-    """A refusal that a client is told of.
+    """A refusal that is reported to the client.
 
     Args:
         code: as registered with IANA, e.g. `invalid_grant`.

@@ -44,8 +44,8 @@ _ASSERTION = "oauth assertion"
 ACCESS_S, _LEAST_S = 1_800.0, 60.0
 _CODE_S, _BEGUN_S = 60.0, 600.0
 _CODE_KNOWN_S = 660.0
-"""A code says so itself, by its replica's clock, which need not be that of the one that redeems it.
-When it expires the store says, by one clock for all."""
+"""How long a code itself says that it holds, by the clock of the replica that made it, which
+another replica's may differ from. The store, with one clock for all, decides when it expires."""
 _KEPT_S = 30 * 86_400.0
 _MAX_TOKEN_CHARS = 4_096
 
@@ -109,7 +109,7 @@ class Handle(msgspec.Struct, frozen=True, array_like=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class TokenResponse:
     """The answer of the token endpoint.
 
     Attributes:
@@ -123,7 +123,7 @@ class Given:
 
 
 class Grants:
-    """See the module.
+    """Issues codes and tokens, and ends a grant of which one comes twice.
 
     Args:
         store: where grants rest.
@@ -163,7 +163,7 @@ class Grants:
 
     async def redeem(
         self, code: str, client: Client, redirect_uri: str, verifier: str, resource: str
-    ) -> Given:
+    ) -> TokenResponse:
         """Tokens for a code.
 
         Raises:
@@ -180,9 +180,9 @@ class Grants:
         self._check_resource(resource, asked)
         if not await self._store.take(handle.grant, 1, None, _KEPT_S):
             raise await self._reused(handle)
-        return self._given(handle.grant, 2, grant)
+        return self._response(handle.grant, 2, grant)
 
-    async def vouched(self, said: Vouched, client: Client, resource: str) -> Given:
+    async def vouched(self, said: Vouched, client: Client, resource: str) -> TokenResponse:
         """An access token for what an identity provider says of a person.
 
         There is no refresh token: for the next one the client is vouched for again. An assertion
@@ -202,9 +202,9 @@ class Grants:
         await self._store.begin(id, ACCESS_S)
         await self._store.take(id, 0, msgspec.json.encode(grant), ACCESS_S)
         handle = Handle(id, 1, now + ACCESS_S, resource)
-        return Given(self._sealed(ACCESS_PREFIX, _ACCESS, handle), "", int(ACCESS_S))
+        return TokenResponse(self._sealed(ACCESS_PREFIX, _ACCESS, handle), "", int(ACCESS_S))
 
-    async def refresh(self, token: str, client: Client, resource: str) -> Given:
+    async def refresh(self, token: str, client: Client, resource: str) -> TokenResponse:
         """New tokens for a refresh token.
 
         Raises:
@@ -225,7 +225,7 @@ class Grants:
             self._undoing[handle.grant] = undoing
             undoing.add_done_callback(lambda _: self._undoing.pop(handle.grant, None))
             raise
-        return self._given(handle.grant, handle.step + 1, grant)
+        return self._response(handle.grant, handle.step + 1, grant)
 
     async def _renewed(self, handle: Handle, grant: Grant) -> Grant:
         """A grant one step further, once the provider has let its person in again.
@@ -282,14 +282,14 @@ class Grants:
 
     # -- tokens ------------------------------------------------------------------------------
 
-    def _given(self, id: str, step: int, grant: Grant) -> Given:
+    def _response(self, id: str, step: int, grant: Grant) -> TokenResponse:
         now = self._clock()
         lifetime = ACCESS_S
         if grant.login.expires_at is not None:
             lifetime = min(lifetime, max(_LEAST_S, grant.login.expires_at - now))
         access = Handle(id, step, now + lifetime, grant.request.resource)
         refresh = Handle(id, step, now + _KEPT_S)
-        return Given(
+        return TokenResponse(
             self._sealed(ACCESS_PREFIX, _ACCESS, access),
             self._sealed(_REFRESH_PREFIX, _REFRESH, refresh),
             int(lifetime),

@@ -21,9 +21,9 @@ from armory.oauth.exchange import json_object
 from armory.oauth.metadata import Undiscovered, is_secure, server_metadata, text
 from armory.security.claims import audience_of, scopes_of, user_of
 from armory.security.issuer import Issuer, reason
-from armory.upstreams.oauth.client import authenticated
+from armory.upstreams.oauth.client import client_authentication
 from armory.upstreams.oauth.code_flow import BegunLogin, CodeFlow, with_tokens
-from armory.upstreams.oauth.discovery import AuthServerMetadata, Challenge, place_in
+from armory.upstreams.oauth.discovery import AuthServerMetadata, Challenge, usable_metadata
 from armory.upstreams.oauth.grants import AuthorizationCode
 from armory.upstreams.oauth.logins import Login
 
@@ -47,7 +47,7 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 class Provider(CodeFlow):
-    """See the module.
+    """The gateway as a client of the provider.
 
     Args:
         settings: which provider.
@@ -79,7 +79,7 @@ class Provider(CodeFlow):
             if "code_challenge_methods_supported" not in server:
                 # Entra takes S256 and does not say so; who does not take it ignores it.
                 server = {**server, "code_challenge_methods_supported": ["S256"]}
-            return place_in(server, URL(settings.issuer), settings.issuer, None)
+            return usable_metadata(server, URL(settings.issuer), settings.issuer, None)
         except Undiscovered as error:
             raise self.failed(str(error)) from None
 
@@ -119,8 +119,10 @@ class Provider(CodeFlow):
         """
         if login.refresh_token:
             form = {"grant_type": "refresh_token", "refresh_token": login.refresh_token}
-            headers = authenticated(login.method, login.client_id, login.client_secret, form)
-            given = await self.given(AuthServerMetadata(login.token_url), headers, form)
+            headers = client_authentication(
+                login.method, login.client_id, login.client_secret, form
+            )
+            given = await self.request_token(AuthServerMetadata(login.token_url), headers, form)
             return await self._with_id_token(with_tokens(login, given), given.id_token)
         if login.expires_at is not None and login.expires_at <= time.time():
             raise self.refused("its access token has expired, and it gave no refresh token")

@@ -43,7 +43,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Returned(Exception):
-    """An error that the client is told of through the browser.
+    """An error that is reported to the client through the browser.
 
     Args:
         url: that the browser is sent to.

@@ -20,7 +20,7 @@ _CAME = 50_000
 
 
 class GrantScheme:
-    """See the module.
+    """Authenticates by the access tokens of `Grants`.
 
     Args:
         grants: what was given out.

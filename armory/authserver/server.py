@@ -25,7 +25,7 @@ _MAX_ID = 4_096
 
 
 class AuthorizationServer:
-    """See the module.
+    """All parts of the authorization server.
 
     Args:
         settings: as configured.

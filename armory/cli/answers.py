@@ -53,8 +53,8 @@ _KIND_OF_CODE: Mapping[int, type[ArmoryError]] = {
 """For errors without `data.code`."""
 
 
-class Asker(Protocol):
-    """Something that answers MCP requests."""
+class AnyGateway(Protocol):
+    """A gateway as commands ask it, wherever it runs."""
 
     async def ask(
         self, method: str, params: Mapping[str, Any], meta: Mapping[str, Any] | None = None
@@ -90,14 +90,14 @@ class CommandLine:
 
 
 async def all_tools(
-    asked: Asker, meta: Mapping[str, Any] | None = None
+    gateway: AnyGateway, meta: Mapping[str, Any] | None = None
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Every page of `tools/list`: the definitions, and the selection that the answer tells of."""
     tools: list[dict[str, Any]] = []
     cursor: str | None = None
     selection: dict[str, Any] = {}
     for _ in range(_MAX_PAGES):
-        page = await asked.ask("tools/list", {"cursor": cursor} if cursor else {}, meta)
+        page = await gateway.ask("tools/list", {"cursor": cursor} if cursor else {}, meta)
         tools += page.get("tools", [])
         selection = (page.get("_meta") or {}).get(SELECTION, selection)
         cursor = page.get("nextCursor")
@@ -123,23 +123,23 @@ def result_of(reply: Reply) -> dict[str, Any]:
         ArmoryError: the request was refused.
     """
     if reply.error is not None:
-        raise failure_of(error_of(reply.error))
+        raise error_of_response(error_of(reply.error))
     return msgspec.json.decode(b"".join(reply.parts))
 
 
-def failure_of(error: ErrorObject) -> ArmoryError:
-    """The error of the kind that the gateway names in `error.data`."""
+def error_of_response(error: ErrorObject) -> ArmoryError:
+    """A JSON-RPC error as an exception of the kind that the gateway names in `error.data`."""
     data = cast("dict[str, Any]", error.data) if isinstance(error.data, dict) else {}
     kind = _KIND_OF_CODE.get(error.code, ArmoryError)
     if error.code == INVALID_PARAMS and "parameter" in data:  # which was written wrong
         kind = InvalidRequest
-    return failure(error.message or "refused", data, kind)
+    return _error(error.message or "refused", data, kind)
 
 
-def failure(
+def _error(
     message: str, details: Mapping[str, Any], otherwise: type[ArmoryError] = ArmoryError
 ) -> ArmoryError:
-    """An error as a gateway tells it.
+    """The exception for an error that a gateway reports.
 
     Args:
         message: for people.
@@ -155,16 +155,16 @@ def failure(
     return found
 
 
-def failed(result: Mapping[str, Any], otherwise: str) -> ArmoryError:
-    """The error that a result with `isError` tells of.
+def error_of_result(result: Mapping[str, Any], otherwise: str) -> ArmoryError:
+    """The exception for a result with `isError`.
 
     Args:
         result: of a call.
-        otherwise: what is said where it tells nothing.
+        otherwise: the message where it has no text.
     """
     texts = [block.get("text", "") for block in result.get("content") or []]
     details = (result.get("_meta") or {}).get(ERROR) or {}
-    return failure("\n".join(texts) or otherwise, details)
+    return _error("\n".join(texts) or otherwise, details)
 
 
 def kind_of(error: ErrorObject) -> str:

@@ -1,7 +1,6 @@
 """Asking a gateway: one that runs at a URL, or one opened here for the length of a command.
 
-Owns: the choice. Each is imported when it is chosen: a question to a gateway that runs loads no
-gateway.
+Owns: the choice. Each is imported when it is chosen: whoever asks a gateway that runs loads none.
 """
 
 from __future__ import annotations
@@ -10,22 +9,22 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from armory.cli.answers import Asker
+from armory.cli.answers import AnyGateway
 
 if TYPE_CHECKING:
     from armory.config import Loaded
 
 
 @asynccontextmanager
-async def asker(
+async def any_gateway(
     url: str | None,
     token: str | None,
     load: Callable[[], Loaded],
     *,
     mode: str | None = None,
     searched: bool = False,
-) -> AsyncGenerator[Asker]:
-    """Whoever answers: the gateway at `url`, else the configured upstreams, opened here.
+) -> AsyncGenerator[AnyGateway]:
+    """The gateway at `url`, else one of the configured upstreams, opened here.
 
     Args:
         url: a gateway's URL, with or without `/mcp`.
@@ -37,8 +36,8 @@ async def asker(
     if url is not None:
         from armory.cli.remote import connected
 
-        async with connected(url, token, mode) as asked:
-            yield asked
+        async with connected(url, token, mode) as gateway:
+            yield gateway
         return
     from armory.cli.local import LocalGateway, opened
 

@@ -34,7 +34,7 @@ class LocalGateway:
     async def ask(
         self, method: str, params: Mapping[str, Any], meta: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """As `Asker.ask`."""
+        """As `AnyGateway.ask`."""
         request = ClientRequest(
             principal=OPERATOR,
             client=CommandLine(),
@@ -47,7 +47,7 @@ class LocalGateway:
         return result_of(await self._dispatcher.answer(request, method, packed(params)))
 
     def unreached(self) -> Mapping[str, str]:
-        """As `Asker.unreached`."""
+        """As `AnyGateway.unreached`."""
         return unreached(self._runtime)
 
 

@@ -103,14 +103,14 @@ def cli() -> None:
 
 def exit_code(error: ArmoryError) -> int:
     """The exit code that an error deserves."""
-    if error.code == "already_exists":  # well asked for, an `InvalidRequest` by the way of REST
+    if error.code == "already_exists":  # an `InvalidRequest` for REST, but no wrong usage here
         return FAILED
     if isinstance(error, (ConfigError, InvalidRequest)):
         return USAGE
     return UNREACHABLE if isinstance(error, UpstreamUnavailable) else FAILED
 
 
-def told(error: ArmoryError | OSError) -> dict[str, Any]:
+def error_json(error: ArmoryError | OSError) -> dict[str, Any]:
     """An error as `--json` shows it."""
     if isinstance(error, OSError):
         error = refused_by_the_system(error)
@@ -183,7 +183,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stderr.close()
         code = FAILED
     except (ArmoryError, OSError) as error:
-        failure = told(error)
+        failure = error_json(error)
         say_failure(failure, as_json=as_json)
         code = failure["exit_code"]
     except Exception as error:  # noqa: BLE001 - the last line of defence before a user's terminal

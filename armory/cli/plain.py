@@ -15,7 +15,7 @@ _SEQUENCES = re.compile(
     r"|\x1b[ -/]*+[0-~]?"
 )
 _OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""Control characters but tabs and line ends, and those that turn the direction of a text."""
+"""Control characters except tab and line feed, and those that change the direction of a text."""
 _ABOVE_ASCII = re.compile(r"[\x7f-\x9f]")
 
 

@@ -24,7 +24,7 @@ from armory.runtime.version import armory_version
 from armory.upstreams.pool import Pool
 from armory.upstreams.session.handshake import Incompatible
 from armory.upstreams.spec import UpstreamSpec
-from armory.upstreams.transports.error_bodies import is_message, said_in
+from armory.upstreams.transports.error_bodies import error_text, is_message
 from armory.upstreams.transports.http_failures import HttpFailure
 
 _GATEWAY = "gateway"
@@ -40,7 +40,7 @@ class RemoteGateway:
     async def ask(
         self, method: str, params: Mapping[str, Any], meta: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """As `Asker.ask`."""
+        """As `AnyGateway.ask`."""
         sent = packed(params)
         if meta:
             sent["_meta"] = packed_value(meta)
@@ -53,7 +53,7 @@ class RemoteGateway:
         return result_of(reply)
 
     def unreached(self) -> Mapping[str, str]:
-        """As `Asker.unreached`: lists do not tell."""
+        """As `AnyGateway.unreached`: lists do not tell."""
         return {}
 
 
@@ -98,7 +98,7 @@ def _not_reached(url: str, error: UpstreamUnavailable) -> ArmoryError:
     said = error.message.removeprefix(f"upstream {_GATEWAY!r}").lstrip(": ")
     answer, kind = "", ""
     if isinstance(error, HttpFailure):
-        words = said_in(error.body)
+        words = error_text(error.body)
         answer = f"HTTP {error.status}" + (f", {words}" if words else "")
         if error.status == 401:
             kind = AuthenticationFailed.code
@@ -112,7 +112,7 @@ def _not_reached(url: str, error: UpstreamUnavailable) -> ArmoryError:
             f"the gateway at {url} refuses: {answer}\nGive a token with --token or $ARMORY_TOKEN"
         )
     if isinstance(error, HttpFailure) and error.status == 403 and is_message(error.body):
-        return AccessDenied(f"the gateway at {url} refuses: {said_in(error.body)}")
+        return AccessDenied(f"the gateway at {url} refuses: {error_text(error.body)}")
     if kind == UpstreamUnavailable.code:
         return UpstreamUnavailable(f"the gateway at {url} cannot answer: {answer}")
     if answer:

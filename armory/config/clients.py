@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from armory.config.blocks.upstream import UpstreamConfig
-from armory.config.fit import strangers
+from armory.config.fit import misplaced_keys
 from armory.domain.naming import slug
 
 _TRANSPORTS = {
@@ -118,7 +118,7 @@ def _block(key: str, entry: dict[Any, Any], home: str, notices: list[str]) -> di
     ]
     if "command" in block and block.get("transport") == "auto":
         del block["transport"]
-    dropped += [name for name in strangers(block) if block.pop(name)]
+    dropped += [name for name in misplaced_keys(block) if block.pop(name)]
     if dropped:
         notices.append(
             f"server {key!r}: {', '.join(dropped)} left out, which a gateway has no use for"

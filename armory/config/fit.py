@@ -32,7 +32,7 @@ _HOST = re.compile(r"\*|\[?[0-9a-f:]*:[0-9a-f:.]*:[0-9a-f:.]*\]?(:\d+)?|[^\s/:@?
 _ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^\s/@?#*]+/?")
 
 
-def strangers(given: Collection[str]) -> list[str]:
+def misplaced_keys(given: Collection[str]) -> list[str]:
     """Of the keys of one upstream, those that belong to another kind."""
     kinds = [kind for kind in KINDS if kind in given]
     if len(kinds) != 1:
@@ -46,7 +46,7 @@ def upstreams(config: Config) -> Found:
         at = ("upstreams", key)
         given = [name for name in type(block).model_fields if not _is_default(block, name)]
         kind = next((kind for kind in KINDS if kind in given), "")
-        for name in strangers(given):
+        for name in misplaced_keys(given):
             owners = " and ".join(map(repr, _BELONG[name]))
             yield (
                 (*at, name),

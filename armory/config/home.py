@@ -27,7 +27,7 @@ def armory_home(environ: Mapping[str, str] | None = None) -> File:
 
 
 def home_here(config: str | None = None) -> File:
-    """The same, as a gateway that is started here has it: a `.env` beside its file may say it.
+    """As `armory_home`, for a gateway started here: a `.env` beside its configuration counts.
 
     Args:
         config: the file; None: `$ARMORY_CONFIG`, or the one in this folder.

@@ -58,7 +58,7 @@ def concerns(path: Path, wrong: Collection[Path]) -> bool:
 
 def _take_out(data: dict[Any, Any], path: Path) -> None:
     while path and isinstance(path[-1], int):
-        path = path[:-1]  # whole lists: what is behind an entry must keep its number
+        path = path[:-1]  # the whole list: later entries must keep their numbers
     if not path:
         return
     parent = _at(data, path[:-1])

@@ -117,7 +117,7 @@ def _message(detail: ErrorDetails, path: Path, written: Any) -> str:
     if wanted == MAPPING and (keys := [*_known_keys(path)]):
         wanted = f"{MAPPING}: {', '.join(keys)}" if len(keys) < _FEW else wanted
         if isinstance(detail["input"], str) and not SECRET_PARTS.isdisjoint(keys):
-            value = "text"  # the secret itself, it may be, in place of its block
+            value = "text"  # perhaps the secret itself, given in place of its block
     tail = f"; it is {value}" if value else ""
     if wanted is None:  # a check of Armory's own, which says what it found
         return f"{detail['msg'].removeprefix('Value error, ')}{tail}"

@@ -19,7 +19,7 @@ from armory.domain.tool import ListedRecord, ToolRecord, same_content
 
 Definition = Mapping[str, Any]
 LARGE, LARGE_BYTES = 250, 256 * 1024
-"""Entries, or bytes of them, that take some 6 ms to go through: more are not for the event loop."""
+"""More entries, or bytes of them, take over 6 ms to go through: they are not for the event loop."""
 
 
 @dataclass(frozen=True, slots=True)

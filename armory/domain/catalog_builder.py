@@ -67,7 +67,7 @@ class CatalogBuilder:
             rule = (rules or {}).get(server, ToolRules())
             part = self._parts.get(server)
             if part is None or part.lists is not lists or part.rule != rule:
-                before = known.get(server, _NEVER) if part is None else _Before.of(part)
+                before = known.get(server, _NOTHING) if part is None else _Before.of(part)
                 part = _part(server, lists, rule, before)
             parts[server] = part
         self._parts = parts
@@ -83,7 +83,7 @@ class CatalogBuilder:
         )
         problems = [problem for part in made for problem in part.problems]
         same = not catalog.diff(previous) and list(catalog.tools) == list(previous.tools)
-        if same and _faces(previous.servers) == _faces(servers):
+        if same and _descriptions(previous.servers) == _descriptions(servers):
             return previous, problems
         return catalog, problems
 
@@ -117,7 +117,7 @@ class _Before:
         )
 
 
-_NEVER = _Before()
+_NOTHING = _Before()
 
 
 def _part(server: str, lists: ServerLists, rule: ToolRules, before: _Before) -> ServerPart:
@@ -153,12 +153,15 @@ def _by_server(catalog: Catalog, servers: Collection[str]) -> Mapping[str, _Befo
     return found
 
 
-def taken_over(lists: ServerLists, other: ServerLists) -> tuple[ServerLists, int]:
-    """The same lists with the very entries of `other` where it has the same, so that both hold
-    them once; `other` itself where nothing differs. With it the number of those it has not.
+def with_shared_entries(lists: ServerLists, other: ServerLists) -> tuple[ServerLists, int]:
+    """The lists with the entry objects of `other` wherever equal ones stand there: memory holds
+    them once. `other` itself where nothing differs.
+
+    Returns:
+        The lists, and how many of their entries `other` has not.
     """
-    taken: dict[str, Any] = {}
-    own = anew = 0
+    kinds: dict[str, Any] = {}
+    own = replaced = 0
     for kind, key in _KEYS.items():
         theirs: Sequence[Definition] = getattr(other, kind)
         known = {entry.get(key): entry for entry in theirs}
@@ -168,10 +171,10 @@ def taken_over(lists: ServerLists, other: ServerLists) -> tuple[ServerLists, int
             if there is None or not alike(there, entry):
                 own += 1
                 there = entry
-            anew += there is not entry
+            replaced += there is not entry
             entries.append(there)
-        taken[kind] = entries
-    found = replace(lists, **taken) if anew else lists
+        kinds[kind] = entries
+    found = replace(lists, **kinds) if replaced else lists
     return (other, 0) if not own and found.same(other) else (found, own)
 
 
@@ -182,7 +185,8 @@ _KEYS = {
 """The member that names an entry, by kind."""
 
 
-def _faces(servers: Mapping[str, ServerLists]) -> list[object]:
+def _descriptions(servers: Mapping[str, ServerLists]) -> list[object]:
+    """All but the entries, which `Catalog.diff` compares."""
     return [
         (key, s.info, s.instructions, s.capabilities, s.cache, s.groups)
         for key, s in servers.items()

@@ -32,8 +32,8 @@ class Demand:
     """What one request needs, all of it or nothing.
 
     Attributes:
-        identity: whose count it is; in at most 200 characters.
-        caller: whose bucket: the same, whole.
+        identity: whose daily count and slots these are, at most 200 characters.
+        caller: whose rate this is: the same caller, its name not cut.
         rate: None: without limit. Likewise the others.
         per_day: how many there may be today.
         slots: how many requests of the identity may run at a time, this one included.
@@ -61,7 +61,7 @@ class Taken(NamedTuple):
 
 
 SLOT_WAIT_S = 1.0
-"""When to come back where only other requests are in the way: nobody knows when they end."""
+"""Advised wait where only other requests are in the way: nobody knows when they end."""
 
 
 def day_of(now_s: float) -> tuple[int, float]:

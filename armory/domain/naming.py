@@ -20,9 +20,9 @@ _LETTERS = str.maketrans(
     {"ß": "ss", "æ": "ae", "œ": "oe", "ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th"}
     | {"\u0131": "i"}
 )
-"""Small letters that are made of no other and a mark."""
+"""Small letters that Unicode does not decompose into a plain letter and a mark."""
 _PREFIXED = ("ui://", "skill://")
-"""Schemes whose meaning hosts go by: their URIs keep them."""
+"""Schemes that mean something to MCP hosts: exposed URIs keep them."""
 
 
 def is_server_key(key: str) -> bool:

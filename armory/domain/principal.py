@@ -16,10 +16,12 @@ OWNER_CHARS = 200
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 _READABLE_CHARS = 40
 _PLAIN = re.compile(r"[A-Za-z0-9_]+(?:[.@|:+-][A-Za-z0-9_]+){0,5}")
-"""A name that few others are made alike: every `-` in the safe form is one of six characters."""
+"""A name whose readable form few others have: at most five of its characters become `-`."""
 _BRIEF, _LONG = 8, 32
-"""Digits of the digest: of a plain name, which hardly differs from its safe form, and of others, of
-which anybody can make as many as it takes to meet somebody else's.
+"""Digits of the digest, of a plain name and of any other.
+
+Of the others anybody could make as many with one readable form as it takes to meet the short digest
+of somebody else.
 """
 
 

@@ -30,7 +30,8 @@ class Query:
         categories: only tools of these categories; None: all.
         ranker: named ranker; None: configured.
         source: where the query travelled.
-        context: ranking context of the REST surface (local hour, name of the last tool called).
+        hour: the caller's local hour, 0 to 23; None: unknown, and nothing is ranked by it.
+        last_tool: exposed name of the tool that the caller called last; None likewise.
         user: whose history ranks; None: nobody's.
     """
 

@@ -14,7 +14,7 @@ from armory.domain.query import Query
 from armory.domain.tool import ToolRecord
 
 BYTES_PER_TOKEN = 4
-"""Of definitions as JSON, where an estimate by their size will do."""
+"""Rough estimate for definitions as JSON."""
 
 
 def lacking(*reasons: str | None) -> str | None:

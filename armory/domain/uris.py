@@ -10,7 +10,7 @@ import re
 from urllib.parse import unquote
 
 _DECODED = 5
-"""So often one may be decoded on its way."""
+"""How often a URI may be percent-decoded on its way to the file or page that it names."""
 _AUTHORITY = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/?#]*))?(.*)", re.DOTALL)
 _SLASHES = re.compile("//+")
 _STEP = re.compile(
@@ -21,7 +21,7 @@ _STEP = re.compile(
 _USUAL = re.compile(
     r"(?!file://localhost)[a-z][a-z0-9+.-]*://(?:[a-z0-9][a-z0-9.:-]*)?(?:/(?![./])[^/%\\]*)*"
 )
-"""At once seen to have no steps, and to be plain, as most are."""
+"""Most URIs: seen at once to be plain and to have no `.` or `..` segments."""
 
 
 def has_steps(uri: str) -> bool:

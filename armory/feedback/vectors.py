@@ -63,7 +63,8 @@ class FeedbackLimits:
     """What is kept, and what it is worth.
 
     Attributes:
-        floor: decayed uses below which a tool's memory does not count.
+        floor: uses, less what age takes of them, that a tool needs before they count: more than
+            one user is worth to others, and three that are not quite new are enough.
         per_tool: most queries kept for a tool; the oldest go first.
         per_user: most queries of one user kept for a tool.
         others_see: what all uses of one user of a tool are at most worth to others.
@@ -72,7 +73,7 @@ class FeedbackLimits:
         half_life_days: after so long a use counts half.
     """
 
-    floor: float = 3.0
+    floor: float = 2.5
     per_tool: int = 64
     per_user: int = 32
     others_see: float = 2.0

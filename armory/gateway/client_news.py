@@ -17,7 +17,7 @@ from armory.protocol.link import ClientChannel, Params
 
 _log = Logger(__name__)
 _WAIT_S = 1.0
-"""Before another try where nobody says when the rate has room again."""
+"""Pause before another try where nobody says when the rate has room again."""
 
 
 class ClientNews:
@@ -34,8 +34,10 @@ class ClientNews:
         self._more: dict[str, bool] = {}
 
     async def roots_changed(self, session: ClientSession, client: ClientChannel) -> None:
-        """A client's roots changed. What comes while upstreams are being told, or while the rate of
-        the caller has no room, is told once, afterwards: what the roots are, they ask then.
+        """A client's roots changed.
+
+        Further changes while upstreams are being told, or while the caller's rate has no room, are
+        passed on once, afterwards: upstreams ask for the roots themselves.
         """
         id = session.id
         if id in self._more:
@@ -60,9 +62,10 @@ class ClientNews:
                 return
 
     async def pass_on(self, context: RequestContext, method: str, params: Params) -> None:
-        """Tell the upstream of a transparent endpoint something that Armory does not know; like
-        methods of that kind only for those from whom policy keeps nothing of it. Nobody is told
-        where it cannot be: a notification has no answer.
+        """Pass a notification that Armory does not know to the upstream of a transparent endpoint.
+
+        As with unknown methods, only from those from whom policy keeps nothing of it. Else it is
+        dropped without a word: a notification has no answer.
         """
         server, view = context.endpoint.name, context.view
         may_use = view.may_use(context.principal, context.endpoint, server)

@@ -85,12 +85,12 @@ class Description:
             servers = view.servers(context.endpoint)
             return "".join(lists.instructions for lists in servers.values())
         visible = view.visible(context)
-        told = view.told.get(visible.tools.key)
-        if told is None:
-            told = view.told[visible.tools.key] = self._told(view, visible)
-        return told
+        known = view.instructions.get(visible.tools.key)
+        if known is None:
+            known = view.instructions[visible.tools.key] = self._instructions(view, visible)
+        return known
 
-    def _told(self, view: View, visible: VisibleCatalog) -> str:
+    def _instructions(self, view: View, visible: VisibleCatalog) -> str:
         filters = self._filters(view.settings)
         lines = [
             "Armory, a gateway in front of several MCP servers. Tools are named server__tool."

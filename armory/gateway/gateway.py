@@ -206,7 +206,9 @@ class Gateway:
             return served_from(request, self._view)
         views = self._principal_views
         await views.prepare(request, current=current)
-        view = await views.had(request.owner, request.endpoint, self._view, request.answers)
+        view = await views.view_off_loop(
+            request.owner, request.endpoint, self._view, request.answers
+        )
         if current:
             await views.index()
         return served_from(request, view)
@@ -265,7 +267,7 @@ class Gateway:
                     await self._relist(server)
             except TimeoutError:
                 _log.warning("relist_too_slow", upstream=server)
-        view = await self._principal_views.had(
+        view = await self._principal_views.view_off_loop(
             context.owner, context.endpoint, self._view, context.answers
         )
         return served_from(context, view)

@@ -222,7 +222,7 @@ def _measured(
     failure: str | None,
     status: str | None,
 ) -> None:
-    """Count a request, and have what is usual about it stand for its series from now on."""
+    """Count a request; where it is a usual one, the next like it goes straight to its series."""
     kind, about = _about(call)
     if kind == "resource":
         about = None

@@ -22,10 +22,10 @@ from armory.gateway.views.definitions import Form
 from armory.protocol.link import Reply
 
 _CONTENTS = 8_192
-"""Bytes of arguments and of a result that are passed on."""
+"""Bytes of arguments and of a result that observers get."""
 _CALLERS = 10_000
 _LAST_S = 3_600.0
-"""So long after a call it is its caller's last."""
+"""How long a call counts as its caller's last one."""
 
 
 class Outcomes:

@@ -205,7 +205,7 @@ class PrivateTools(Protocol):
 
 
 Hold = Callable[[], None]
-"""Gives back the place that a request took among those that may run at a time; is called once."""
+"""Gives back the slot that a request took; called once."""
 Relist = Callable[[str], Awaitable[None]]
 """Has the lists of one upstream fetched anew; returns when they are served."""
 OnCompacted = Callable[[str, int, int], None]

@@ -19,7 +19,7 @@ from armory.gateway.ports import Limiter, Pool
 from armory.gateway.requests import ClientSession
 from armory.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from armory.protocol.errors import RpcError
-from armory.protocol.link import SAID_OF_RESOURCE, Reply
+from armory.protocol.link import RESOURCE_META, Reply
 from armory.protocol.methods import LOG_LEVELS
 from armory.protocol.rawjson import EMPTY_OBJECT, need_text
 
@@ -68,7 +68,7 @@ class SessionMethods:
         subscription = _session(context).subscription
         await self._limiter.take(context.principal)
         server, uri = located(self._pool, context, need_text(params, "uri"))
-        with _said(uri, params):
+        with _with_meta(uri, params):
             await self._resources.add(subscription, server, uri)
         return _DONE
 
@@ -87,20 +87,20 @@ class SessionMethods:
         except (RpcError, UpstreamUnavailable):
             await self._limiter.take(context.principal)
             raise
-        with _said(uri, params):
+        with _with_meta(uri, params):
             await self._resources.remove(subscription, server, uri)
         return _DONE
 
 
 @contextmanager
-def _said(uri: str, params: dict[str, Raw]) -> Generator[None]:
-    """Have what the upstream is told of a resource meanwhile say what the client's `_meta` says."""
+def _with_meta(uri: str, params: dict[str, Raw]) -> Generator[None]:
+    """Have the client's `_meta` go with what the upstream is told of a resource meanwhile."""
     meta = params.get("_meta")
-    before = SAID_OF_RESOURCE.set(None if meta is None else (uri, meta))
+    before = RESOURCE_META.set(None if meta is None else (uri, meta))
     try:
         yield
     finally:
-        SAID_OF_RESOURCE.reset(before)
+        RESOURCE_META.reset(before)
 
 
 def _session(context: RequestContext) -> ClientSession:

@@ -1,7 +1,7 @@
 """A TCP connection to one of the addresses of a name.
 
-Owns: the lookup, the race of addresses, probes of silent connections, why there is none. Never
-imports another module of this room.
+Owns: the lookup, happy eyeballs, TCP keepalive, and the reason where there is none. Never imports
+another module of this room.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from collections.abc import Sequence
 from aiohappyeyeballs import AddrInfoType, start_connection
 
 _RACE_S = 0.25
-"""Seconds after which the next address of a name is tried beside those before (RFC 8305)."""
+"""Seconds after which the next address is tried as well (RFC 8305)."""
 _PROBES = {
-    # a macOS name, then those of the others; seconds of silence, seconds between probes, probes
+    # idle seconds before the first probe (macOS, others), seconds between probes, failed probes
     "TCP_KEEPALIVE": 30,
     "TCP_KEEPIDLE": 30,
     "TCP_KEEPINTVL": 10,
     "TCP_KEEPCNT": 3,
 }
-"""What is left of a connection whose other end is gone without a word, or that something between
-(a firewall, a load balancer) forgot: an event stream would wait on it for ever. A minute of silence
-that nobody acknowledges ends it; and where somebody does, what lies between remembers it.
+"""TCP keepalive. Without it an event stream would wait for ever on a connection whose other end
+vanished or that a firewall or load balancer forgot. A minute without acknowledgement ends it, and
+the probes keep it alive in what lies between.
 """
 
 
 async def addresses_of(host: str, port: int) -> Sequence[AddrInfoType]:
-    """Where a name is, as of `getaddrinfo`.
+    """The addresses of a name, as `getaddrinfo` gives them.
 
     Raises:
         OSError: there is no such name, or it cannot be looked up.
@@ -44,7 +44,7 @@ async def addresses_of(host: str, port: int) -> Sequence[AddrInfoType]:
 
 
 async def connected(addresses: Sequence[AddrInfoType]) -> socket.socket:
-    """A socket that is connected to the address that answers first.
+    """A socket connected to the address that answers first.
 
     Raises:
         OSError: none can be connected to.
@@ -55,7 +55,7 @@ async def connected(addresses: Sequence[AddrInfoType]) -> socket.socket:
 
 
 def probed_socket(address: AddrInfoType) -> socket.socket:
-    """A socket for what `getaddrinfo` gave, whose other end the system asks for in silence."""
+    """A socket with TCP keepalive for one address that `getaddrinfo` gave."""
     made = socket.socket(*address[:3])
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _PROBES.items():
@@ -65,7 +65,7 @@ def probed_socket(address: AddrInfoType) -> socket.socket:
 
 
 def reason(error: OSError) -> str:
-    """Why there is no connection; not to which of a name's addresses."""
+    """Why there is no connection, without the address that was tried."""
     if error.errno and not isinstance(error, ssl.SSLError | socket.gaierror):
         return os.strerror(error.errno)
     return error.strerror or str(error)

@@ -24,8 +24,8 @@ Origin = tuple[str, str, int]
 _MAX_HEADERS = 256 * 1024
 _READ_BYTES = 256 * 1024
 _AT_ONCE = 512 * 1024
-"""So much of a body is read in one go while no other arrives. In half as large pieces a large
-result takes a fifth more."""
+"""How much of a body is read at a time while no other arrives. With half of it a large result takes
+a fifth longer."""
 
 
 class _Scratch(threading.local):
@@ -196,8 +196,8 @@ class Connection(asyncio.BufferedProtocol):
     # --- httptools
 
     def on_message_begin(self) -> None:
-        """An answer begins; another one behind the one that was asked for would be taken for that
-        to the next request.
+        """An answer begins. One that nobody asked for is refused, since it would be taken for the
+        answer to the next request.
         """
         if self._response is None:
             raise BadAnswer("nobody asked for it")

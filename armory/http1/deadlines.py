@@ -1,8 +1,7 @@
-"""Many deadlines, one timer: calls to one upstream share a time-out, so they end in order.
+"""Many deadlines, one timer: calls to one upstream share a time-out, so they expire in order.
 
-Owns: `Deadlines`, and `CallDeadline`, which holds a block of code to one of them. A timer of the
-event loop for each call costs more than most of what the call does on its way. Never imports
-anything of Armory.
+Owns: `Deadlines`, and `CallDeadline`, which limits a block of code. A timer of the event loop for
+each call would cost more than most steps of the call. Never imports anything of Armory.
 """
 
 from __future__ import annotations
@@ -21,9 +20,7 @@ class Expiring(Protocol):
 
 
 class Deadlines:
-    """Deadlines by their length, each in the order in which they began: one timer for all of a
-    length.
-    """
+    """Deadlines by time-out, in the order in which they began: one timer for each time-out."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -31,7 +28,7 @@ class Deadlines:
         self._timers: dict[float, asyncio.TimerHandle] = {}
 
     def start(self, waiting: Expiring, timeout_s: float) -> float:
-        """Have `waiting` expire `timeout_s` seconds from now: when that is, as the loop's time."""
+        """Have `waiting` expire in `timeout_s` seconds; returns when, in the loop's time."""
         loop = self._loop
         if loop is None:
             loop = self._loop = asyncio.get_running_loop()
@@ -45,7 +42,7 @@ class Deadlines:
         return due
 
     def stop(self, waiting: Expiring, timeout_s: float) -> None:
-        """Forget the deadline of `waiting`, which was in time."""
+        """Remove the deadline of `waiting`, which was met."""
         queue = self._waiting.get(timeout_s)
         if queue is not None:
             queue.pop(waiting, None)
@@ -75,12 +72,11 @@ class Deadlines:
 
 
 class CallDeadline:
-    """Like `asyncio.timeout`, over the one timer that calls with the same time-out share; and it
-    can be paused.
+    """Like `asyncio.timeout`, but calls with the same time-out share a timer, and it can be paused.
 
     Args:
         deadlines: those of the session.
-        timeout_s: from when it is entered, in seconds.
+        timeout_s: seconds from when it is entered.
 
     Raises:
         TimeoutError: at its end, where the time was up.
@@ -118,13 +114,13 @@ class CallDeadline:
                 raise TimeoutError from error
 
     def pause(self) -> None:
-        """Stop the time; nothing happens when it stands already."""
+        """Stop the clock; does nothing when it is stopped already."""
         if self._running_s is not None:
             self._left_s = max(0.0, self._due - asyncio.get_running_loop().time())
             self._stop()
 
     def resume(self) -> None:
-        """Let the time that is left pass."""
+        """Let the clock run on with the time that is left."""
         if self._running_s is None and not self._expired and self._task is not None:
             self._running_s = self._left_s
             self._due = self._deadlines.start(self, self._left_s)

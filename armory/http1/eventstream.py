@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 _DATA = b"data: "
 _LINE_COST = 64
-"""A line counts as so many bytes more than it has, which is what it takes in memory."""
+"""Bytes that a line takes in memory beside its own, and counts for."""
 
 
 class EventTooLarge(Exception):

@@ -1,8 +1,8 @@
-"""Whose turn it is to read, where large bodies arrive.
+"""Taking turns at reading, where several large bodies arrive.
 
-Owns: `LargeReads`. A piece of a large body is a turn of the event loop that nobody minds; those of
-ten bodies in one round are what every call waits for, at each of its steps, and so are thirty of
-one: libuv reads a socket so often in one round for as long as it fills what it is given. While
+Owns: `LargeReads`. One piece of a large body delays nobody. Pieces of ten bodies in one round of
+the event loop delay every step of every call, and so do thirty pieces of one body: libuv reads a
+socket that often in a round while there is data. So one connection reads in each round, and while
 others keep the loop busy, the next MiB waits for a moment. Never imports a connection.
 """
 
@@ -15,13 +15,13 @@ from typing import Protocol
 from weakref import WeakKeyDictionary
 
 PIECE_BYTES = 256 * 1024
-"""So much of a body is read in one go while others arrive, too."""
+"""How much of a body is read at a time while others arrive too."""
 ROUND_BYTES = 1 << 20
-"""So much of one that arrives alone is read in a round, in one piece more at most."""
+"""How much of a body that arrives alone is read in a round, give or take a piece."""
 _BUSY_S = 0.0002
-"""Two rounds that take longer are those of a loop in which others do something."""
+"""Two rounds that take longer mean that the loop is busy with something else."""
 _REST_S = 0.001
-"""So long it waits then, which is as long as it takes: others have half of the loop at least."""
+"""The pause then, about as long as reading took: others get at least half of the loop."""
 
 
 class Reading(Protocol):
@@ -37,8 +37,8 @@ class Reading(Protocol):
 
 
 class LargeReads:
-    """Lets one of those that read read in each round of the event loop, a piece, or some of them
-    where it is the only one. For one loop.
+    """Lets one connection read a piece in each round of the event loop, or several pieces where it
+    is the only one. For one loop.
     """
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class LargeReads:
         self._reading.discard(one)
 
     def took(self, one: Reading, size: int) -> None:
-        """It has read a piece of so many bytes: the next is read when all others had their turn."""
+        """`one` has read a piece of `size` bytes; it reads on after the others had their turns."""
         self._taken_bytes += size
         if len(self._reading) < 2 and self._taken_bytes < ROUND_BYTES:
             return
@@ -73,7 +73,7 @@ class LargeReads:
             self._pass()
 
     def _pass(self) -> None:
-        """Let two rounds pass: what was read in the first of them is dealt with in the second."""
+        """Wait for two rounds: what is read in the first is processed in the second."""
         self._since = time.perf_counter()
         loop = asyncio.get_running_loop()
         loop.call_soon(loop.call_soon, self._next)

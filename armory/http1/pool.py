@@ -22,7 +22,7 @@ from armory.http1.response import NoConnection, Response
 from armory.tasks import start
 
 _WITH_BODY = frozenset(("POST", "PUT", "PATCH"))
-"""Methods whose requests say that they have none (RFC 9110 §8.6); some servers refuse them else."""
+"""Methods that send `Content-Length: 0` without a body (RFC 9110 §8.6); some servers insist."""
 
 
 class Fields(dict[str, str]):
@@ -139,7 +139,7 @@ class Connections:
             idle.remove(connection)
 
     def trust(self, tls: ssl.SSLContext | bool) -> None:
-        """Have connections that are made from now on go by other authorities."""
+        """Use other certificate authorities for new connections."""
         self._tls = tls
 
     def close(self) -> None:

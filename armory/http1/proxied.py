@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import aiohttp
 
 _TIME_LIMITS = 64
-"""So many are kept: most requests have one of few."""
+"""Time limits that are kept: most requests have one of a few."""
 _USERINFO = re.compile(r"//[^/\s@]{0,2000}@")
 """Credentials in a URL that an error quotes."""
 

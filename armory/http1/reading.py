@@ -18,17 +18,16 @@ if TYPE_CHECKING:
 
 _LINGER_S = 1.0
 _PART_BYTES = 16 * 1024
-"""So much of a stream of many lines is taken apart before it is handed on: a MiB may be 150,000
-events."""
+"""How much of a stream of many lines is parsed at a time: a MiB may hold 150,000 events."""
 _PART_LINES = 500
 _TURN_S = 0.001
-"""So long one stream may keep the event loop."""
+"""How long one stream may hold the event loop, in seconds."""
 Answer: TypeAlias = "aiohttp.ClientResponse | Response"
 """A response, whichever client it came by (through a proxy it is aiohttp's)."""
 
 
 COUNTED_BYTES = 256 * 1024
-"""From this size on a message that is not whole yet is told to the meter."""
+"""Incomplete messages are reported to the meter from this size on."""
 
 
 class BodyTooLarge(Exception):
@@ -177,7 +176,7 @@ class EventReader:
 
 
 def _part_size(chunk: bytes) -> int:
-    """So many bytes of it are taken apart at once: all, where they are few lines."""
+    """How many bytes of it to parse at once: all of them where they are few lines."""
     if len(chunk) > _PART_BYTES and (_many_lines(chunk, b"\n") or _many_lines(chunk, b"\r")):
         return _PART_BYTES
     return len(chunk)
@@ -202,7 +201,7 @@ def give_up(response: Answer, error: Exception) -> None:
     response.close()
 
 
-def let_go(response: Answer) -> None:
+def release(response: Answer) -> None:
     """Leave a stream whose answer has come: back to the pool if it ends shortly, else closed."""
     if response.closed or response.content.is_eof():
         response.release()

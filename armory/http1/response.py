@@ -19,7 +19,7 @@ from armory.http1.unpacking import Unpacking
 
 _HIGH_WATER = 1024 * 1024
 _STRAIGHT_BYTES = 64 * 1024
-"""From this many missing bytes on, reading straight into place is worth its arrangements."""
+"""Missing bytes from which on reading straight into place pays off."""
 
 
 class NoConnection(OSError):
@@ -51,7 +51,7 @@ class Source(Protocol):
 
 
 _MEDIA_TYPE_BYTES = 256
-"""As many as a media type has at most (RFC 6838 §4.2); so large the cached ones are."""
+"""The longest media type there is (RFC 6838 §4.2), and the longest that is cached."""
 
 
 @lru_cache(maxsize=64)

@@ -1,4 +1,4 @@
-"""Room for a large body, there at once: nothing is written to it before what arrives.
+"""Growing a bytearray for a large body without filling it with zeros first.
 
 Owns: `grown`. Never imports a connection.
 """
@@ -15,7 +15,7 @@ _resize.argtypes, _resize.restype = (ctypes.py_object, ctypes.c_ssize_t), ctypes
 
 
 def grown(body: bytearray, size: int) -> memoryview:
-    """Make a body `size` bytes long; what is new in it holds anything until it is written to.
+    """Make a body `size` bytes long; the new part is uninitialised until it is written to.
 
     Args:
         body: its beginning.
@@ -25,7 +25,7 @@ def grown(body: bytearray, size: int) -> memoryview:
         All of it, to be written to.
 
     Raises:
-        BufferError: somebody has a view of it.
+        BufferError: a view of it exists.
     """
     _resize(body, size)
     return memoryview(body)

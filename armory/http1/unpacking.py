@@ -10,13 +10,13 @@ from collections.abc import Iterator
 
 _GZIP = 31
 _CODINGS = {b"gzip": _GZIP, b"x-gzip": _GZIP, b"deflate": zlib.MAX_WBITS}
-"""As zlib calls them. None is asked for, so that one comes seldom."""
+"""Codings and their `wbits` in zlib. None is asked for, so they are rare."""
 _MEMBER = b"\x1f"
-"""How a member of a gzip body begins; what else follows one is padding."""
+"""The first byte of a gzip member; anything else after one is padding."""
 _MOST_BYTES = 16 * 1024 * 1024
-"""So large a piece may become: a small body must not unfold into all memory before it is read."""
+"""The most that one piece may unpack to; beyond it the body is refused, before memory is full."""
 _SLICE = 4 * 1024
-"""Bytes behind a member that are looked at together: zlib copies them at the end of each."""
+"""Bytes given to zlib at a time: at the end of each member it copies what is left of them."""
 
 
 class UnusableBody(ConnectionError):

@@ -34,7 +34,7 @@ from armory.llm.errors import (
     ChatTimeout,
     ChatUnavailable,
 )
-from armory.llm.parameters import Given, Parameters, said_in
+from armory.llm.parameters import Parameters, RequestParameters, error_text
 from armory.llm.tokens import estimate_tokens
 from armory.logger import Logger
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _log = Logger(__name__)
 _T = TypeVar("_T")
 _TEXTS = ("reasoning_content", "reasoning", "content")
-"""Where a piece of an answer has its text: thinking first, under the names that servers use."""
+"""Members of a piece of an answer that hold text, thinking first; servers differ in its name."""
 _KEY_REFUSED = (401, 403)
 
 Role = Literal["system", "user", "assistant"]
@@ -199,9 +199,12 @@ class ChatClient:
                     yield text
 
     async def _sent(
-        self, ask: Callable[[Given], Awaitable[_T]], max_tokens: int | None, stop: Sequence[str]
+        self,
+        ask: Callable[[RequestParameters], Awaitable[_T]],
+        max_tokens: int | None,
+        stop: Sequence[str],
     ) -> _T:
-        """Ask, and ask again for as long as a parameter is refused that can be left out."""
+        """Ask, and ask again without each parameter that is refused and can be left out."""
         while True:
             given = self._parameters.of(max_tokens, stop)
             try:
@@ -308,7 +311,7 @@ class ChatClient:
                 return ChatUnavailable(f"{where} failed with HTTP {status}.")
             hint = {401: " Check the key.", 403: " Check the key.", 404: " Check the model's name."}
             # What comes with a refused key may quote it.
-            said = "" if status in _KEY_REFUSED else said_in(error.body, self._key)
+            said = "" if status in _KEY_REFUSED else error_text(error.body, self._key)
             says = f" It says: {said}" if said else ""
             return ChatRejected(f"{where} refused with HTTP {status}.{hint.get(status, '')}{says}")
         if isinstance(error, APIError):

@@ -16,12 +16,12 @@ _log = Logger(__name__)
 _UNSUPPORTED = frozenset({"unsupported_parameter", "unsupported_value"})
 _WORD = re.compile(r"[a-z_]+")
 _SHORTEST = 6
-"""A key of fewer characters would be found in any text."""
+"""Shorter keys are not looked for: they would be found in any text."""
 _SAID = 300
 """Characters of an endpoint's own message that are shown."""
 
 
-class Given(TypedDict, total=False):
+class RequestParameters(TypedDict, total=False):
     """The parameters of one request."""
 
     temperature: float
@@ -40,14 +40,14 @@ class Parameters:
     def __init__(self) -> None:
         self._refused: set[str] = set()
 
-    def of(self, max_tokens: int | None, stop: Sequence[str]) -> Given:
+    def of(self, max_tokens: int | None, stop: Sequence[str]) -> RequestParameters:
         """Those of the next request.
 
         Args:
             max_tokens: cap on the answer; None: the endpoint's own.
             stop: texts before which the model is to stop.
         """
-        given: Given = {}
+        given: RequestParameters = {}
         if "temperature" not in self._refused:
             given["temperature"] = 0.0  # as repeatable as the model can be
         if max_tokens is not None and "max_tokens" not in self._refused:
@@ -58,7 +58,7 @@ class Parameters:
             given["stop"] = list(stop)
         return given
 
-    def refused(self, body: object, given: Given) -> bool:
+    def refused(self, body: object, given: RequestParameters) -> bool:
         """Whether a refusal is about one of the parameters: it is not sent again.
 
         Args:
@@ -87,7 +87,7 @@ def _named(body: object, given: Iterable[str]) -> str | None:
     return next((word for word in _WORD.findall(said) if word in given), None)
 
 
-def said_in(body: object, secret: str) -> str:
+def error_text(body: object, secret: str) -> str:
     """One line of what the `error` of an answer says, without secrets; "" where it says nothing.
 
     Args:

@@ -1,5 +1,4 @@
-"""Which addresses may be asked for what somebody else names: no document makes the gateway reach
-what only it can reach (SSRF).
+"""SSRF protection: which addresses may be asked where the URL comes from somebody else.
 
 Owns: what a public address is, and when one is required. Never sends anything.
 

@@ -15,7 +15,7 @@ DAY_S = 86_400
 MINUTE_S = 60
 PART_S = 300
 MOST_PARTS = 100_000
-"""So many tallies of one caller and tool are kept; more than that drop the oldest five minutes."""
+"""Tallies of one caller and tool that are kept; beyond it the oldest five minutes are dropped."""
 _OF_ALL, _OF_A_PART = 200, 32
 
 

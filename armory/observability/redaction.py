@@ -14,7 +14,7 @@ from urllib.parse import quote
 _T = TypeVar("_T")
 HIDDEN = "***"
 _SHORTEST = 6
-"""A configured secret of fewer characters is not looked for: it would be found in any text."""
+"""Shorter configured secrets are not looked for: they would be found in any text."""
 _SECRET_NAME = re.compile(
     r"(?:^|[_-])(?:token|secret|password|passwd|pass|pat|pwd|auth|authorization|api_?key|apikey"
     r"|access_?key|private_?key|key|credential|cookie|dsn)s?$",
@@ -25,10 +25,10 @@ _SECRET_KEY = re.compile(
     r"|authorization|api[_-]?key|access[_-]?key|private[_-]?key|credential|cookie)s?$"
 )
 _OPTION = re.compile(r"--[A-Za-z]|-[A-Za-z]?$")
-"""Another option, where a value may stand; one of a password may begin with a hyphen, too."""
+"""What is another option rather than a value; a password may begin with a hyphen, too."""
 CREDENTIAL_SCHEME = re.compile(r"(?:bearer|basic|token|apikey|api-key)\s+", re.IGNORECASE)
 """What stands before the secret in a header."""
-_DRAWN = re.compile(
+_RANDOM = re.compile(
     r"(?=(?:[^0-9]*[0-9]){3})(?=[^A-Za-z]*[A-Za-z])"
     r"(?:[A-Za-z0-9=]{16,}|[0-9A-Fa-f-]{32,}|(?=.*[a-z])(?=.*[A-Z])[\w+/=~-]{30,})"
 )
@@ -46,8 +46,8 @@ _SECRET_TEXT = re.compile(
 
 _IN_QUERY = re.compile(r"([?&][^?&=#\s\"'<>]{1,100}=)[^&#\s\"'<>]+")
 _KEPT = 20
-"""Configurations whose secrets are hidden: the first, of which much holds until a restart, and the
-latest. Whoever has each hour other tokens must not make each line of the log slower for good."""
+"""Configurations whose secrets are hidden: the first, of which much is in force until a restart,
+and the latest. More would slow down every log line where tokens change each hour."""
 _told: list[frozenset[str]] = []
 _known: list[str] = []
 """The values of configured secrets, longest first: one may be part of another."""
@@ -57,8 +57,8 @@ _parameters: list[tuple[str, str]] = []
 
 
 def hide(values: Iterable[str]) -> None:
-    """From now on these values are shown nowhere, nor those of the last times; shorter ones than
-    six characters are.
+    """Hide these values from now on, beside those of earlier calls. Values of fewer than six
+    characters are not hidden.
     """
     long = (value for value in values if len(value) >= _SHORTEST)
     _note(_told, frozenset(spelled for value in long for spelled in _spellings(value)))
@@ -66,8 +66,8 @@ def hide(values: Iterable[str]) -> None:
 
 
 def hide_parameters(given: Iterable[tuple[str, str]]) -> None:
-    """From now on these values (name, value) of parameters of URLs are shown behind their name
-    nowhere, however short they are: whoever may see an address need not be who may use it.
+    """Hide these (name, value) of URL parameters from now on wherever the name stands before the
+    value, however short: not everybody who may see an address may use it.
     """
     _note(_told_parameters, frozenset(given))
     _parameters[:] = [
@@ -132,11 +132,11 @@ def _says_how_many(name: str, value: str) -> bool:
     return name.lower().endswith(("tokens", "keys")) and is_count(value)
 
 
-def seems_drawn(value: str) -> bool:
+def looks_random(value: str) -> bool:
     """Whether a part of a URL looks like a key, whatever it is called (`appid`, `code`): long, of
     letters and digits, and not of words.
     """
-    return _DRAWN.fullmatch(value) is not None
+    return _RANDOM.fullmatch(value) is not None
 
 
 def redacted(text: str) -> str:

@@ -1,9 +1,9 @@
-"""Standard error, written by a thread: whoever does not read it keeps nothing else waiting.
+"""Standard error, written by a thread, so that a reader who stops reading blocks nothing else.
 
-Owns: `apart`, what waits to be written and its bound. Never imports a room.
+Owns: `written_by_thread`, the lines that wait to be written and their bound. Never imports a room.
 
 A pipe holds 64 KiB. Once a client, a supervisor or a driver of container logs stops reading, a
-write to it waits for as long as that lasts; so does a write to a disk that is busy.
+write to it blocks until they read again; so does a write to a busy disk.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _log = Logger(__name__)
 WAITING = 1_000_000
 """Characters that may wait; further lines are dropped and counted."""
 _END_S = 2.0
-"""So long what waits may take at the end."""
+"""How long writing what is queued may take at the end."""
 _ASIDE_S = 1.0
-"""Until a file that takes nothing now is asked again, where the system does not say when."""
+"""How long to wait for a file that takes nothing now, if the system does not say when it does."""
 
 
 @contextmanager
-def apart() -> Generator[None]:
-    """`sys.stderr` is written by a thread meanwhile; as ever where it is no file."""
+def written_by_thread() -> Generator[None]:
+    """Have a thread write `sys.stderr` within the context; nothing changes where it is no file."""
     given = sys.stderr
     buffer = getattr(given, "buffer", None)
     raw = getattr(buffer, "raw", buffer)  # it is the file itself with PYTHONUNBUFFERED
@@ -39,7 +39,7 @@ def apart() -> Generator[None]:
         yield
         return
     given.flush()
-    written = WrittenApart(given, lambda data: write_all(raw, data))
+    written = ThreadedStream(given, lambda data: write_all(raw, data))
     sys.stderr = written
     try:
         yield
@@ -48,15 +48,15 @@ def apart() -> Generator[None]:
         written.end()
 
 
-class WrittenApart(io.TextIOBase):
-    """A text stream that a thread of its own writes; `write` never waits and never fails.
+class ThreadedStream(io.TextIOBase):
+    """A text stream that a thread of its own writes; `write` never blocks and never fails.
 
     Args:
-        stream: whose encoding it has, and what it passes for.
+        stream: the stream that it stands in for, with the same encoding.
         write: writes all of some bytes, however long that takes.
 
     Attributes:
-        dropped: lines that were dropped and have not been spoken of.
+        dropped: lines that were dropped and not yet logged as dropped.
     """
 
     def __init__(self, stream: TextIO, write: Callable[[bytes], None]) -> None:
@@ -94,7 +94,7 @@ class WrittenApart(io.TextIOBase):
         return True
 
     def write(self, text: str) -> int:
-        """Have it written. Once it has ended, it is the stream itself, unless that is stuck."""
+        """Queue a text; after the end, write it to the stream itself, unless that is stuck."""
         with self._changed:
             if self._ended:
                 return len(text) if self._thread.is_alive() else self._stream.write(text)
@@ -107,7 +107,7 @@ class WrittenApart(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        """Nothing: it is written as soon as can be."""
+        """Flush the stream after the end; before, what is queued is written anyway."""
         gone = self._stream.closed  # as at the end, when what is flushed is let go of, too
         if self._ended and not gone and not self._thread.is_alive():
             self._stream.flush()

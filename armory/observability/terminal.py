@@ -16,7 +16,7 @@ _LONGEST_VALUE = 160
 _PLAIN = re.compile(r"[^\s\"'=]+")
 _FIRST = ("upstream", "server", "error")
 _LONG = frozenset({"stderr"})
-"""What the JSON log has alone: `error` quotes its most telling line, `armory logs` has it all."""
+"""Fields for the JSON log alone: `error` quotes the telling line, `armory logs` shows it all."""
 
 
 class TerminalRenderer:

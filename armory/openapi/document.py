@@ -22,7 +22,7 @@ from armory.protocol.nesting import deeper_than
 
 MAX_BYTES = 16 * 1024 * 1024
 MAX_VALUES = 1_000_000
-"""Opened, each takes tens of bytes, and all of them are opened in one go."""
+"""JSON values of a description. Parsed, each takes tens of bytes, and all are parsed at once."""
 MAX_YAML_BYTES = 4 * 1024 * 1024
 """YAML is read a hundred times slower than JSON."""
 _VERSION = re.compile(r"3\.\d+(\.\d+)?")

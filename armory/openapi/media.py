@@ -17,7 +17,7 @@ MULTIPART = "multipart/form-data"
 FORMS = (FORM, MULTIPART)
 _TOGETHER = ("allOf", "anyOf", "oneOf")
 _ONE = re.compile(r"[\w.+-]+/[\w.+-]+")
-"""A single media type; a list of those that are allowed, or a pattern, says not which one it is."""
+"""A single media type, no list and no pattern."""
 
 
 def is_json(media_type: str) -> bool:

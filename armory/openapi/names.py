@@ -12,8 +12,8 @@ _TOOL_CHARS = 128
 _ARGUMENT_CHARS = 64
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 _ARGUMENT = re.compile(rf"[A-Za-z0-9_.-]{{1,{_ARGUMENT_CHARS}}}")
-"""What providers of models take for the name of an argument; for one tool with another, Anthropic's
-API refuses every request that holds the tool."""
+"""Argument names that model providers accept; Anthropic's API refuses every request in which a tool
+has another."""
 
 
 def tool_name(method: str, path: str, operation_id: object, taken: Container[str]) -> str:

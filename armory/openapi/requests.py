@@ -21,7 +21,7 @@ from armory.openapi.operation import Body, Operation, Parameter
 
 _RESERVED = ":/?#[]@!$&'()*+,;="
 _DECODED = 5
-"""So often a path may be decoded on its way."""
+"""How often servers and proxies may decode a path on its way."""
 
 
 class BadArguments(Exception):

@@ -26,7 +26,8 @@ _CHARSET = re.compile(
     r"|shift_?jis|euc-?(?:jp|kr)|gb(?:k|2312|18030)|big5|koi8-?[ru])(?![\w-])",
     re.IGNORECASE,
 )
-"""Python knows more, some of which are no charsets, or slow; anything else is read as UTF-8."""
+"""Charsets that are honoured; all else is read as UTF-8. Python has more codecs, some of them slow
+or no charsets."""
 
 
 def result_of(status: int, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:

@@ -19,7 +19,7 @@ UNSUPPORTED_VERSION = -32022
 URL_ELICITATION_REQUIRED = -32042
 """Revision 2025-11-25 only."""
 MODERN_ERRORS = frozenset(range(-32099, -32019))
-"""What the modern specification keeps for itself."""
+"""Codes that the modern specification reserves for itself."""
 
 UNAVAILABLE = 1001
 TIMED_OUT = 1002

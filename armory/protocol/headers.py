@@ -16,21 +16,21 @@ SESSION_HEADER = "Mcp-Session-Id"
 VERSION_HEADER = "MCP-Protocol-Version"
 METHOD_HEADER = "Mcp-Method"
 NAME_HEADER = "Mcp-Name"
-"""The name, URI or task id that the request's parameters hold, too."""
+"""Repeats the name, URI or task id that is in the request's parameters."""
 PARAM_PREFIX = "Mcp-Param-"
 LAST_EVENT_ID = "Last-Event-ID"
-"""Of the event stream that is to be resumed."""
+"""Names the last event received of the stream that is to be resumed."""
 
 _SAFE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*+(?<! ))?")
 _SENTINEL = "=?base64?"
 _END = "?="
 HEADER_KEY = "x-mcp-header"
 HEADER_KEY_JSON = f'"{HEADER_KEY}"'.encode()
-"""As it stands in an encoded schema: without it, there is no annotation to be looked for."""
+"""The annotation in an encoded schema: bytes without it need not be decoded."""
 Declared = Mapping[str, tuple[tuple[str, ...], str]]
 """Header -> (path in the arguments, type)."""
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-"""What HTTP lets a header be called, and a cookie."""
+"""What HTTP allows as the name of a header or a cookie."""
 _MIRRORED = ("string", "integer", "boolean")
 _ONE = frozenset(
     (
@@ -49,7 +49,7 @@ _ONE = frozenset(
 )
 _LIST = frozenset(("allOf", "anyOf", "oneOf", "prefixItems"))
 _BY_NAME = frozenset(("patternProperties", "dependentSchemas", "$defs", "definitions"))
-"""Keywords of JSON Schema 2020-12 whose value is a schema, a list of them, or some by name."""
+"""Keywords of JSON Schema 2020-12 whose value is a schema, several of them, or some by name."""
 
 
 def header_value(text: str) -> str:

@@ -33,10 +33,10 @@ NULL = b"null"
 
 
 MAX_ID_BYTES = 4 * 1024
-"""Of a longer id nothing is read: every answer repeats it, and so do logs and errors."""
+"""Longer ids are not read: every answer repeats the id, and so do logs and errors."""
 _VERSION = b'"2.0"'
 _VERSION_BYTES = 20
-"""With each of its characters escaped."""
+"""Room for the version with every character escaped."""
 
 
 class Message(msgspec.Struct, gc=False):
@@ -137,13 +137,13 @@ def decode(body: bytes | Raw) -> Message:
 
 
 BEGINNING_BYTES = 1_024
-"""Of a message, from which `begun` tells what it will be."""
+"""How much of a message `begun` needs in order to tell what it will be."""
 _PARAMS = b'"params"'
 
 
 def begun(head: bytes) -> Message | None:
-    """The message that begins with these bytes, without what they say of its params; None where its
-    params do not begin in them, or its id is none.
+    """The message that begins with these bytes, its params left out. None where the params do not
+    begin within them, or its id is not valid.
     """
     before, found, _ = head[:BEGINNING_BYTES].partition(_PARAMS)
     if not found:
@@ -166,7 +166,7 @@ def check_depth(body: bytes, limit: int) -> None:
 
 
 class DepthCheck:
-    """The same for what arrives bit by bit: refused at the first piece that shows it.
+    """As `check_depth`, for bytes that arrive bit by bit: refused at the first piece too deep.
 
     Args:
         limit: levels that are allowed.
@@ -203,7 +203,7 @@ def is_batch(body: bytes) -> bool:
 
 BATCH_ITEMS = 100
 BATCH_BYTES = 32 << 20
-"""Where nothing else is said: messages of a batch, and bytes of the answers to it."""
+"""Default limit of the messages of a batch, and of the answers to it."""
 
 
 def decode_batch(body: bytes, most: int = BATCH_ITEMS) -> list[Raw]:
@@ -262,8 +262,8 @@ def _is_version(said: Raw | UnsetType) -> bool:
 
 
 def _answers_nothing(message: Message) -> bool:
-    """Whether it is the error of a peer that could not tell which request it answers; to answer
-    that in turn, two peers that do would go on for ever.
+    """Whether it is an error that names no request. Answering one with another would go on for ever
+    between two peers that both do.
     """
     if message.method is not UNSET or message.result is not UNSET or message.error is UNSET:
         return False

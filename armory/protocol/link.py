@@ -24,7 +24,7 @@ from armory.protocol.versions import Era
 Params = dict[str, Raw]
 """Members of a JSON-RPC `params` object, each value verbatim."""
 FOREVER_S = 10 * 365 * 86_400.0
-"""The time-out of what has none: a stream that is listened to."""
+"""Stands for no time-out, where a stream is listened to."""
 
 
 class ClientGone(Exception):
@@ -87,27 +87,21 @@ class Reply(msgspec.Struct, gc=False):
 
 
 class ClientChannel(Protocol):
-    """The client whose request is being served, as an upstream may see and reach it.
-
-    Attributes:
-        capabilities: as the client declared them (this request on modern, the session on legacy).
-        log_level: the level it wants, or None for no log messages.
-        wants_progress: its progress token verbatim, or None.
-    """
+    """The client whose request is being served, as an upstream may see and reach it."""
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        """As the client declared them."""
+        """As the client declared them: with this request on modern, for the session on legacy."""
         ...
 
     @property
     def log_level(self) -> str | None:
-        """The level it wants."""
+        """The least severe level that it wants logged; None: no log messages."""
         ...
 
     @property
     def progress_token(self) -> Raw | None:
-        """Its progress token, verbatim."""
+        """Its progress token, verbatim; None: it wants no progress."""
         ...
 
     async def notify(self, method: str, params: Params) -> None:
@@ -137,7 +131,9 @@ class CancelReason(str):
 
     @classmethod
     def said(cls, params: Params) -> CancelReason | None:
-        """That of a `notifications/cancelled`, as far as it passes on; None: it gives none."""
+        """The reason in a `notifications/cancelled`, with what of its `_meta` passes on; None:
+        none.
+        """
         given = members_or_none(params.get("_meta")) or {}
         passed = {key: raw for key, raw in given.items() if key not in HOP_KEYS}
         text = text_of(params, "reason")
@@ -149,8 +145,8 @@ class CancelReason(str):
 
 
 def cancelled_params(id: Raw, otherwise: str) -> Params:
-    """Parameters of `notifications/cancelled` while what ends the request passes: that may be who
-    asked for it, with a reason.
+    """Parameters of `notifications/cancelled`, to be made while the exception that ends the request
+    is handled: it may carry the reason of whoever cancelled.
 
     Args:
         id: of the request.
@@ -165,14 +161,14 @@ def cancelled_params(id: Raw, otherwise: str) -> Params:
 
 
 HEARS_PROGRESS: ContextVar[Callable[[Params], None] | None] = ContextVar("progress", default=None)
-"""While a question is put to a client: takes the progress that the client reports on it. The token
-in it is the client's; whoever asks knows its own.
+"""Set while a question is put to a client: takes the progress that the client reports on it. The
+token in it is the client's; whoever asks knows its own.
 """
 
 
-SAID_OF_RESOURCE: ContextVar[tuple[str, Raw] | None] = ContextVar("resource", default=None)
-"""While a client's request to hear of a resource, or no more, is served: the resource (original
-URI), and what of the request's `_meta` goes on to the upstream where that is told of it.
+RESOURCE_META: ContextVar[tuple[str, Raw] | None] = ContextVar("resource", default=None)
+"""Set while a client's `resources/subscribe` or `resources/unsubscribe` is served: the resource's
+original URI, and the request's `_meta`, which the upstream gets where it is told of that resource.
 """
 
 

@@ -24,7 +24,7 @@ HOP_KEYS = frozenset(
         PROGRESS_TOKEN,
     )
 )
-"""What a request's `_meta` says to the next hop only; the rest passes on."""
+"""Keys of a request's `_meta` that are for the next hop only; the others are passed on."""
 
 OWN_PREFIX = "dev.armory/"
 ERROR = OWN_PREFIX + "error"

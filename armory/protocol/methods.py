@@ -14,7 +14,7 @@ from typing import Any, cast
 SKILLS_EXTENSION = "io.modelcontextprotocol/skills"
 GROUPS_EXTENSION = "io.modelcontextprotocol/groups"
 GROUPS_DECLARED: dict[str, Any] = {"extensions": {GROUPS_EXTENSION: {}}}
-"""The capabilities of a client that has groups."""
+"""The capabilities of a client that supports groups."""
 APPS_EXTENSION = "io.modelcontextprotocol/ui"
 DIRECTORY_READ = "directoryRead"
 """The setting of a server that lists folders."""
@@ -40,10 +40,10 @@ LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert"
 """Least severe first."""
 _RANKS = {level: rank for rank, level in enumerate(LOG_LEVELS)}
 ABOUT_TASKS = frozenset((TASK, TASK_STATUS))
-OF_NO_REQUEST = frozenset((*LISTS_CHANGED, GROUPS_CHANGED, RESOURCE_UPDATED))
-"""What is news for all who listen, also where an upstream says it in the midst of a call."""
-OF_HANDSHAKES = frozenset((TASK_STATUS, ELICITATION_COMPLETE))
-"""What modern clients do not know."""
+NEWS_FOR_LISTENERS = frozenset((*LISTS_CHANGED, GROUPS_CHANGED, RESOURCE_UPDATED))
+"""Notifications for all who listen, even where an upstream sends them in the middle of a call."""
+HANDSHAKE_ERA_ONLY = frozenset((TASK_STATUS, ELICITATION_COMPLETE))
+"""Notifications that the modern revision does not have."""
 LISTENED: Mapping[str, str] = MappingProxyType(
     {
         "toolsListChanged": TOOLS_CHANGED,
@@ -73,9 +73,12 @@ def may_be_asked(capabilities: Mapping[str, Any]) -> bool:
 ROOTS, SAMPLING, FORM, URL = 1, 2, 4, 8
 EVERYTHING = ROOTS | SAMPLING | FORM | URL
 SHOWN_ALL = 31
-"""Of who is no client of MCP: it answers nothing, and is shown what any client is."""
+"""Of callers over REST or the command line: they answer nothing and are shown what any client is.
+
+The bit beyond `EVERYTHING` tells them from a client that answers everything.
+"""
 HANDSHAKE = 32
-"""Of a client with a handshake that answers anything: its upstream sessions have one as well."""
+"""Of a client with a handshake that answers anything: its sessions upstream have one, too."""
 
 
 def answers_of(capabilities: Mapping[str, Any]) -> int:
@@ -114,7 +117,7 @@ def declaration(answers: int) -> Mapping[str, Any]:
 
 
 LOG_IN = "log_in"
-"""The gateway's own tool of an upstream, for whoever has not logged in there."""
+"""The gateway's own tool that stands in for those of an upstream where the caller has to log in."""
 
 
 def skills_settings(capabilities: Mapping[str, Any]) -> Mapping[str, Any] | None:

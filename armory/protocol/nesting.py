@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 _NO_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
 _QUOTE = ord('"')
 PIECE_BYTES = 64 * 1024
-"""Looked at in one go: what takes 1 to 2 ms at the worst."""
+"""Read at a time: 1 to 2 ms at the worst."""
 _LARGE_BYTES = 16 * 1024
-"""From here on brackets are searched for: `bytes.count` takes sixty times as long for a byte."""
+"""From this size on brackets are searched for: `bytes.count` takes sixty times as long."""
 
 
 def deeper_than(data: bytes, limit: int) -> bool:
@@ -33,7 +33,7 @@ def deeper_than(data: bytes, limit: int) -> bool:
 
 
 def pieces_deeper_than(data: bytes, limit: int) -> Iterator[bool]:
-    """The same for piece after piece of at most `PIECE_BYTES`, up to the first that is too deep.
+    """As `deeper_than`, for each piece of at most `PIECE_BYTES`, up to the first that is too deep.
 
     Nothing is told of what has no more brackets than the limit allows.
     """
@@ -105,9 +105,7 @@ def _fewer_brackets(data: bytes, left: int) -> int:
 
 
 def cutting(data: bytes, limit: int) -> Generator[None, None, bytes]:
-    """The same with a `0` in place of each object and array that begins below `limit` levels, in
-    steps of one piece each.
-    """
+    """The bytes with `0` in place of each object and array below `limit` levels; in steps."""
     import numpy as np  # heavy: only for what has more brackets than levels are allowed
 
     parts: list[bytes] = []

@@ -19,9 +19,9 @@ from armory.protocol.rawjson import EMPTY_OBJECT, TooWide, encode, few_items, me
 
 _T = TypeVar("_T")
 LARGE_BYTES = 16 * 1024
-"""What is smaller is looked through as it is."""
+"""Smaller messages are read whole."""
 PIECE_BYTES = 256 * 1024
-"""Of a long string so much is looked at in one go: 0.2 ms at the worst."""
+"""How much of a long string is read at a time: 0.2 ms at the worst."""
 _LONG = 4_096
 _QUOTES = 256
 _ITEMS = 1_000
@@ -45,8 +45,8 @@ class Condensed:
     cuts: tuple[tuple[int, int], ...]
 
     def whole(self, part: bytes, data: bytes | bytearray) -> Raw | None:
-        """The part of the long form `data` that is `part` in the short one, not copied; None where
-        that could be one of several.
+        """The part of the long form that `part` of the short one stands for, as a view of `data`.
+        None where `part` stands there more than once.
         """
         begin = self.text.find(part)
         if begin < 0 or not part or self.text.find(part, begin + 1) >= 0:
@@ -58,8 +58,7 @@ class Condensed:
 
 
 def condensed(data: bytes | bytearray) -> Condensed | None:
-    """The short form, or None where there is none: no string that is long and plain, or too many
-    quotes on the way.
+    """The short form; None where no long string is to be left out, or too many quotes come before.
 
     Strings with escapes stay, and whatever a parser would refuse: what is left out needs no parser
     to be known as valid. Whether the rest is JSON is for the parser of `text` to say.

@@ -27,20 +27,22 @@ encode = msgspec.json.Encoder().encode
 NULL = Raw(b"null")
 EMPTY_OBJECT = Raw(b"{}")
 PIECE_BYTES = 64 * 1024
-"""Of a long array so much is taken apart in one go: 0.3 ms."""
+"""How much of a long array is split at a time: 0.3 ms."""
 _BETWEEN_OBJECTS, _BETWEEN_TEXTS = (b"},{", b"}, {"), (b'","', b'", "')
 _SCALAR_BYTES = 1_024
 _OPENED_BYTES = 64 * 1024
-"""What is no longer is opened whatever it holds: 11,000 members at the most, in 2 ms."""
+"""Up to this size anything is decoded: at most 11,000 members, in 2 ms."""
 MOST_MEMBERS = 500
-"""Of a longer object, which would else be opened into tens of times its size. Those that the
-protocol names have a dozen; what clients and tools say to each other is not opened."""
+"""Of an object larger than `_OPENED_BYTES`: with more it would be decoded into tens of times its
+size. The objects of the protocol have a dozen members; what clients and tools send each other is
+not decoded.
+"""
 _SPACES = re.compile(rb"[ \t\r\n]*")
 _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
 _TRUNCATED = "Input data was truncated"
 _COMMA, _COLON, _OBJECT, _OBJECT_END, _ARRAY, _ARRAY_END = b",:{}[]"
 _MISSES = 200
-"""So often a long array is tried to be cut inside an item, before the rest is taken apart whole."""
+"""Attempts at splitting a long array that end inside an item, before the rest is split as one."""
 
 
 class TooWide(msgspec.DecodeError):
@@ -59,8 +61,8 @@ def members(raw: Raw | bytes) -> dict[str, Raw]:
 
 
 def _few_members(view: memoryview) -> dict[str, Raw]:
-    """The same one by one, up to the first that is too many: decoded together they would all be
-    there before they could be counted.
+    """As `members`, one by one up to the first that is too many: a decoder would make all of them
+    before they could be counted.
     """
     found: dict[str, Raw] = {}
     at = _past_space(view, 0)
@@ -139,8 +141,9 @@ def _past_space(view: memoryview, at: int) -> int:
 
 
 def _value_end(view: memoryview, at: int) -> int:
-    """Where the first byte stands that is behind the value at `at`, and no space: msgspec says it
-    where it refuses that byte.
+    """Where the value at `at` ends and the next byte that is no space stands.
+
+    msgspec names that byte when it refuses it as trailing.
     """
     try:
         _skipped.decode(view[at:])
@@ -172,7 +175,7 @@ def items(raw: Raw | bytes) -> list[Raw]:
 
 
 def items_in_pieces(raw: Raw | bytes, piece: int = PIECE_BYTES) -> Iterator[list[Raw]]:
-    """The same, those of some `piece` bytes at a time; none where a step found no whole one.
+    """As `items`, in lists of some `piece` bytes each; an empty one where no whole item was found.
 
     Raises:
         msgspec.DecodeError: not an array (or not JSON); perhaps after some pieces.
@@ -192,8 +195,10 @@ def texts_in_pieces(raw: Raw | bytes, piece: int = PIECE_BYTES) -> Iterator[list
 def _in_pieces(
     data: bytes, piece: int, read: Callable[[bytes], list[_T]], between: Sequence[bytes]
 ) -> Iterator[list[_T]]:
-    """What is read up to a place inside an item is no array, whatever is put behind it, so a piece
-    that can be read was cut between two items.
+    """The items of an array, read in pieces.
+
+    A piece that was cut inside an item is no valid array, so one that can be read was cut between
+    two.
     """
     if len(data) <= 2 * piece or data[:1] != b"[":
         yield read(data)
@@ -230,8 +235,8 @@ def value(raw: Raw | bytes) -> Any:
 
 
 def scalar(raw: Raw | None) -> Any:
-    """A text, number or truth value; None where it is absent, something else, or longer than any
-    that the protocol has: who sends it decides what stands there, and it is not opened.
+    """A string, number or boolean; None for anything else. Longer ones than the protocol has are
+    not decoded: the sender chooses what stands there.
     """
     if raw is None or len(memoryview(raw)) > _SCALAR_BYTES:
         return None
@@ -258,9 +263,8 @@ def pack(value: Any) -> Raw:
     return Raw(encode(value))
 
 
-def text_of(source: Mapping[str, Raw], name: str) -> str | None:
-    """The member `name` when it is a string, else None."""
-    raw = source.get(name)
+def text_or_none(raw: Raw | None) -> str | None:
+    """The value when it is a string, else None."""
     if raw is None:
         return None
     try:
@@ -269,9 +273,9 @@ def text_of(source: Mapping[str, Raw], name: str) -> str | None:
         return None
 
 
-def text_or_none(raw: Raw | None) -> str | None:
-    """The value when it is a string, else None."""
-    return None if raw is None else text_of({"": raw}, "")
+def text_of(source: Mapping[str, Raw], name: str) -> str | None:
+    """The member `name` when it is a string, else None."""
+    return text_or_none(source.get(name))
 
 
 def need_text(params: Mapping[str, Raw], name: str) -> str:
@@ -306,8 +310,8 @@ def need_value(raw: Raw, where: str) -> Any:
 
 
 def value_at(raw: Raw | None, path: Sequence[str]) -> Any:
-    """What stands in an object at a path of names, decoded whole; None where nothing does, or what
-    cannot be read, or is longer than any header could be that says it.
+    """The decoded value at a path of names; None where there is none, it cannot be read, or it is
+    longer than a header could be.
     """
     for name in path:
         raw = (members_or_none(raw) or {}).get(name)

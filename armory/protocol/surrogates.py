@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 PIECE_BYTES = 64 * 1024
-"""Looked at in one go: what takes 1 to 2 ms at the worst."""
+"""Read at a time: 1 to 2 ms at the worst."""
 _ESCAPE_BYTES = 6
 _BACKSLASH = 0x5C
 _LOWER_CASE = 0x20

@@ -26,7 +26,7 @@ NULL = b"null"
 _DIGITS = 15
 _BATCH_ITEMS = 1_000
 DEEPEST = 512
-"""Levels of what is kept of a message that is nested too deep to be opened."""
+"""Levels that are kept of a message that is nested too deep to be decoded."""
 
 
 class UnreadableMessage(Exception):
@@ -133,7 +133,7 @@ def _read(data: bytes | bytearray) -> UpstreamMessage | Exception:
             data.decode()  # values pass as bytes, so this is where they are checked
         return _incoming(data)
     except (UnicodeDecodeError, msgspec.DecodeError, RecursionError) as error:
-        return error
+        return error.with_traceback(None)  # whose frames would hold it: garbage for each message
 
 
 def _rescuing(
@@ -150,7 +150,7 @@ def _rescuing(
     try:
         return _opened(text, _incoming)
     except RecursionError as error:
-        why = error
+        why = error.with_traceback(None)
         text = yield from cutting(text, DEEPEST)
     except msgspec.DecodeError as error:
         raise _unreadable(data, error) from None
@@ -199,8 +199,8 @@ def _large(data: bytes | bytearray) -> Generator[None, None, OutlinedMessage | N
 
 
 def own_id(said: object) -> int | None:
-    """The id or progress token of the gateway's, which are integers, that an upstream gives back;
-    some make a text or a float of it, which SDKs take as well. None: it is none.
+    """The gateway's integer id or progress token that an upstream sent back, also as text or float,
+    as some do and SDKs accept. None: it is none of these.
     """
     if type(said) is int:
         return said

@@ -23,7 +23,7 @@ ALL_VERSIONS = (*LEGACY_VERSIONS, *MODERN_VERSIONS)
 BATCHES = V2025_03_26
 """The one revision that has batches."""
 VERSION_HEADER_SINCE = V2025_06_18
-"""From here on every HTTP request of a session names its revision."""
+"""The first revision in which every HTTP request of a session names its revision."""
 PRIMING_SINCE = V2025_11_25
-"""From here on a stream begins with an empty event, so that it can be resumed."""
+"""The first revision in which a stream begins with an empty event, so that it can be resumed."""
 URL_ELICITATION_SINCE = V2025_11_25

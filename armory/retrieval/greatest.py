@@ -1,6 +1,6 @@
-"""How great a value must be to be among the greatest of many, without sorting them.
+"""The value from which on scores are among the greatest of many, without sorting them.
 
-Owns: `bar`. Pure NumPy; never imports anything of Armory.
+Owns: `cutoff`. Pure NumPy; never imports anything of Armory.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: Among so many groups for each of the best values that are looked for, few of them share one.
+#: Groups for each of the best values; with so many, few of those values share a group.
 GROUPS = 4
 
 
-def bar(values: NDArray[np.float32], depth: int) -> Any:
-    """A value that at least `depth` of the last axis reach, and not many more.
+def cutoff(values: NDArray[np.float32], depth: int) -> Any:
+    """A value that at least `depth` of the last axis reach, and few others do.
 
-    The greatest of each of many groups are values too, and much fewer to sort.
+    It is looked for among the maxima of groups, which are far fewer than the values.
 
     Args:
         values: (..., n), n > depth.

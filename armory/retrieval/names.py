@@ -21,21 +21,21 @@ RANKERS: dict[str, str] = {
     "lexical": "armory.retrieval.rankers.formulas:LexicalRanker",
     "multi_factor": "armory.retrieval.rankers.multi_factor:MultiFactorRanker",
 }
-"""Of `tool_rag.ranker` and of queries: a class without arguments (`rankers.base.Ranker`)."""
+"""For `tool_rag.ranker` and queries: a class without arguments (`rankers.base.Ranker`)."""
 
 INDEXES: dict[str, str] = {
     "exact": "armory.retrieval.indexes.exact:open_index",
     "faiss": "armory.retrieval.indexes.faiss:open_index",
     "qdrant": "armory.retrieval.indexes.qdrant:open_index",
 }
-"""Of `tool_rag.index`: a function (embedder, options) -> `ports.VectorIndex`."""
+"""For `tool_rag.index`: a function (embedder, options) -> `ports.VectorIndex`."""
 
 EMBEDDERS: dict[str, str] = {
     "embedded": "armory.retrieval.embedders.embedded:open_embedder",
     "openai": "armory.retrieval.embedders.openai:open_embedder",
     "fastembed": "armory.retrieval.embedders.fastembed:open_embedder",
 }
-"""Of `tool_rag.embedding_provider`: a function (model, options) -> `ports.Embedder`."""
+"""For `tool_rag.embedding_provider`: a function (model, options) -> `ports.Embedder`."""
 
 
 def part(table: Mapping[str, str], name: str, what: str, path: str) -> Any:

@@ -13,22 +13,22 @@ from typing import Literal
 from armory.domain.query import Query
 
 CALIBRATION = "calibration.json"
-"""File of the user data folder with what `armory tune` has fitted."""
+"""The file in the user data folder that `armory tune` writes."""
 Strategy = Literal["description", "description_params", "synthetic_queries"]
 ThresholdOn = Literal["calibrated", "raw"]
 Quantization = Literal["int8"]
 
 AUTO = "auto"
-"""The provider that the model's name decides."""
+"""Lets the model's name decide on the provider."""
 EMBEDDED = "embedded"
-"""The model that needs nothing."""
+"""The model in the package, which needs no key and no download."""
 NO_EMBEDDER = "none"
 """In place of a model: words only."""
 STRATEGY: Strategy = "description_params"
 RANKER = "relevance"
 INDEX = "exact"
 UNUSED_DAYS = 30.0
-"""After so many days without use a point, or a model's collection, leaves a Qdrant server."""
+"""Days without use after which a Qdrant server loses a point, or a model's collection."""
 SEARCHES = 512
 """Searches that run or wait at once, in all."""
 SEARCHES_PER_CALLER = 256

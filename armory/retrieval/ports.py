@@ -59,7 +59,7 @@ class Passage:
 
 @runtime_checkable
 class ClauseReader(Protocol):
-    """What an embedder also is whose model reads a text once for all of its clauses."""
+    """An embedder whose model reads a text once for all of its clauses."""
 
     async def embed_clauses(self, text: str, spans: Sequence[tuple[int, int]]) -> FloatArray:
         """(1 + s, d) float32 unit rows: the query, then each span of it, read in its context."""
@@ -89,7 +89,7 @@ class Sample:
     Attributes:
         rows: (s,) ascending rows.
         cosine: (m, s) float32, best cosine of each over its vectors.
-        complete: they are all of the allowed rows, though their cosines may be rounded.
+        complete: they are all of the allowed rows, though by quantized vectors.
     """
 
     rows: IntArray
@@ -157,7 +157,7 @@ class VectorView(Protocol):
 
 @runtime_checkable
 class Probed(Protocol):
-    """What a view also is whose store is elsewhere: it can be asked whether the store is there."""
+    """A view whose store is outside this process, and can be probed."""
 
     async def probe(self) -> bool:
         """Whether the store holds what this view needs; cheap.
@@ -170,7 +170,7 @@ class Probed(Protocol):
 
 @runtime_checkable
 class Sampling(Protocol):
-    """What an index also is that keeps some tools' vectors at hand although a store has them."""
+    """An index that keeps the vectors of some tools in memory beside those in its store."""
 
     def wanted(self, rows: Sequence[Row]) -> list[str]:
         """Keys of these rows whose vectors `update` would else have to fetch."""

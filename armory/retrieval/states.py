@@ -1,4 +1,4 @@
-"""One state of a list beside the last one: where they differ.
+"""Where two states of a list differ.
 
 Owns: `differing`. Never imports anything of Armory.
 """
@@ -12,7 +12,7 @@ import numpy as np
 
 
 def differing(now: Sequence[object], before: Sequence[object]) -> list[int] | None:
-    """The ascending places where another object stands than before; None: another length."""
+    """The ascending positions whose object is another one; None where the lengths differ."""
     if len(now) != len(before):
         return None
     same = np.fromiter(map(operator.is_, now, before), np.bool_, len(now))

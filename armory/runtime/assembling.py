@@ -11,7 +11,7 @@ from armory.accounts.opening import opened
 from armory.config import Loaded
 from armory.runtime.blocks.auditing import open_audit
 from armory.runtime.blocks.replicas import Shared, shared
-from armory.runtime.entry.doors import Doors
+from armory.runtime.entry.listeners import Listeners
 from armory.runtime.retrieval import Progress
 from armory.runtime.running import Runtime
 from armory.runtime.serving import serve
@@ -24,7 +24,7 @@ from armory.wire.observed import Observers
 async def assembled(
     loaded: Loaded,
     stack: AsyncExitStack,
-    doors: Doors | None,
+    listeners: Listeners | None,
     *,
     trusted: bool = False,
     on_progress: Progress | None = None,
@@ -37,7 +37,7 @@ async def assembled(
     Args:
         loaded: the configuration.
         stack: closes what is opened here.
-        doors: where it is served; None: nowhere.
+        listeners: where it is served; None: nowhere.
         trusted: as `opening.open_runtime`.
         on_progress: likewise.
 
@@ -45,8 +45,8 @@ async def assembled(
         ConfigError: something in the configuration does not work out here.
     """
     joined = Shared()
-    if doors is not None:
-        host, port = doors.listening.host, doors.listening.port
+    if listeners is not None:
+        host, port = listeners.listening.host, listeners.listening.port
         joined = await shared(loaded.config, stack, host, port, base_path(loaded.config))
     observers = Observers()
     if not trusted:
@@ -65,8 +65,8 @@ async def assembled(
         stack.push_async_callback(runtime.learning.close)
     await runtime.start_upstreams()
     await _open_agent(runtime, stack)
-    if doors is not None:
-        await serve(runtime, stack, doors)
+    if listeners is not None:
+        await serve(runtime, stack, listeners)
     return runtime
 
 

@@ -30,16 +30,16 @@ SETTLE_S = 0.02
 FIRST_INDEX_S = 20.0
 INDEX_S = 3.0
 TURN_S, MOST_TURN_S = 10.0, 320.0
-"""After so long a list that is being embedded gives way to a newer one, whose tools are found by
-words then; twice as long each time, since what gives way begins again with all but the embedding.
+"""How long a list is embedded before it gives way to a newer one, whose tools are found by words
+until then. The time doubles each time: what gives way begins again with all but the embedding.
 """
 SHRUNK = 10_000
-"""Entries; where a snapshot has so many fewer, their memory is given back."""
+"""A snapshot with so many entries fewer than the last has their memory given back."""
 REPORTED = 20
 """Problems of one upstream's lists that are logged one by one."""
 _PROBLEM_CHARS = 300
 TRIM_AFTER_S = 5.0
-"""So long requests that were begun on the snapshot before may still hold it."""
+"""How long requests that began on the snapshot before may still hold it."""
 
 
 class Searchable(Protocol):
@@ -302,8 +302,9 @@ class CatalogKeeper:
                 self._indexed.set()
 
     def _outdated(self, tools: int, started: float) -> bool:
-        """Whether a much shorter list waits, since to go on with this one would hold memory and
-        time, or any list for long: none of its new tools are found before its turn.
+        """Whether indexing a list should give way to a newer one: at once to a much shorter one,
+        since going on would hold memory and time, and to any other after its turn, since none of
+        the new tools are found before.
 
         Turns grow: one upstream that changes again and again must not keep the tools of all others
         from ever being embedded.

@@ -27,7 +27,7 @@ from armory.storage.shared_counts import SharedCounts
 
 _log = Logger(__name__)
 _AGAIN_S = 1.0
-"""So long Redis is not asked after it failed: every call would wait for its deadline."""
+"""How long Redis is left alone after it failed: every call would wait for its deadline."""
 
 
 class Plans(Protocol):

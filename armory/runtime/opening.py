@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from armory.config import Loaded
 from armory.logger import set_up
-from armory.runtime.entry.doors import Doors, open_doors
+from armory.runtime.entry.listeners import Listeners, open_listeners
 from armory.storage.private import private_folder
 from armory.web.app import Listening
 
@@ -48,15 +48,15 @@ async def open_runtime(
         ConfigError: something in the configuration does not work out here.
     """
     async with AsyncExitStack() as stack:
-        doors: Doors | None = None
+        listeners: Listeners | None = None
         if address is None:
             private_folder(loaded.home)
         else:
-            doors = await open_doors(loaded, address, stack)
+            listeners = await open_listeners(loaded, address, stack)
             if on_listening is not None:
-                on_listening(doors.listening)
+                on_listening(listeners.listening)
         assembled = await asyncio.to_thread(_assembled)
-        yield await assembled(loaded, stack, doors, trusted=trusted, on_progress=on_progress)
+        yield await assembled(loaded, stack, listeners, trusted=trusted, on_progress=on_progress)
 
 
 def _assembled() -> Callable[..., Awaitable[Runtime]]:

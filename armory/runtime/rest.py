@@ -20,12 +20,12 @@ from armory.evaluation.marks import MarkedQueries
 from armory.observability.activity import Activity
 from armory.observability.redaction import redacted
 from armory.runtime.blocks.auditing import audit_reader
-from armory.runtime.blocks.everywhere import Everywhere
+from armory.runtime.blocks.broadcast import Broadcast
 from armory.runtime.blocks.people import console_sign_in
 from armory.runtime.blocks.pins import tell_approved
 from armory.runtime.editing.editor import Editor
+from armory.runtime.editing.message_redaction import redacted_message, values_in
 from armory.runtime.editing.tag_key import TagKey
-from armory.runtime.editing.unsaid import unsaid, values_in
 from armory.runtime.running import Runtime
 from armory.runtime.settings import base_path
 from armory.runtime.version import armory_version
@@ -39,7 +39,7 @@ _LABELS = "labels"
 
 
 def rest_services(
-    runtime: Runtime, edge: HttpEdge, accounts: Accounts, everywhere: Everywhere
+    runtime: Runtime, edge: HttpEdge, accounts: Accounts, broadcast: Broadcast
 ) -> RestServices:
     """Everything that REST handlers use, read off `runtime` at each request."""
     config, gateway = runtime.loaded.config, runtime.gateway
@@ -88,14 +88,14 @@ def rest_services(
         tracing=runtime.observers.tracing,
         api_keys=config.security.api_keys,
         info={"title": "Armory", "version": armory_version()},
-        live=live_gateway(runtime, everywhere),
+        live=live_gateway(runtime, broadcast),
         search_defaults=lambda: search_defaults(runtime),
     )
 
 
-def everywhere_of(runtime: Runtime, accounts: Accounts) -> Everywhere:
+def broadcast_of(runtime: Runtime, accounts: Accounts) -> Broadcast:
     """What administrators ask of this gateway and mean of all its replicas."""
-    return Everywhere(
+    return Broadcast(
         accounts.feed,
         f"{runtime.loaded.project_id} {accounts.database.where}",
         runtime.pool.servers,
@@ -104,7 +104,7 @@ def everywhere_of(runtime: Runtime, accounts: Accounts) -> Everywhere:
     )
 
 
-def live_gateway(runtime: Runtime, everywhere: Everywhere) -> LiveGateway:
+def live_gateway(runtime: Runtime, broadcast: Broadcast) -> LiveGateway:
     """The gateway of `runtime`; what a reload swaps is read at each request."""
 
     def tokens() -> Mapping[str, Principal]:
@@ -121,11 +121,11 @@ def live_gateway(runtime: Runtime, everywhere: Everywhere) -> LiveGateway:
         admit=runtime.admit,
         tokens=tokens,
         replicas=runtime.joined.replicas is not None,
-        restart=everywhere.restart,
+        restart=broadcast.restart,
         pinning=lambda: runtime.keeper.pinning,
         rebuild=runtime.keeper.approved,
         tell_approved=partial(tell_approved, runtime.accounts),
-        reload=everywhere.reload,
+        reload=broadcast.reload,
         audit=audit_reader(loaded),
         configuration=_editor(runtime),
         sign_in=console_sign_in(loaded),
@@ -149,7 +149,9 @@ async def _reload(runtime: Runtime, dry_run: bool) -> Mapping[str, list[str]]:
     except ConfigError as error:
         if path is None:
             raise
-        raise ConfigError(unsaid(str(error), (), values_in(path, read_file(path)))) from None
+        raise ConfigError(
+            redacted_message(str(error), (), values_in(path, read_file(path)))
+        ) from None
 
 
 def search_defaults(runtime: Runtime) -> Mapping[str, Any]:

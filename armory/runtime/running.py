@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from armory.agent.loop import RetrievalAgent
 
 FIRST_SNAPSHOT_S = 10.0
-"""So long the first snapshot waits for upstreams that have neither answered nor failed."""
+"""How long the first snapshot waits for upstreams that have neither answered nor failed."""
 
 
 def _as_it_is(loaded: Loaded) -> Loaded:
@@ -263,7 +263,7 @@ class Runtime:
             await self.first_snapshot.wait()
 
     async def searchable(self) -> None:
-        """Wait until what every upstream has, that answers at all, is served and can be found."""
+        """Wait until all that the reachable upstreams have is served and can be found."""
         await self.ready()
         await self.supervisor.wait_first(None)
         await self.keeper.settle()
@@ -291,8 +291,8 @@ class Runtime:
         return (self.opening.away if self.opening else None) or self.accounts.feed.problem
 
     async def leave(self, delay_s: float) -> None:
-        """Be about to end: say at `/readyz` that requests should go elsewhere, serve those that
-        come, and close each connection after its answer.
+        """Prepare to end: `/readyz` says that requests should go elsewhere, those that come are
+        served, and each connection is closed after its answer.
         """
         self.leaving = True
         if self.listening is not None:

@@ -22,9 +22,9 @@ from armory.runtime.blocks.authorization import (
 )
 from armory.runtime.blocks.encryption import logs_people_in
 from armory.runtime.blocks.people import connect_services
-from armory.runtime.entry.doors import Doors
+from armory.runtime.entry.listeners import Listeners
 from armory.runtime.readiness import readiness
-from armory.runtime.rest import everywhere_of, rest_services
+from armory.runtime.rest import broadcast_of, rest_services
 from armory.runtime.running import Runtime
 from armory.runtime.settings import (
     authenticator,
@@ -41,18 +41,18 @@ from armory.wire.http.edge import HttpEdge
 from armory.wire.http.host_checks import HostChecks
 
 
-async def serve(runtime: Runtime, stack: AsyncExitStack, doors: Doors) -> None:
+async def serve(runtime: Runtime, stack: AsyncExitStack, listeners: Listeners) -> None:
     """Serve at the open ports; undone when `stack` unwinds.
 
     Raises:
         ConfigError: nobody could or everybody would be served.
     """
     config = runtime.loaded.config
-    apart, known = doors.apart, schemes(config, runtime.accounts)
+    known = schemes(config, runtime.accounts)
     logging_in = authorization_server(runtime.loaded, runtime.accounts)
     if logging_in is not None:
         known.append(logging_in.scheme)
-    checks = authenticator(config, known, runtime.packs(), also=[doors.operator])
+    checks = authenticator(config, known, runtime.packs(), also=[listeners.operator])
     people = logs_people_in(upstream_specs(runtime.loaded))
     edge = HttpEdge(
         runtime.gateway,
@@ -68,10 +68,10 @@ async def serve(runtime: Runtime, stack: AsyncExitStack, doors: Doors) -> None:
     edge.register(app)
     prefix = base_path(config)
     health = _make_health(runtime, checks, edge.hosts)
-    health.register(app, prefix, metrics=apart is None)
-    if apart is not None:
-        await _serve_apart(health, apart)
-        stack.push_async_callback(apart.close)
+    health.register(app, prefix, metrics=listeners.metrics is None)
+    if listeners.metrics is not None:
+        await _serve_apart(health, listeners.metrics)
+        stack.push_async_callback(listeners.metrics.close)
     if people:
         from armory.web.connect.handlers import Connect  # only where people log in
 
@@ -83,9 +83,9 @@ async def serve(runtime: Runtime, stack: AsyncExitStack, doors: Doors) -> None:
             part.register(app)
         follow_grants(runtime.accounts, logging_in, edge.end_principal)
     if runtime.accounts is not None:
-        everywhere = everywhere_of(runtime, runtime.accounts)
-        stack.push_async_callback(everywhere.close)
-        register_rest(app, rest_services(runtime, edge, runtime.accounts, everywhere))
+        broadcast = broadcast_of(runtime, runtime.accounts)
+        stack.push_async_callback(broadcast.close)
+        register_rest(app, rest_services(runtime, edge, runtime.accounts, broadcast))
         _follow_accounts(runtime.accounts, edge)
         if config.server.console:
             register_console(app, prefix)
@@ -96,16 +96,16 @@ async def serve(runtime: Runtime, stack: AsyncExitStack, doors: Doors) -> None:
     app.on_shutdown.append(end_streams)
     await edge.start()
     stack.push_async_callback(edge.close)
-    await doors.listening.serve(
-        app, None if logs else Shortcut(edge.straight(), runtime.first_snapshot.is_set)
+    await listeners.listening.serve(
+        app, None if logs else Shortcut(edge.fixed_path_handlers(), runtime.first_snapshot.is_set)
     )
-    stack.push_async_callback(doors.close)
-    runtime.edge, runtime.listening = edge, doors.listening
+    stack.push_async_callback(listeners.close)
+    runtime.edge, runtime.listening = edge, listeners.listening
 
 
 def _follow_accounts(accounts: Accounts, edge: HttpEdge) -> None:
-    """Have a key that ends, or a user that is switched off, on whichever replica, end the streams
-    and sessions that it opened.
+    """Whichever replica ends a key or switches a user off, end the streams and sessions opened with
+    it.
     """
 
     async def key_ended(key_id: str) -> None:

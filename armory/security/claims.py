@@ -17,10 +17,10 @@ FORM = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 """The form of a signed JWT."""
 MAX_TOKEN_CHARS = 16_384
 REFUSED = "the session token is not valid"
-"""All that a caller is told of why: which check failed is in the log."""
+"""All that a caller is told; which check failed is in the log."""
 _MAX_USER_CHARS = 200
 _CREDENTIALS = ("token:", "api_key:", "anonymous:", "environment:", "internal:")
-"""So begins what is kept of callers without a user: nobody else may be called like one."""
+"""Prefixes of callers without a user, which no user's name may begin with."""
 
 
 def user_of(claims: Mapping[str, Any], claim: str) -> str:

@@ -35,7 +35,7 @@ ALGORITHMS = (
     "ES512",
     "EdDSA",
 )
-"""Public-key signatures; whoever knows a public key cannot sign with it."""
+"""Public-key signatures only: nobody can sign with a key that is published."""
 _TYPES = frozenset(("jwt", "at+jwt", "application/at+jwt"))
 _COOLDOWN_S = 10.0
 _METADATA_S = 3_600.0

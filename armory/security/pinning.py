@@ -29,10 +29,10 @@ GONE = 1_000
 """Definitions of one upstream that are kept although it lists them no more, those pinned first: one
 that goes and comes back changed is noticed, and new names without end are not all remembered."""
 REMOVED_DAYS = 180
-"""Definitions of an upstream that is configured no more are kept so long: one that comes back
-changed is noticed, and names without end are not all remembered."""
+"""How long the definitions of an upstream are kept after it left the configuration, for the same
+reason."""
 _TOLD = 20
-"""Changes of one upstream at a time that are told one by one."""
+"""Changes of one upstream that are logged one by one at a time."""
 
 
 @dataclass(frozen=True, slots=True)

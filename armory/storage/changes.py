@@ -40,7 +40,7 @@ POLL_S = 0.25
 LEASE_S = 0.9
 REPLAY_MS = 330_000  # longer than anything stays in a shared cache
 QUIET_S = 5.0
-"""How long the count of commits may stand for a look, before a whole one is due."""
+"""How long an unchanged count of commits may replace a look at the changes."""
 _KEPT_MS = 3_600_000
 _LATE_MS = 15_000  # a transaction that took its number early may commit so much later
 _SEEN_KEPT = 50_000

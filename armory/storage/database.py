@@ -34,14 +34,14 @@ from armory.storage.schema import bring_up_to_date
 
 _log = Logger(__name__)
 _END_S = 5.0
-"""`close` waits so long for what is in use."""
+"""How long `close` waits for connections in use."""
 _UPGRADE_LOCK = 0x41524D52  # any number that no other program is likely to lock
 _CONNECTING = frozenset(("08", "28", "3D", "53", "57"))
 """Classes of SQLSTATE about reaching a database at all: their messages hold no data."""
 _UNKNOWN_SETTING = "42704"
-"""Of one in `storage.url`, likewise."""
+"""The SQLSTATE about an unknown setting in `storage.url`, likewise."""
 _BAD_PARAMETER = "ClientConfigurationError"
-"""The driver's error about one there that it does know, likewise."""
+"""The driver's error about a bad value of a known one, likewise."""
 _FILES = frozenset(
     (
         sqlite3.SQLITE_BUSY,
@@ -53,7 +53,7 @@ _FILES = frozenset(
         sqlite3.SQLITE_NOTADB,
     )
 )
-"""What SQLite says of its file, likewise."""
+"""SQLite's errors about its file, likewise."""
 _UVLOOP_LOST = "handler is closed"
 """In the RuntimeError by which uvloop answers a write to a connection that has just been lost."""
 

@@ -20,14 +20,13 @@ from armory.errors import ConfigError
 
 _BUSY_TIMEOUT_MS = 10_000
 _SWITCHES = 20
-"""Attempts at the write-ahead log; each failed one waits until the other process is through."""
+"""Attempts to switch to the write-ahead log; a failed one has waited for another process."""
 _POSTGRES_TIMEOUT_S = 10.0
 _PREPARED = "prepared_statement_cache_size"
-"""A parameter of a URL; 0: nothing that is prepared outlasts a transaction, as a pooler wants it
-that gives each transaction another connection (pgbouncer).
-"""
+"""A parameter of a URL. With 0 no prepared statement outlasts a transaction, for poolers that give
+each transaction another connection (pgbouncer)."""
 _OF_SQLALCHEMY = ("host", "port", "ssl", _PREPARED)
-"""Parameters of a URL that it reads itself, or hands on as they are."""
+"""Parameters of a URL that SQLAlchemy reads itself or hands on as they are."""
 
 
 def driver_url(url: str) -> URL:

@@ -19,7 +19,7 @@ GRANTS = "grants"
 
 
 class StoredGrants:
-    """See the module. Satisfies `authserver.grants.GrantStore`.
+    """The grants of one database. Satisfies `authserver.grants.GrantStore`.
 
     Args:
         database: keeps them.

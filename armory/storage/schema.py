@@ -10,7 +10,7 @@ from sqlalchemy import inspect, text
 from sqlalchemy.engine import Connection
 
 from armory.errors import ConfigError
-from armory.storage.straight import MIGRATIONS, newest, revisions
+from armory.storage.sqlite_reading import MIGRATIONS, newest, revisions
 from armory.storage.tables import metadata
 
 

@@ -20,9 +20,9 @@ from armory.tasks import Tasks, spawn, stop
 
 _log = Logger(__name__)
 LEASE_S = 60.0
-"""A slot of a replica that was killed is free again after so long."""
+"""Seconds after which a slot of a killed replica is free again."""
 _GIVE_BACK_S = 2.0
-"""At the end, slots that are on their way back are waited for so long."""
+"""How long the end waits for slots that are being given back."""
 _TAKE = """
 local time = redis.call('TIME')
 local now = time[1] * 1000 + time[2] / 1000

@@ -1,4 +1,4 @@
-"""Whether the store that replicas share is there: asked beside the requests.
+"""Whether the store that replicas share answers, probed in the background.
 
 Owns: `CacheWatch`. Never imports another room.
 """

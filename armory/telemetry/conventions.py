@@ -85,7 +85,7 @@ CALLERS_FAULT = frozenset(
         codes.RESOURCE_NOT_FOUND,
     )
 )
-"""Codes that are no errors of whoever answers: a server's span is not marked for them."""
+"""Codes of the caller's mistakes: a server's span is not marked as failed for them."""
 
 RETRIEVAL = "retrieval"
 """Name of the span of a search, and value of its `gen_ai.operation.name`."""

@@ -35,9 +35,9 @@ EXPONENTIAL = "base2_exponential_bucket_histogram"
 NAMES = (*c.DURATION.values(), *c.SESSION_DURATION.values())
 DESCRIPTION = "Duration, as the MCP semantic conventions define it."
 LIMIT = 2_000
-"""Series of one histogram, as the specification has it; what is more goes into one beside them."""
+"""Series of one histogram, as in the specification; all others share one overflow series."""
 USUAL = 8 * LIMIT
-"""Of what stands for a series; what was told in many ways makes room for what comes now."""
+"""Keys of series that are kept; with more, all are forgotten."""
 _OVERFLOW = Series("otel.metric.overflow", None, None, None, None, None, "")
 _ROOT = Context()
 Attributes = dict[str, Any]

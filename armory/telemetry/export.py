@@ -30,7 +30,7 @@ METRICS_ENDPOINT = "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_{}_PROTOCOL")
 _PATH = "observability.otel.enabled"
 _END_S = 5.0
-"""So long the end waits for a collector; the exporters themselves would for ten seconds each."""
+"""How long the end waits for a collector; the exporters themselves would wait ten seconds each."""
 _TOLD_EVERY_S = 60.0
 MODULE = "opentelemetry.exporter.otlp.proto.http"
 

@@ -26,7 +26,7 @@ _KINDS = {
     SpanKind.CLIENT: otlp.Span.SPAN_KIND_CLIENT,
 }
 _KEPT = 1_024
-"""Attributes whose bytes are kept, and states of traces."""
+"""Attributes and trace states whose encoded bytes are kept."""
 _KEPT_CHARS = 200
 _LOCAL = otlp.SPAN_FLAGS_CONTEXT_HAS_IS_REMOTE_MASK
 _REMOTE = _LOCAL | otlp.SPAN_FLAGS_CONTEXT_IS_REMOTE_MASK

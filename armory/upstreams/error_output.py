@@ -26,9 +26,9 @@ _NAMED = re.compile(
 _PROGRESS = re.compile(r"npm (?:info|http|timing) ")
 _USUAL = re.compile(r"npm info (?:using |ok\b)")
 _SCRIPT = re.compile(r"npm info run (\S{1,200}) (\w{1,40}) \{ code: ([1-9]\d{0,9}|null)\b")
-"""A script of a package that failed; npm may end without another word about it."""
+"""A package's script that failed; npm may end without another word about it."""
 _EXTRAS = {"No module named mcp_server_time": "demo"}
-"""Servers that an extra of Armory brings, by what Python says where they are not installed."""
+"""What Python says where a server is not installed, and the extra of Armory that brings it."""
 _WORDS = re.compile(
     r"\b(?:errors?|fatal|fail(?:s|ed|ure)?|cannot|can't|could not|couldn't|not found|denied|missing"
     r"|no matching|required?|invalid|unable|refused|unknown|no such|must|please (?:set|provide)"

@@ -38,7 +38,7 @@ from armory.upstreams.spec import UpstreamSpec
 log = Logger(__name__)
 
 PROFILES_PER_OWNER = 8
-"""A caller has one session for each set of capabilities that its clients declare, up to so many."""
+"""Sessions of one caller: one for each set of capabilities that its clients declare."""
 
 
 class LinkPool:
@@ -173,7 +173,7 @@ class LinkPool:
         if uris and not links:
             links, again = [await self._any_link(owner)], None
             key = self.placing.key(owner)  # how it is served is known now
-        self._watched.keep(key, uris)  # whatever the upstream says to what nobody wants any more
+        self._watched.keep(key, uris)  # even if unsubscribing is refused: nobody wants it
         for link in links:
             await link.subscriptions.set_resources(uris)
             if again is not None:
@@ -264,8 +264,8 @@ class LinkPool:
         return link
 
     def _replaced(self) -> None:
-        """Another release of the upstream serves from now on: whoever watches there may be served
-        by another session, and has to ask anew.
+        """Another release of the upstream serves from now on: clients that watch resources there
+        may be served by another session and have to subscribe anew.
         """
         self._watched.forget()
         self._observer.on_session_event(Replaced(self.spec.key))
@@ -335,7 +335,7 @@ class LinkPool:
         """The link of a session that there is for that owner, opened if need be."""
         slot = self._slots.first_of(owner)
         if slot is not None:
-            with suppress(NoHandshake):  # another one serves it, which is told what it is asked
+            with suppress(NoHandshake):  # then a modern session serves the owner
                 return await self.link(slot)
         return None
 
@@ -344,4 +344,4 @@ def _connected(slot: LinkSlot, ended: asyncio.Task[Any]) -> None:
     if slot.connecting is ended:
         slot.connecting = None
     if not ended.cancelled():
-        ended.exception()  # whoever waited has it; nobody may wait any more
+        ended.exception()  # retrieved, in case nobody waits any more

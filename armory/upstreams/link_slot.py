@@ -28,7 +28,16 @@ class LinkSlot:
     """One session, open or not: observes its links.
 
     Attributes:
+        owner: key of whose it is (`Placing.key`).
+        whose: the same as an `Owner`, without what others share with it.
+        capabilities: what it declares.
         legacy: whether it must be one with a handshake, as its client speaks.
+        link: its link, which may be closed by now; None: it was never opened, or was lost.
+        watched: the link that was asked to announce changes of lists.
+        connecting: opens its link.
+        in_flight: calls under way on it.
+        last_used: seconds of the pool's clock.
+        pinned: whether it is the gateway's own, which is never closed for being idle.
     """
 
     def __init__(
@@ -152,8 +161,10 @@ class SessionCounts:
 
 
 def count_sessions(slots: Iterable[LinkSlot]) -> SessionCounts:
-    """Whose `slots` are; the gateway's own, which is pinned, is neither shared nor a client's. One
-    whose session is lost, or could not be opened, waits for a call and counts for nothing.
+    """Count sessions by whose they are.
+
+    The gateway's own, which is pinned, is neither shared nor a client's. One that was lost, or
+    could not be opened, waits for a call and counts for nothing.
     """
     slots = [slot for slot in slots if slot.there]
     own = {slot.owner for slot in slots if slot.whose.session_id is not None}

@@ -38,10 +38,10 @@ STABLE_S = 30.0
 _LOGIN = "login_required"
 _SETTLE_S = 0.05
 _WATCH_S = 1.0
-"""So long lists are not asked for until their changes are announced."""
+"""How long listing waits until the upstream is set to announce changes."""
 _SHOWN_LINES = 10
 _TOLD = 50
-"""Failures of one upstream that are told apart."""
+"""Kinds of failure of one upstream that are remembered: each is logged as a warning once."""
 _NUMBERS = re.compile(r"0x[0-9a-f]{1,16}|\d{1,20}", re.IGNORECASE)
 _MISSED_PROBES = 2
 
@@ -149,11 +149,15 @@ class UpstreamOwner:
         starting = self.upstream.connector.starting
         if starting is None or self.status.state == "ready":
             return self.status
-        return replace(self.status, awaited=starting.said)
+        return replace(self.status, awaited=starting.status_text)
 
     def crashed(self, error: BaseException) -> float:
-        """The owner task met an error that nobody foresaw; after so many seconds, longer each
-        time, it is to be started again. The log gets each error once.
+        """The owner task met an error that nobody foresaw; the seconds until it is to be started
+        again.
+
+        The pause grows each time. The log gets each error once.
+
+        The log gets each error once.
         """
         now = self._clock.now()
         if now - self._crashed_at >= STABLE_S + LONGEST_PAUSE_S:
@@ -173,8 +177,8 @@ class UpstreamOwner:
         await self._refresh(await self.upstream.own_link())
 
     async def _list_and_watch(self, link: BaseLink) -> bool:
-        """Fetch the lists, once the upstream announces what changes from then on, or again where it
-        is slow to say that it does; whether it announces.
+        """Fetch the lists once the upstream has agreed to announce changes; where it is slow to,
+        before and after. Whether it announces.
 
         Raises:
             UpstreamUnavailable: they cannot be had.
@@ -215,7 +219,7 @@ class UpstreamOwner:
                 await self._refresh(link)
                 continue
             if self.upstream.own_busy:
-                continue  # a server that works on a call need not answer a probe meanwhile
+                continue  # a server that is busy with a call need not answer a probe
             try:
                 if announced or link.era == "legacy":
                     await link.probe()
@@ -254,7 +258,7 @@ class UpstreamOwner:
         known = self.lists
         lists = await compared(await self.upstream.lists.over(link, known), known)
         if mine < self._listed and self.lists is not None and self.status.state == "ready":
-            return  # a later refresh will bring, or has brought, something newer
+            return  # a refresh that began later has newer lists
         before, self.lists = self.lists, lists
         if lists is not known or before is not known:
             try:

@@ -182,7 +182,7 @@ class Pool:
             UpstreamUnavailable: it cannot be asked.
         """
         upstream = self._opened(server)
-        upstream.serves(owner.principal)
+        upstream.set_caller(owner.principal)
         await upstream.links.subscribe(owner, uris, again)
 
     async def settle(self, server: str, owner: Owner) -> None:
@@ -192,7 +192,7 @@ class Pool:
             UpstreamUnavailable: it cannot be found out.
         """
         upstream = self._opened(server)
-        upstream.serves(owner.principal)
+        upstream.set_caller(owner.principal)
         links = upstream.links
         if not links.placing.settled(owner):
             await links.opened(owner, declared_by(owner))
@@ -213,7 +213,7 @@ class Pool:
         """
         for upstream in tuple(self._upstreams.values()):
             for link in upstream.links.legacy_links_with_roots(owner, client.capabilities):
-                upstream.serves(owner.principal)
+                upstream.set_caller(owner.principal)
                 try:
                     await link.roots_changed(client)
                 except ArmoryError as error:
@@ -226,7 +226,7 @@ class Pool:
         for upstream in tuple(self._upstreams.values()):
             for link in upstream.links.own_legacy_links(owner):
                 if "logging" in link.capabilities:
-                    upstream.serves(owner.principal)
+                    upstream.set_caller(owner.principal)
                     link.spawn(_logging_from(level, link), "log level")
 
     def key(self, server: str, owner: Owner) -> str:

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 from armory.domain.principal import Principal
 from armory.errors import ConfigError
 from armory.protocol.versions import ALL_VERSIONS
-from armory.upstreams.launchers import launcher_of
 from armory.upstreams.oauth.grants import Grant, is_personal
+from armory.upstreams.programs import launcher_of
 
 PROTOCOLS = ("auto", *ALL_VERSIONS)
 
@@ -24,11 +24,11 @@ Whose = Literal["auto", "shared", "principal"]
 
 _PRINCIPAL = "${principal}"
 INFLOW_BYTES = 128 * 1024 * 1024
-"""Of answers that are not whole yet, of all upstreams."""
+"""Default limit of unfinished answers, of all upstreams together."""
 OUTFLOW_BYTES = 128 * 1024 * 1024
-"""Of large calls that are not answered yet, of all upstreams."""
+"""Default limit of large calls that are not answered yet, of all upstreams together."""
 CONCURRENT_STARTS = 8
-"""Of processes, by all upstreams together."""
+"""Processes that start at a time, of all upstreams together."""
 
 
 @dataclass(frozen=True, slots=True)

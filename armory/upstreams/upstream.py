@@ -86,7 +86,7 @@ class Upstream:
         """As `Pool.request`."""
         call.caller = owner.principal.key
         if self._personal:
-            self.serves(owner.principal)
+            self.set_caller(owner.principal)
             if is_login(call, self.spec.auth):
                 return await self._log_in(owner)
         breaker = self._breakers.of(self.links.placing.key(owner))
@@ -128,7 +128,7 @@ class Upstream:
         Raises:
             UpstreamUnavailable: it cannot be told.
         """
-        self.serves(owner.principal)
+        self.set_caller(owner.principal)
         breaker, now = self._breakers.of(self.links.placing.key(owner)), self._clock.now()
         if {breaker.state(now), self._breakers.own.state(now)} != {"closed"}:
             why = f"upstream {self.spec.key!r} has failed too often"
@@ -143,8 +143,8 @@ class Upstream:
         if link.era == "legacy":
             await link.notify(method, params)
 
-    def serves(self, principal: Principal) -> None:
-        """What this task sends from now on goes with the token that this principal came with."""
+    def set_caller(self, principal: Principal) -> None:
+        """From now on this task sends with the token that this principal came with."""
         CALLER.set(principal)
         if self._personal:
             self.connector.note_caller(principal)
@@ -231,7 +231,7 @@ class Upstream:
                 link = await self._opened(slot, call)
             used.append(link)
             return await link.request(call)
-        except NoHandshake:  # nothing was sent; what serves the owner instead is known now
+        except NoHandshake:  # nothing was sent, and the pool knows by now what to use
             return await self._send_once(owner, call, used)
         finally:
             slot.in_flight -= 1
@@ -245,7 +245,9 @@ class Upstream:
                 return await self.links.link(slot)
         except TimeoutError:
             starting = self.connector.starting
-            awaited = starting.said if starting is not None else "it is still being connected to"
+            awaited = (
+                starting.status_text if starting is not None else "it is still being connected to"
+            )
             raise UpstreamTimeout(
                 f"upstream {self.spec.key!r}: {awaited}; try again in a while",
                 upstream=self.spec.key,
@@ -255,7 +257,7 @@ class Upstream:
         self, owner: Owner, capabilities: Mapping[str, Any] | None
     ) -> ServerLists:
         """As `Pool.fetch_lists`."""
-        self.serves(owner.principal)
+        self.set_caller(owner.principal)
         declared = declared_by(owner) if capabilities is None else capabilities
         return await self.lists.seen_by(owner, declared)
 

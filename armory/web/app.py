@@ -28,7 +28,7 @@ _EVERYWHERE = ("0.0.0.0", "::")
 _ACCEPTED_AT_ONCE = 64
 _BACKLOG = 1_024
 BODY_MARGIN = 64 * 1024
-"""aiohttp's own body limit stands so far above the configured one, which answers first."""
+"""How far aiohttp's own body limit is above the configured one, which is to answer first."""
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class Leaving:
 
     def around(self, handler: Handler, shortcut: Shortcut | None) -> Handler:
         """The handler of every request."""
-        straight: Mapping[str, Handler] = {} if shortcut is None else shortcut.handlers
+        direct: Mapping[str, Handler] = {} if shortcut is None else shortcut.handlers
         ready = _never if shortcut is None else shortcut.ready
 
         def handle(request: web.Request) -> Awaitable[web.StreamResponse]:
@@ -54,7 +54,7 @@ class Leaving:
                 request._message = message._replace(should_close=True)  # pyright: ignore[reportPrivateUsage]
                 if reserve and not request.path.endswith(ALWAYS_ANSWERED):
                     return _full()
-            found = straight.get(request.path)
+            found = direct.get(request.path)
             if found is None or not ready() or "Expect" in request.headers:
                 return handler(request)
             return found(request)
@@ -200,7 +200,7 @@ def make_app(
         log_requests: whether each request is logged.
     """
     middlewares: list[Middleware] = [_access_log] if log_requests else []
-    middlewares.append(_pointed_elsewhere)
+    middlewares.append(_explain_not_found)
     if wait_ready is not None:
         middlewares.append(_held_until(wait_ready))
     return web.Application(middlewares=middlewares, client_max_size=body_bytes + BODY_MARGIN)
@@ -217,7 +217,7 @@ def _held_until(wait_ready: Callable[[], Awaitable[None]]) -> Middleware:
 
 
 @web.middleware
-async def _pointed_elsewhere(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def _explain_not_found(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Tell whoever opens a path that no route has where things are."""
     try:
         return await handler(request)

@@ -1,7 +1,7 @@
-"""Large request bodies that are not understood yet, counted over all connections.
+"""Memory of large request bodies that are still arriving or being parsed, over all connections.
 
-Owns: `Bodies`, and who pays where too much is held. Cuts nobody itself; never looks at what is
-said.
+Owns: `Bodies`, and the choice of the connection to cut when they hold too much. Never cuts one
+itself, never reads the content.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Callable, Collection
 from typing import Any, Protocol, TypeVar
 
 LARGE_BYTES = 256 * 1024
-"""Smaller bodies are not counted: as many connections as there may be hold little of them."""
+"""Smaller bodies are not counted: even all connections together hold little of them."""
 
 
 class Sender(Protocol):
     """A connection of a client.
 
     Attributes:
-        caller: who asks on it.
-        arrived: bytes of the body of its request, as far as they are counted.
+        caller: whose requests it carries.
+        arrived: bytes of its request's body that are counted here.
     """
 
     caller: str
@@ -35,13 +35,13 @@ S = TypeVar("S", bound=Sender)
 
 
 class Bodies:
-    """What is held of large bodies.
+    """The bytes that large bodies hold.
 
     Args:
-        most: bytes of all together.
+        most: the most that all of them may hold, in bytes.
 
     Attributes:
-        held: bytes now.
+        held: bytes held now.
     """
 
     def __init__(self, most: int) -> None:
@@ -50,7 +50,7 @@ class Bodies:
         self._requests: dict[Any, Any] = {}
 
     def more(self, sender: Sender) -> None:
-        """More of the body of its request came."""
+        """More of the body of the sender's request has arrived."""
         request = sender.request
         size = request.content.total_bytes
         if size <= LARGE_BYTES:
@@ -62,20 +62,21 @@ class Bodies:
         sender.arrived = size
 
     def done(self, sender: Sender) -> None:
-        """Its body is understood, or it is gone."""
+        """The sender's body has been parsed, or the sender is gone."""
         if self._requests.pop(sender, None) is not None:
             self.held -= sender.arrived
             sender.arrived = 0
 
     def forget_answered(self) -> None:
-        """Let go of bodies that whoever served them never said to have understood."""
+        """Stop counting bodies of answered requests whose handlers never called `done`."""
         for sender, request in list(self._requests.items()):
             if sender.request is not request:
                 self.done(sender)
 
     def too_much(self) -> Any | None:
-        """Who is to be cut: of the caller for whom most is held, whose body began first; None:
-        nobody is, a single body least of all.
+        """The connection to cut, or None while there is room; a single body is never cut.
+
+        It is the caller's who holds most, and of that caller's the one whose body began first.
         """
         if self.held <= self._most:
             return None
@@ -90,7 +91,7 @@ def _arrived(sender: Sender) -> int:
 
 
 def of_whom_most_is_held(senders: Collection[S], held: Callable[[S], int]) -> S:
-    """Of the caller for whom most is held, the connection that is first."""
+    """The first connection of the caller who holds most."""
     callers: Counter[str] = Counter()
     for sender in senders:
         callers[sender.caller] += held(sender)

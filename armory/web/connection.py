@@ -1,7 +1,7 @@
 """One connection of a client.
 
-Owns: `Connection`, aiohttp's with what is observed of it, and when it reads. Never looks at what is
-said, nor at other connections.
+Owns: `Connection`: aiohttp's, observed, and told when to read. Never reads the content, never looks
+at other connections.
 """
 
 from __future__ import annotations
@@ -11,19 +11,20 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
+from aiohttp.http import RawRequestMessage
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_server import Server
 
 from armory.logger import Logger
 from armory.web.endings import Endings
-from armory.web.exchanges import Exchanges
+from armory.web.exchanges import Exchanges, forget_trace
 from armory.web.pacing import LARGE_PIECE, Pace
 
 _log = Logger(__name__)
 _ENDED_WITHIN_S = 1.0
-"""So long a request that is cut off may take to clean up."""
+"""How long a request that is cut off may take to clean up."""
 _AT_ONCE_S = 0.01
-"""To aiohttp 0 means without end."""
+"""As soon as possible: 0 means no limit to aiohttp."""
 _HEAD = b"HTTP/1.1 %b\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 TIMED_OUT = _HEAD % b"408 Request Timeout"
 ENDING = _HEAD % b"503 Service Unavailable\r\nRetry-After: 1"
@@ -58,7 +59,7 @@ class Owner(Protocol):
         ...
 
     def holds(self, connection: Connection) -> None:
-        """The bytes that wait for a client which does not read are more, or fewer."""
+        """The number of bytes that wait for a client which does not read has changed."""
         ...
 
     def reads(self, connection: Connection) -> None:
@@ -74,19 +75,18 @@ class Connection(Exchanges):
     """One connection of a client.
 
     Attributes:
-        since: when it was made, or when the request before the next one had been answered, as far
-            as that was noticed.
-        begun: when the first byte of a header came whose end is missing; None: no such header.
-        stalled: since when its client does not read; None: it does.
+        since: when it was made, or when its last request was seen to be answered.
+        begun: when the first byte of an incomplete header came; None: there is no such header.
+        stalled: since when its client does not read; None: it reads.
         unread: bytes of answers that wait: a large one that is being written, which is held whole
             until its end, or those of a stream that is read too slowly.
-        mark: bytes that waited in the transport when it was last seen to read.
+        mark: bytes that waited in the transport when the client was last seen to read.
         reserve: whether it is one beyond the cap.
         paced: whether it reads nothing until its turn comes.
-        caller: who asked last on it, as whoever serves it says; empty: nobody has.
-        arrived: bytes of a large request body that is not understood yet.
-        left: what is called when its client goes before it is answered, where the request is served
-            to its end all the same; None: the request is cancelled.
+        caller: whose its last request was, as its handler says; empty: no request yet.
+        arrived: bytes of a large request body that is not parsed yet.
+        left: called when the client goes away while its request is served to the end all the same;
+            None: the request is cancelled.
     """
 
     __slots__ = (
@@ -133,7 +133,7 @@ class Connection(Exchanges):
         return self._current_request
 
     def close(self) -> None:
-        """As aiohttp's, at the end; one that waits for a request is left to `shutdown`."""
+        """As aiohttp's at shutdown, but an idle connection is left to `shutdown`."""
         if not self.waiting:
             super().close()
 
@@ -161,6 +161,8 @@ class Connection(Exchanges):
             self.cut(ENDING)
             return
         super().data_received(data)
+        if self._messages and not isinstance(last := self._messages[-1][0], RawRequestMessage):
+            forget_trace(last.exc)  # what is no request
         if self._current_request is not None:
             self.begun = None
             self._all.arrives(self)
@@ -177,11 +179,11 @@ class Connection(Exchanges):
 
     @property
     def beside_others(self) -> bool:
-        """Whether others than who asks on it did lately, as far as is known."""
+        """Whether other callers were active lately; True where that is not known."""
         return self.account is None or self.account.beside_others
 
     def hold(self) -> None:
-        """Read nothing more for now, however much there is room for."""
+        """Read nothing until `go_on`, even where there is room."""
         self.paced = True
         self._pause_transport_reading()
 
@@ -192,7 +194,7 @@ class Connection(Exchanges):
             self._resume_transport_reading()
 
     def resume_reading(self, resume_parser: bool = True) -> None:
-        """As aiohttp's, which after each body that was read parses once more, nothing at all."""
+        """As aiohttp's, less a needless run of its parser after each body."""
         if self._reading_paused:
             super().resume_reading(resume_parser)
 
@@ -201,9 +203,7 @@ class Connection(Exchanges):
             super()._resume_transport_reading()
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
-        """As aiohttp's; bytes that are no request are the client's mistake, not worth a trace, nor
-        is it worth one that it is gone.
-        """
+        """As aiohttp's, but without a traceback for a client that sent no HTTP or went away."""
         error = kw.get("exc_info")
         gone = self.transport is None and isinstance(error, ConnectionError)
         if gone or isinstance(error, HttpProcessingError):
@@ -212,9 +212,9 @@ class Connection(Exchanges):
             super().log_exception(*args, **kw)
 
     async def shutdown(self, timeout: float | None = 15.0) -> None:
-        """End: what is under way or was on its way is answered, within `timeout` seconds in all.
+        """End the connection; its request is answered first, within `timeout` seconds in all.
 
-        aiohttp's waits that long twice, so that one call that hangs outlasts what a kubelet waits.
+        aiohttp's own waits twice that long, so one hanging call would outlast a kubelet's patience.
         """
         if self.waiting:
             await asyncio.sleep(min(self._all.late_s, timeout or 0.0))
@@ -230,7 +230,7 @@ class Connection(Exchanges):
         await super().shutdown(_AT_ONCE_S)
 
     def holds(self, size: int) -> None:
-        """So many bytes of answers wait for its client to read them, beside what is being sent."""
+        """Note how many bytes of answers wait for the client, beside those in the transport."""
         self.unread = size
         if self.stalled is not None:
             self._all.holds(self)
@@ -246,7 +246,7 @@ class Connection(Exchanges):
         super().resume_writing()
 
     def cut(self, last: bytes = b"") -> None:
-        """End it now; `last` is written where nothing else waits to be."""
+        """Close at once; `last` is written first if nothing else is waiting to be."""
         transport = self.transport
         if transport is None:
             return

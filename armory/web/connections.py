@@ -1,8 +1,8 @@
-"""Connections of clients: how many there may be, and how long each may take over what it does.
+"""Connections of clients: their number, and the time limits of each.
 
-Owns: `Connections`, which cuts those that are silent, half-way or do not read. Never looks at what
-is said. A connection that waits for a
-request is what makes room for a new one; with every one busy, only health is answered.
+Owns: `Connections`, which cuts those that stay silent, stop half-way or do not read. A new
+connection takes the place of one that waits for a request; when all are busy, only health checks
+are answered. Never reads the content.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _log = Logger(__name__)
 _TICK_S = 1.0
 LATE_S = 0.1
 LATE_AMONG_REPLICAS_S = 1.0
-"""So long a connection that waits goes on to wait when the end has begun: a request may be on its
-way, and a busy machine takes its time. Longer where others send requests elsewhere meanwhile."""
+"""How long an idle connection stays open once shutdown has begun: a request may be on its way.
+Longer among replicas, where it takes a while until requests are sent to the others."""
 _LOG_EVERY_S = 60.0
 _EVICTED_AT_ONCE = 16
 _LOOKED_AT_AT_ONCE = 256
@@ -40,15 +40,15 @@ class Connections:
     """All connections of one server.
 
     Args:
-        limits: what they may take.
+        limits: their number, times and memory.
         server: aiohttp's, whose handlers answer.
 
     Attributes:
         loop: the event loop.
         cut: connections that were cut so far, by reason.
-        endings: what is left to do for connections that are lost.
-        pace: when those that bring large bodies read on.
-        late_s: how long a connection that waits for a request is left open at the end, in seconds.
+        endings: clean-ups of lost connections.
+        pace: when connections read on in large bodies.
+        late_s: how long an idle connection stays open at shutdown, in seconds.
     """
 
     def __init__(self, limits: ListenSettings, server: Server) -> None:
@@ -89,7 +89,7 @@ class Connections:
 
     @property
     def arriving(self) -> int:
-        """Bytes of large request bodies that are not understood yet."""
+        """Bytes of large request bodies that are still arriving or being parsed."""
         return self._bodies.held
 
     def __call__(self) -> Connection:
@@ -131,7 +131,7 @@ class Connections:
         self.pace.forget(connection)
 
     def arrives(self, connection: Connection) -> None:
-        """As `Owner.arrives`: cuts the connection that holds most where all hold too much."""
+        """As `Owner.arrives`; where all bodies hold too much, cuts one (`Bodies.too_much`)."""
         content = connection.request.content
         if content.total_bytes <= LARGE_PIECE:
             return
@@ -154,7 +154,7 @@ class Connections:
         self.holds(connection)
 
     def holds(self, connection: Connection) -> None:
-        """As `Owner.holds`: cuts the connection that holds most where all hold too much."""
+        """As `Owner.holds`; where all unread answers hold too much, cuts one."""
         now = connection.unread + connection.mark
         self._unread += now - connection.held
         connection.held = now
@@ -184,7 +184,7 @@ class Connections:
         self._look_at(iter(list(self._open)), now)
 
     def _look_at(self, every: Iterator[Connection], now: float) -> None:
-        """Some of them now, and the rest in the next turns of the loop."""
+        """Check some of them now, and the rest in the next rounds of the event loop."""
         some = list(itertools.islice(every, _LOOKED_AT_AT_ONCE))
         for connection in some:
             if connection in self._open and (reason := self._overdue(connection, now)) is not None:
@@ -193,7 +193,7 @@ class Connections:
             self.loop.call_soon(self._look_at, every, now)
 
     def _overdue(self, connection: Connection, now: float) -> str | None:
-        """What a connection took too long over; None: nothing."""
+        """Which time limit a connection has passed; None: none."""
         limits = self._limits
         if connection.stalled is not None:
             left = connection.unsent
@@ -215,7 +215,7 @@ class Connections:
         return None
 
     def _evict(self, most: int = 1) -> bool:
-        """Cut those that have waited longest for a request, first those that never brought one."""
+        """Cut idle connections: those that never had a request first, then the longest idle."""
         waiting = [connection for connection in self._open if connection.waiting]
         waiting.sort(key=lambda connection: (connection.used, connection.since))
         for connection in waiting[:most]:

@@ -36,7 +36,7 @@ class Hosts(Protocol):
 
 
 class SealedCookies:
-    """See the module.
+    """Writes and reads sealed cookies.
 
     Args:
         seal: of their values.

@@ -1,7 +1,7 @@
-"""Descriptors of the process: whether any are left for new connections.
+"""Whether the process has file descriptors left for new connections.
 
-Owns: the look. asyncio says when it cannot accept a connection for want of a descriptor; uvloop
-accepts and closes all that wait, and tells nobody.
+Owns: the check. asyncio reports when it cannot accept a connection for lack of a descriptor; uvloop
+silently accepts and closes all that wait.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import os
 import resource
 
 _SPARE = 8
-"""With fewer left, what the next request needs beside its connection may not be had."""
+"""Descriptors that a request may need beside its connection."""
 _NONE = (errno.EMFILE, errno.ENFILE)
 
 
 def used_up() -> OSError | None:
-    """What the system says, or would say soon; None: there are descriptors."""
+    """The error that opening one gives, or would soon give; None while enough are left."""
     try:
         lowest = os.open(os.devnull, os.O_RDONLY)
     except OSError as error:

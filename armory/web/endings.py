@@ -1,7 +1,7 @@
-"""Connections that end, a few in a turn of the event loop.
+"""Cleaning up after lost connections, a few in each round of the event loop.
 
-Owns: `Endings`. A client that goes takes a thousand connections along at once; to cancel what was
-done for each of them in one turn would keep all others waiting. Never looks at a connection.
+Owns: `Endings`. A client that goes away can drop a thousand connections at once; cancelling all of
+their requests in one round would keep everybody else waiting. Never looks at a connection.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections import deque
 from collections.abc import Callable
 
 AT_ONCE = 8
-"""In one turn: some 0.2 ms each, with the task that is cancelled."""
+"""Clean-ups in one round: some 0.2 ms each, with the task that is cancelled."""
 _NEXT_S = 0.001
 
 
 class Endings:
-    """What is to be done for connections that are lost, in their order."""
+    """Clean-ups of lost connections, done in order."""
 
     def __init__(self) -> None:
         self._left: deque[Callable[[], None]] = deque()

@@ -1,8 +1,8 @@
 """The requests of one connection, one after the other, without a task for each.
 
-Owns: `Exchanges`, aiohttp's connection with a loop of its own over what arrives. aiohttp starts a
-task a request, to give each a context of its own, which a small call can do without: here the
-context is entered and left by hand. Never looks at what is said.
+Owns: `Exchanges`, aiohttp's connection with a request loop of its own. aiohttp starts a task for
+each request, to give it a context of its own, which costs a small call a good part of its time;
+here the context is entered and left by hand (`steps.InContext`). Never reads a request's content.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from aiohttp.web_response import StreamResponse
 from armory.steps import Account, InContext
 
 KNOWN = aiohttp.__version__.startswith("3.14.")
-"""Whether aiohttp is one whose connections are as this file takes them; with others, its own loop
-serves. To take in a newer one, compare its `RequestHandler.start`."""
+"""Whether this is an aiohttp whose internals are those that this file relies on; with any other,
+aiohttp's own loop serves. To support a newer one, compare its `RequestHandler.start`."""
 _READ_LATE = RuntimeError("the body of a request cannot be read once it has been answered")
 _Handler = Callable[[BaseRequest], Awaitable[StreamResponse]]
 
@@ -30,8 +30,8 @@ _Handler = Callable[[BaseRequest], Awaitable[StreamResponse]]
 class Exchanges(RequestHandler):
     """One connection, whose requests are answered in the task of the connection.
 
-    What is out of the ordinary (bytes that are no request, an upgrade) goes aiohttp's own way, and
-    from then on whatever else this connection brings.
+    Anything unusual (bytes that are no request, an upgrade) is left to aiohttp's own loop, and so
+    is everything that the connection brings after it.
     """
 
     __slots__ = ("account",)
@@ -60,7 +60,7 @@ class Exchanges(RequestHandler):
             self._waiter = None
 
     async def _exchange(self, message: RawRequestMessage, payload: StreamReader) -> bool:
-        """Answer one request; whether the connection can bring another."""
+        """Answer one request; returns whether the connection can bring another."""
         self._taken()
         manager, handler = self._manager, self._request_handler
         make_request = self._request_factory
@@ -96,14 +96,19 @@ class Exchanges(RequestHandler):
     async def _answered(
         self, request: BaseRequest, handler: _Handler
     ) -> tuple[StreamResponse, bool]:
-        """The response, written, and whether the client has gone. One that has a `write_at_once`,
-        which tells whether it did, spares the steps of aiohttp's for each part.
+        """The response, already written, and whether the client has gone.
+
+        A response with a method `write_at_once`, which returns whether it wrote itself, skips
+        aiohttp's separate steps for headers, body and end.
         """
         self._request_in_progress, self._current_request = True, request
         try:
             response = await handler(request)
         except Exception as failure:  # noqa: BLE001 as aiohttp answers them
-            return await self._handle_request(request, None, partial(_raised, failure))
+            try:
+                return await self._handle_request(request, None, partial(_raised, failure))
+            finally:
+                forget_trace(failure)
         except BaseException:
             self._served()
             raise
@@ -123,21 +128,21 @@ class Exchanges(RequestHandler):
         return response, False
 
     def _served(self) -> None:
-        """As aiohttp's, once a request is not under way any more."""
+        """What aiohttp does when a request has been answered."""
         self._request_in_progress = False
         if self._handler_waiter is not None:
             self._handler_waiter.set_result(None)
 
     def _own_task(self) -> asyncio.Task[None]:
-        """The task of the connection; where it were a frame's, a task that is cancelled would hold
-        itself by the trace of its end.
+        """The task of the connection. A variable of the caller's for it would make a cycle: the
+        cancelled task, its traceback, the frame, the task.
         """
         task = self._task_handler or asyncio.current_task(self._loop)
         assert task is not None
         return task
 
     def _taken(self) -> None:
-        """The first request that waits is being answered: there is room for another."""
+        """Take the first waiting request off the queue, which makes room for another."""
         self._messages.popleft()
         if self._parser is not None:
             self._parser.message_consumed()
@@ -145,7 +150,7 @@ class Exchanges(RequestHandler):
             self._resume_reading_if_drained()
 
     async def _read_out(self, payload: StreamReader) -> None:
-        """Read what is left of a body that was answered before its end, for a while; then close."""
+        """Read the rest of a body that was answered early, for a while; else close."""
         wait = 0 if self._force_close else self._lingering_time
         try:
             async with asyncio.timeout(wait):
@@ -167,8 +172,18 @@ class Exchanges(RequestHandler):
                 self.transport.close()
 
 
+def forget_trace(failure: BaseException | None) -> None:
+    """Let go of the frames that a failure holds, one of which, or the route of a 404, holds it."""
+    while failure is not None:
+        failure.__traceback__ = None
+        failure = failure.__context__
+
+
 async def _raised(failure: Exception, _request: BaseRequest) -> StreamResponse:
-    raise failure
+    try:
+        raise failure
+    finally:
+        del failure  # this frame, which its trace holds, would hold it
 
 
 async def _returned(response: StreamResponse, _request: BaseRequest) -> StreamResponse:

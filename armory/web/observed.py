@@ -65,8 +65,8 @@ def of_a_call(route: Route, response: web.StreamResponse) -> bytes | None:
 
 
 def recorded(route: Route, asked: Asked) -> bool:
-    """Whether a request is told of: what only looks at the gateway itself, as the console does all
-    the time, is not, unless it was refused.
+    """Whether a request is recorded. What only looks at the gateway itself, as the console does
+    all the time, is not, unless it was refused.
     """
     if route.access == "public":
         return False

@@ -1,8 +1,8 @@
-"""Large request bodies, read piece by piece round their callers.
+"""Large request bodies, read piece by piece, round robin over their callers.
 
-Owns: `Pace`, which says when a connection may read its next piece. A piece costs the event loop
-what a small request does, and senders without pause would leave no time for those. Never looks at
-what is said.
+Owns: `Pace`, which decides when a connection may read its next piece. A piece costs the event loop
+as much as a small request, so bodies that are read without pause would starve small requests. Never
+reads the content.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ from collections import deque
 from typing import Protocol
 
 EVERY_S = 0.004
-"""Between two pieces, of 256 KiB at most: 64 MB a second in all."""
+"""Seconds between two pieces of at most 256 KiB: 64 MB a second in all."""
 BESIDE_S = 0.010
-"""The same beside somebody who asks something: to take a piece in, understand it and let go of it
-takes most of a millisecond, in the way of each step of others' calls."""
+"""The same while other callers are active: receiving, checking and freeing a piece takes most of a
+millisecond, which delays every step of their calls."""
 AT_ONCE = 16
-"""So many pieces are read without a pause after a while without any: a large body by itself."""
+"""Pieces that are read without a pause after a quiet while, as for a single large body."""
 LARGE_PIECE = 128 * 1024
-"""From so many bytes of a body on it takes part; smaller ones come at once."""
+"""Bodies are paced from this size on; smaller ones are read at once."""
 
 
 class Reading(Protocol):
     """A connection whose body is read.
 
     Attributes:
-        caller: who asks on it.
+        caller: whose requests the connection carries.
     """
 
     caller: str
 
     @property
     def beside_others(self) -> bool:
-        """Whether anybody else asked something lately."""
+        """Whether other callers were active lately."""
         ...
 
     def hold(self) -> None:
@@ -46,15 +46,15 @@ class Reading(Protocol):
 
 
 class Pace:
-    """Lets connections read large bodies one after another, one piece of each caller and round.
+    """Lets connections read large bodies in turn: one piece for each caller in each round.
 
-    Of a caller's bodies the one that was read last goes on: many that have begun hold more memory
-    than few that end.
+    Of one caller's bodies the one that was read last continues: finishing a few takes less memory
+    than having begun many.
 
     Args:
         every_s: seconds between two pieces.
-        at_once: pieces that need not wait after a while without any.
-        beside_s: seconds between two pieces beside others.
+        at_once: pieces that need not wait after a quiet while.
+        beside_s: seconds between two pieces while other callers are active.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Pace:
         return len(self._waiting)
 
     def took(self, reading: Reading) -> None:
-        """It read a piece, and reads the next one in its turn."""
+        """A piece was read; the next one is read in its turn."""
         if reading in self._waiting:
             return
         if self._timer is None and self._counted(self._every_s) <= self._ahead_s:
@@ -84,7 +84,7 @@ class Pace:
             self._timer = self._loop.call_later(self._pause(reading), self._next)
 
     def forget(self, reading: Reading) -> None:
-        """It is gone."""
+        """The connection is gone."""
         caller = self._waiting.pop(reading, None)
         if caller is not None:
             self._held[caller].remove(reading)
@@ -95,13 +95,13 @@ class Pace:
         return self._beside_s if reading.beside_others else self._every_s
 
     def _counted(self, pause: float) -> float:
-        """Count a piece; how many seconds, at one piece a pause, all were read ahead of."""
+        """Count a piece; returns by how many seconds reading is ahead of one piece a pause."""
         now = self._loop.time()
         self._due = max(self._due, now) + pause
         return self._due - now
 
     def _next(self) -> None:
-        """The turn of the caller that has waited longest, which is last in the next round."""
+        """Let the caller that has waited longest read a piece, and queue it last again."""
         self._timer = None
         if not self._held:
             return

@@ -38,6 +38,6 @@ def page(title: str, body: str, status: int = 200) -> web.Response:
     return web.Response(text=text, status=status, content_type="text/html", headers=_HEADERS)
 
 
-def said(title: str, text: str, status: int = 200) -> web.Response:
+def message_page(title: str, text: str, status: int = 200) -> web.Response:
     """A page that says one thing."""
     return page(title, f"<p>{escape(text)}</p>", status)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from armory.audit.writer import AuditLog
 
 OnDenied = Callable[[str, str | None, str], None]
-"""Is told of a request that is not let in: its path, its address, the code of the refusal."""
+"""Told of each request that is not let in: its path, its address, the code of the refusal."""
 _NAME_CHARS = 200
 _REFUSED = frozenset(("unknown_tool", "rate_limited", "quota_exceeded"))
 

@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from armory.protocol import codes, jsonrpc
 from armory.protocol.link import Answer, Params
-from armory.protocol.methods import OF_HANDSHAKES, OF_NO_REQUEST
+from armory.protocol.methods import HANDSHAKE_ERA_ONLY, NEWS_FOR_LISTENERS
 
 Write = Callable[[bytes], Awaitable[None]]
 
@@ -41,7 +41,7 @@ class RequestChannel:
 
     async def notify(self, method: str, params: Params) -> None:
         """Deliver a notification that belongs to the request."""
-        if method not in OF_NO_REQUEST and method not in OF_HANDSHAKES:
+        if method not in NEWS_FOR_LISTENERS and method not in HANDSHAKE_ERA_ONLY:
             await self._write(jsonrpc.notification(method, params))
 
     async def ask(self, method: str, params: Params) -> Answer:

@@ -42,7 +42,7 @@ Deliver = Callable[[Data], Awaitable[None]]
 _AT_ONCE = 2_000
 """Requests of one connection that may be under way; more are refused."""
 _HELD_BYTES = 128 << 20
-"""Answers that may wait for the client to read them; further ones are replaced by an error."""
+"""Answers that may wait for a client that does not read; further ones become an error."""
 
 
 class Duplex:

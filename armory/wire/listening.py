@@ -35,9 +35,9 @@ _BEHIND = 256
 _TASKS = 256
 """Tasks that one stream may follow."""
 _LIST_BYTES = 512 * 1024
-"""Of a list longer than that nothing is read."""
+"""Longer lists are refused unread."""
 _PIECE_BYTES = 16 * 1024
-"""Of a list so much is read in one turn of the event loop: a few thousand texts at the most."""
+"""How much of a list is read in one turn of the event loop: a few thousand texts at the most."""
 _AT_ONCE = 50
 """Resources that are looked at in one turn of the event loop."""
 

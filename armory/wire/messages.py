@@ -18,8 +18,9 @@ from armory.protocol.rawjson import MOST_MEMBERS, NULL, members_or_none
 
 Part = bytes | memoryview
 PIECE_BYTES = 1 << 20
-"""Up to this size messages are copied into one piece: one write costs less than several. Larger
-ones are written piece by piece as the client reads."""
+"""Messages up to this size are copied into one piece: one write costs less than several. Larger
+ones are written piece by piece as the client reads.
+"""
 
 
 class Parted:

@@ -30,7 +30,7 @@ BOTH: frozenset[Era] = frozenset(("modern", "legacy"))
 MODERN: frozenset[Era] = frozenset(("modern",))
 LEGACY: frozenset[Era] = frozenset(("legacy",))
 OWN_BYTES = 1 << 20
-"""`params` of what Armory answers itself: no handshake, list or subscription needs more."""
+"""Limit of `params` that Armory itself reads: no handshake, list or subscription needs more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,7 +176,7 @@ def _measured(
     reply: Reply | None,
     seconds: float,
 ) -> None:
-    """Count a request that was answered, and have what is usual about it stand for its series.
+    """Count a request; where it is a usual one, the next like it goes straight to its series.
 
     Args:
         durations: takes the duration.

@@ -33,9 +33,9 @@ from armory.wire.streams import EventStream
 
 _log = Logger(__name__)
 _END_S = 2.0
-"""So long the client may take at the end to read what was answered."""
+"""How long the client may take at the end to read what was answered."""
 _AT_ONCE = 1 << 16
-"""Bytes read of a file at a time."""
+"""Bytes read at a time."""
 
 
 async def serve_stdio(
@@ -156,25 +156,25 @@ async def _line(reader: asyncio.StreamReader) -> bytes | None:
 
 async def _write_out(out: EventStream, sink: BinaryIO) -> None:
     reader = out.attach()
-    written = _Written(sink.fileno())
+    writer = _LineWriter(sink.fileno())
     try:
         while True:
             found = await out.next(reader, 3_600.0)
             if found is not None:
-                await written.line(found[1])
+                await writer.line(found[1])
             found = None  # nothing of it is held while the next is waited for
     except EOFError:
         return
     except OSError as error:
         _log.info("stdout_closed", error=str(error))
     finally:
-        written.end()
+        writer.end()
         out.detach(reader)
 
 
-class _Written:
-    """What a thread writes, a line at a time. Nobody waits for it at the end of the process, since
-    a client that does not read holds it up for ever.
+class _LineWriter:
+    """Writes lines in a thread that nobody waits for at the end of the process: a client that does
+    not read would hold it up for ever.
     """
 
     def __init__(self, descriptor: int) -> None:

@@ -16,9 +16,9 @@ from armory.wire.messages import PIECE_BYTES, Data, Part, parts_of, pieces
 PING = b": ping\n\n"
 KEEPALIVE_S = 15.0
 _UNREAD_BYTES = 16 << 20
-"""So much may wait for a reader before a writer does."""
+"""Unread bytes from which on a writer waits for the reader."""
 _KEPT_FOR_READERS = 8
-"""So many times the usual is kept for a reader that is behind."""
+"""How many times the usual is kept where a reader is behind."""
 SSE_HEADERS = {
     "Content-Type": "text/event-stream",
     "Cache-Control": "no-cache, no-transform",
@@ -189,7 +189,7 @@ class EventStream:
         """Wait for a reader that is behind, as a writer does, but write nothing."""
         if self._behind:
             await self._turn()
-            self._tell_room()  # whoever writes is next: no further message need be read before
+            self._tell_room()  # let the next writer go without waiting for another read
 
     async def _turn(self) -> None:
         """Wait until the reader is not behind; who waits first is let on first."""

@@ -32,8 +32,8 @@ from benchmarks.load.processes import (
     process,
     versions,
 )
-from benchmarks.load.run import LARGE, SMALL, UPSTREAM, Row, drive
-from benchmarks.load.targets import FLOOR, LABELS, LEGACY, SSE, STDIO, Target, targets
+from benchmarks.load.run import LARGE, SMALL, UPSTREAM, Row, drive, laid_out
+from benchmarks.load.targets import FLOOR, LABELS, LEGACY, Target, targets
 
 # (clients at once, bytes of the result, calls of the shorter run, calls of the longer one)
 CELLS = ((1, SMALL, 40, 240), (1, LARGE, 5, 25), (32, SMALL, 128, 448))
@@ -115,22 +115,7 @@ def counted(
     name: str, target: Target, label: str, upstream_port: int, folder: Path, code: Path
 ) -> Generator[Counted]:
     """`target` of `code` under Callgrind, warm."""
-    folder.mkdir()
-    port = free_port()
-    endpoint = "sse-mcp" if label == SSE else "mcp"
-    values = {
-        "upstream": f"http://127.0.0.1:{upstream_port}",
-        "upstream_address": f"127.0.0.1:{upstream_port}",
-        "endpoint": endpoint,
-        "dir": str(folder),
-        "python": sys.executable,
-        "here": ROOT,
-        "protocol": "2025-11-25" if label == LEGACY else "2026-07-28",
-        "port": str(port),
-    }
-    for file, text in target.stdio_files if label == STDIO else target.files:
-        (folder / file).write_text(text.format(**values))
-    command = target.stdio_argv if label == STDIO and target.stdio_argv else target.argv
+    port, values, command = laid_out(target, label, upstream_port, folder)
     written = f"--callgrind-out-file={folder}/callgrind.out.%p"
     argv = [part.format(**values) for part in (*_VALGRIND, written, *command)]
     if "armory.cli.main" in argv:

@@ -81,25 +81,20 @@ def drive(url: str, **options: Any) -> dict[str, float]:
     return json.loads(done.stdout)
 
 
-def start(
-    stack: contextlib.ExitStack, target: Target, label: str, upstream_port: int, scratch: Path
-) -> Running:
-    """Start one target for one label, and put it to sleep.
+def laid_out(
+    target: Target, label: str, upstream_port: int, folder: Path
+) -> tuple[int, dict[str, str], tuple[str, ...]]:
+    """A target's files, written to a new folder.
 
-    Raises:
-        RuntimeError: it does not come up, or not with its upstream.
+    Returns:
+        The port for it, the values of its templates, and the template of its command.
     """
-    endpoint = "sse-mcp" if label == SSE else "mcp"
-    upstream = f"http://127.0.0.1:{upstream_port}"
-    if not target.argv:
-        return Running(target, f"{upstream}/{endpoint}", 0)
-    folder = scratch / f"{label}-{target.name}".replace(" ", "-").replace(",", "")
     folder.mkdir()
     port = free_port()
     values = {
-        "upstream": upstream,
+        "upstream": f"http://127.0.0.1:{upstream_port}",
         "upstream_address": f"127.0.0.1:{upstream_port}",
-        "endpoint": endpoint,
+        "endpoint": endpoint_of(label),
         "dir": str(folder),
         "python": sys.executable,
         "here": ROOT,
@@ -109,12 +104,33 @@ def start(
     for name, text in target.stdio_files if label == STDIO else target.files:
         (folder / name).write_text(text.format(**values))
     command = target.stdio_argv if label == STDIO and target.stdio_argv else target.argv
+    return port, values, command
+
+
+def endpoint_of(label: str) -> str:
+    """The path of the upstream's endpoint."""
+    return "sse-mcp" if label == SSE else "mcp"
+
+
+def start(
+    stack: contextlib.ExitStack, target: Target, label: str, upstream_port: int, scratch: Path
+) -> Running:
+    """Start one target for one label, and put it to sleep.
+
+    Raises:
+        RuntimeError: it does not come up, or not with its upstream.
+    """
+    upstream = f"http://127.0.0.1:{upstream_port}/{endpoint_of(label)}"
+    if not target.argv:
+        return Running(target, upstream, 0)
+    folder = scratch / f"{label}-{target.name}".replace(" ", "-").replace(",", "")
+    port, values, command = laid_out(target, label, upstream_port, folder)
     argv = [part.format(**values) for part in command]
     env = {key: value.format(**values) for key, value in target.env.items()}
     pid = stack.enter_context(process(argv, 0, port, folder / "log", env=env, timeout_s=90))
     if target.settle is not None:
         try:
-            target.settle(port, f"{upstream}/{endpoint}")
+            target.settle(port, upstream)
         except OSError as error:
             raise RuntimeError(f"could not be set up: {error}") from error
     running = Running(target, f"http://127.0.0.1:{port}" + target.path.format(**values), pid)

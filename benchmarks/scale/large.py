@@ -34,7 +34,7 @@ import numpy as np
 from armory.retrieval.indexes.background import Background
 from armory.retrieval.indexes.compact import Compact
 from armory.retrieval.indexes.qdrant import QdrantIndex
-from armory.retrieval.indexes.qdrant_places import Places
+from armory.retrieval.indexes.qdrant_catalog import CatalogPoints
 from armory.retrieval.options import QdrantSettings
 from armory.retrieval.ports import FloatArray, IntArray, Row, VectorView
 from benchmarks.scale.made import made
@@ -206,8 +206,8 @@ async def held(args: argparse.Namespace, size: int) -> dict[str, Any]:
     gc.collect()
     before = resident_mb()
     began = time.perf_counter()
-    places = Places(every)
-    places = Places([*every[1:], every[0]], places)  # as after changes
+    places = CatalogPoints(every)
+    places = CatalogPoints([*every[1:], every[0]], places)  # as after changes
     ready = time.perf_counter() - began
     groups = list(vectors.of(0, len(places.sampled)))
     background = Background(np.array(places.sampled), Compact.of(groups, _DIMENSION), size)

@@ -47,9 +47,9 @@ def words_of(tools: Sequence[ToolRecord]) -> Postings:
 
 def held_bytes(postings: Postings) -> int:
     """What the arrays of a gateway's words take."""
-    bag = postings.bag
+    forward = postings.forward
     parts: list[Any] = [*postings.inverted, *vars(postings).values()]
-    parts += [bag.sizes, bag.terms, bag.counts, bag.whole, bag.lengths]
+    parts += [forward.sizes, forward.terms, forward.counts, forward.whole, forward.lengths]
     return sum(part.nbytes for part in parts if isinstance(part, np.ndarray))
 
 

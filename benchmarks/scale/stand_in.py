@@ -16,7 +16,7 @@ from armory.retrieval.indexes.background import Background
 from armory.retrieval.indexes.base import Segments
 from armory.retrieval.indexes.compact import Compact
 from armory.retrieval.indexes.qdrant_access import Searches
-from armory.retrieval.indexes.qdrant_places import Places
+from armory.retrieval.indexes.qdrant_catalog import CatalogPoints
 from armory.retrieval.indexes.qdrant_view import QdrantView
 from armory.retrieval.ports import FloatArray, Row
 
@@ -26,7 +26,7 @@ class _Server:
 
     where, collection = "stand-in", "tools"
 
-    def __init__(self, places: Places, vectors: Segments) -> None:
+    def __init__(self, places: CatalogPoints, vectors: Segments) -> None:
         self._places, self._vectors = places, vectors
 
     async def query(self, requests: Iterable[str]) -> list[list[dict[str, Any]]]:
@@ -69,7 +69,7 @@ class StandIn:
 
     async def update(self, rows: Sequence[Row], changed: Mapping[str, FloatArray]) -> QdrantView:
         """A view of these rows, all of which are given."""
-        places = Places(rows)
+        places = CatalogPoints(rows)
         groups = [changed[row.key] for row in places.rows]
         dimension = groups[0].shape[1]
         server = cast("Searches", _Server(places, Segments.of(groups, dimension)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from armory.errors import UpstreamUnavailable
-from armory.protocol.link import SAID_OF_RESOURCE, Owner
+from armory.protocol.link import RESOURCE_META, Owner
 from armory.upstreams.spec import UpstreamSpec
 from tests.contract.links import Rig, raw
 
@@ -33,10 +33,10 @@ async def test_one_that_has_failed_too_often_is_not_tried_with_notifications(leg
 
 async def test_what_a_client_says_beside_a_subscription_goes_with_it(legacy: Rig) -> None:
     owner: Owner = legacy.owner
-    before = SAID_OF_RESOURCE.set(("mem://one", raw({"x/y": 1.5})))
+    before = RESOURCE_META.set(("mem://one", raw({"x/y": 1.5})))
     await legacy.pool.set_subscriptions("up", owner, frozenset({"mem://one", "mem://two"}))
     await legacy.pool.set_subscriptions("up", owner, frozenset({"mem://two"}))
-    SAID_OF_RESOURCE.reset(before)
+    RESOURCE_META.reset(before)
     await legacy.pool.set_subscriptions("up", owner, frozenset({"mem://one", "mem://two"}))
     with_meta = {"uri": "mem://one", "_meta": {"x/y": 1.5}}
     said = [one for one in (await legacy.report())["said"] if one[0].startswith("resources/")]

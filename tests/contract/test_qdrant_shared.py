@@ -245,7 +245,7 @@ async def test_asking_whether_it_is_there_forgets_nothing(
     vectors = {row.key: unit((1, DIM), i) for i, row in enumerate(rows)}
     index = QdrantIndex("model", DIM, QdrantSettings(url=server.url))
     await index.update(rows, vectors)
-    monkeypatch.delattr("armory.retrieval.indexes.qdrant_places.point_id")  # no id is made again
+    monkeypatch.delattr("armory.retrieval.indexes.qdrant_catalog.point_id")  # no id is made again
     await index.stored(())
     assert len(await index.stored(rows)) == 50
     await index.update(rows[5:], {})

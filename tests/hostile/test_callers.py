@@ -180,7 +180,7 @@ async def test_a_client_that_goes_before_its_stream_begins_writes_no_traceback(
 ) -> None:
     session = (await house.open("greedy"))[2]
     ended = asyncio.Event()
-    handlers = house.edge.straight()
+    handlers = house.edge.fixed_path_handlers()
 
     async def cut(request: web.Request) -> web.StreamResponse:
         assert request.transport is not None

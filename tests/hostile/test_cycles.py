@@ -24,6 +24,7 @@ from armory.http1.connection import Connection as UpstreamConnection
 from armory.http1.pool import Connections
 from armory.http1.response import ClosedEarly
 from armory.protocol.link import Call, Owner, Reply
+from armory.protocol.upstream_messages import UnreadableMessage, decode
 from armory.testing.clients.raw import modern_body, modern_headers
 from armory.testing.clients.recording import RecordingObserver
 from armory.testing.front import (
@@ -35,11 +36,14 @@ from armory.testing.front import (
     serving,
     tool,
 )
+from armory.testing.upstreams.http import ScriptedUpstream as HttpUpstream
+from armory.testing.upstreams.script import Script
 from armory.testing.waiting import until
 from armory.upstreams.clock import SystemClock
 from armory.upstreams.connecting.negotiate import Connector
 from armory.upstreams.connecting.start_turns import StartTurns
 from armory.upstreams.link_pool import LinkPool
+from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.context import LinkContext
 from armory.upstreams.session.handshake import initialize
 from armory.upstreams.spec import UpstreamSpec
@@ -52,13 +56,20 @@ LEGACY = "2025-11-25"
 JSON_TYPES = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 
 
-KINDS = (Connection, UpstreamConnection, Session, StdioLink, UpstreamUnavailable)
+KINDS = (
+    Connection,
+    BaseLink,
+    Session,
+    StdioLink,
+    UpstreamConnection,
+    UpstreamUnavailable,
+)
 Gone = Callable[[type], Awaitable[None]]
 
 
 def there_are(kind: type) -> int:
     """How many, garbage included."""
-    return sum(isinstance(found, kind) for found in gc.get_objects())
+    return sum(issubclass(type(found), kind) for found in gc.get_objects())
 
 
 @pytest.fixture
@@ -143,6 +154,42 @@ async def test_a_client_that_leaves_in_mid_call_leaves_nothing(front: Front, gon
     await gone(Connection)
 
 
+REFUSED = {
+    "no HTTP": b"x\r\n\r\n",
+    "a header without an end": b"GET /mcp HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 400_000,
+    "no such path": b"GET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "no such method": b"PUT /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n",
+    "no JSON": b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    b"Accept: application/json, text/event-stream\r\nContent-Length: 1\r\n\r\n{",
+}
+
+
+@pytest.mark.parametrize("request_", REFUSED.values(), ids=REFUSED)
+async def test_a_request_that_is_refused_leaves_nothing(
+    front: Front, gone: Gone, request_: bytes
+) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", front.port)
+    writer.write(request_)
+    status = await asyncio.wait_for(reader.readline(), 5)
+    assert status.split()[1].startswith(b"4")
+    writer.transport.abort()
+    await gone(Connection)
+
+
+@pytest.mark.parametrize("line", [b"no JSON", b"[1]", b'{"id":' + b"[" * 2_000, b"\xff"])
+def test_a_line_that_is_no_message_leaves_nothing(line: bytes) -> None:
+    with suppress(UnreadableMessage):
+        decode(line)
+    gc.collect()
+    gc.disable()
+    try:
+        with suppress(UnreadableMessage):
+            decode(line)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
+
+
 async def test_a_session_that_ends_in_mid_call_leaves_nothing(front: Front, gone: Gone) -> None:
     params = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "x"}}
     message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
@@ -189,6 +236,19 @@ async def test_an_error_of_a_session_that_was_not_opened_leaves_nothing(gone: Go
         await pool.opened(Owner(INTERNAL), {})
     await gone(UpstreamUnavailable)
     await pool.close()
+
+
+@pytest.mark.parametrize("kind", ["modern", "legacy", "sse"])
+async def test_a_session_with_an_upstream_leaves_nothing(gone: Gone, kind: str) -> None:
+    async with HttpUpstream(Script(), "" if kind == "sse" else kind) as upstream:
+        spec = UpstreamSpec("up", url=upstream.sse_url if kind == "sse" else upstream.url)
+        connector = Connector(spec, {"name": "test", "version": "0"})
+        pool = LinkPool(spec, connector, RecordingObserver(), SystemClock(), StartTurns())
+        await pool.opened(Owner(INTERNAL), {})
+        assert there_are(BaseLink)
+        await pool.close()
+        del pool, connector
+        await gone(BaseLink)
 
 
 async def test_a_process_that_crashed_leaves_nothing(gone: Gone) -> None:

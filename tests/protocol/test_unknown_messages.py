@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from armory.protocol.link import SAID_OF_RESOURCE, Call, Owner, Reply
+from armory.protocol.link import RESOURCE_META, Call, Owner, Reply
 from armory.security.policy import Policy, Rule
 from armory.testing.clients.raw import LegacyClient
 from armory.testing.front import plain, raws
@@ -70,7 +70,7 @@ async def test_what_a_subscription_says_for_its_server_goes_on(front: Front) -> 
     async def noting(
         server: str, owner: Owner, uris: frozenset[str], again: str | None = None
     ) -> None:
-        heard.append(SAID_OF_RESOURCE.get())
+        heard.append(RESOURCE_META.get())
         await usual(server, owner, uris, again)
 
     front.pool.set_subscriptions = noting

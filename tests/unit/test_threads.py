@@ -27,12 +27,12 @@ from armory.threads import (
     SHORT_S,
     SLICE_NS,
     Turns,
-    as_usual,
+    default_slice,
     in_order,
     in_turn,
     let_go,
-    step_back,
-    step_forward,
+    lower_priority,
+    wake_sooner,
 )
 
 
@@ -74,7 +74,7 @@ async def test_they_are_short_while_tools_are_made_searchable_and_not_afterwards
 @pytest.mark.parametrize("nice", [GIVES_WAY, 5])
 def test_a_thread_that_computes_gives_way_to_the_event_loop(nice: int) -> None:
     def placed() -> int:
-        step_back(nice)
+        lower_priority(nice)
         return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
 
     before = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
@@ -133,10 +133,10 @@ def test_an_event_loop_has_short_slices_and_what_it_begins_has_not() -> None:
 
     def loop() -> tuple[int, int, int]:
         nice = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
-        step_forward()
-        with ThreadPoolExecutor(1, initializer=step_back) as pool:
+        wake_sooner()
+        with ThreadPoolExecutor(1, initializer=lower_priority) as pool:
             computing = pool.submit(_slice_ns).result(20)
-        with as_usual():
+        with default_slice():
             child = subprocess.run([sys.executable, "-c", ask], capture_output=True, check=True)
         assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == nice
         return _slice_ns(), computing, int(child.stdout)
@@ -149,7 +149,7 @@ def test_an_event_loop_has_short_slices_and_what_it_begins_has_not() -> None:
 
 def test_who_has_usual_slices_keeps_them() -> None:
     before = _slice_ns()
-    with as_usual():
+    with default_slice():
         assert _slice_ns() == before
     assert _slice_ns() == before
 
@@ -177,6 +177,14 @@ async def test_many_objects_end_in_a_thread_and_few_where_they_are() -> None:
     del held
     assert last.wait(20)
     assert len(ended) == 5_000
+    assert threading.get_ident() not in ended
+    ended.clear()
+    last.clear()
+    table = {number: Held(ended) for number in range(4_999)}
+    table = {-1: Held(ended, last), **table}  # taken from its end
+    let_go(table)
+    del table
+    assert last.wait(20)
     assert threading.get_ident() not in ended
     ended.clear()
     few = [Held(ended) for _ in range(10)]

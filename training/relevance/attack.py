@@ -22,8 +22,8 @@ if __package__ in (None, ""):
 from armory.domain.tool import ToolRecord
 from armory.retrieval.rankers.base import RankSettings
 from armory.retrieval.rankers.relevance import RelevanceRanker
+from training.data import LABELLED
 from training.relevance.sets import (
-    LABELLED,
     CachedModel,
     features_of,
     index,

@@ -36,9 +36,10 @@ from armory.retrieval.scoring.fitting import (
     log_odds_of,
     miss_cost_for,
 )
+from training.data import LABELLED
 from training.relevance.among import size_of
 from training.relevance.need import Acts, fit_need, kind_of, with_acts
-from training.relevance.sets import FOLD_OF, LABELLED, NO_TOOL, SETS, CachedModel, group_of
+from training.relevance.sets import FOLD_OF, NO_TOOL, SETS, CachedModel, group_of
 from training.relevance.signals import PLAIN, Tables, read_all, read_written
 from training.relevance.sized import SETS as SIZED
 from training.relevance.sized import WRITTEN_FOLD, read_sizes, unseen, weight_of

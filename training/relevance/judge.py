@@ -26,9 +26,10 @@ if __package__ in (None, ""):
 from armory.retrieval.rankers.signals import MANY
 from armory.retrieval.scoring.calibration import Calibration, sigmoid
 from armory.retrieval.scoring.fitting import Observations, log_odds_of, scores_of
+from training.data import LABELLED
 from training.relevance.fit import RELEVANCE, fit_calibration, gather, gather_sizes, without
 from training.relevance.need import Acts
-from training.relevance.sets import FOLD_OF, LABELLED, NO_TOOL, CachedModel, group_of
+from training.relevance.sets import FOLD_OF, NO_TOOL, CachedModel, group_of
 from training.relevance.signals import PLAIN, read_all
 from training.relevance.sized import WRITTEN_FOLD
 

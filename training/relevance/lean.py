@@ -30,7 +30,7 @@ if __package__ in (None, ""):
 
 from armory.retrieval.ports import FloatArray
 from armory.retrieval.rankers.evidence import ordered
-from armory.retrieval.rankers.leaning import leaned
+from armory.retrieval.rankers.leaning import blended
 from armory.retrieval.scoring.calibration import (
     Lean,
     Linear,
@@ -82,7 +82,7 @@ def _plain_order(judged: Judged, onto: Mapping[str, float]) -> FloatArray:
     none = np.zeros(judged.seen.wanted.shape, np.float32)
     plain = judged.seen.signals
     rows = enumerate(none)
-    return np.stack([leaned(row, {n: plain[n][i] for n in onto}, onto, 0.0) for i, row in rows])
+    return np.stack([blended(row, {n: plain[n][i] for n in onto}, onto, 0.0) for i, row in rows])
 
 
 def fit_lean(

@@ -27,33 +27,13 @@ from armory.retrieval.lexical.bm25 import LexicalIndex
 from armory.retrieval.lexical.postings import Postings
 from armory.retrieval.ports import Passage
 from armory.retrieval.search.scope import SubqueryText, subquery_texts
+from training.data import FOLDS, LABELLED
 
 Array = NDArray[np.float32]
 
-LABELLED = (
-    "toole",
-    "toole-multi",
-    "livemcpbench",
-    "mcpproxy-golden",
-    "toolbench-stable",
-    "sealtools",
-    "bfcl",
-    "acebench-en",
-)
 NO_TOOL = "toole-notool"
 SETS = (*LABELLED, NO_TOOL)
-#: Sets that leave together; `training/data.py` has the same groups for the embedder's folds.
-FOLD_OF = {
-    "toole": "a",
-    "toole-multi": "a",
-    "toole-notool": "a",
-    "livemcpbench": "b",
-    "mcpproxy-golden": "b",
-    "bfcl": "b",
-    "toolbench-stable": "c",
-    "acebench-en": "c",
-    "sealtools": "c",
-}
+FOLD_OF = {name: fold for fold, names in FOLDS.items() for name in names}
 
 
 def group_of(name: str) -> str:

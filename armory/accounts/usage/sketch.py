@@ -13,7 +13,7 @@ from ddsketch.store import CollapsingLowestDenseStore
 RELATIVE_ACCURACY = 0.01
 _BINS = 1024
 _WAITING = 1_024
-"""Latencies are kept as they come up to so many, since sorting one in costs more than noting it."""
+"""Latencies that are collected before they are sorted into bins, since one by one costs more."""
 
 
 class _Stored(msgspec.Struct, array_like=True):

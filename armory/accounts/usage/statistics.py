@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 
 _log = Logger(__name__)
 USERS_KEPT = 5_000
-"""Histories of so many users are in memory, of those that asked last."""
+"""Users whose history is in memory, those that asked last."""
 _RECALL_S = 1.0
 _AGAIN_S = 10.0
-"""So long histories are not read after that failed: each search would wait for it."""
+"""Pause after a failed read of a history, since each search would wait for the next failure."""
 _DAY_MS = 86_400_000
 _PENDING_KEPT = 200_000
 _AT_ONCE = 64
@@ -203,7 +203,7 @@ class UsageStatistics:
         await self._rows.prune(first_day(self._now_ms(), 2 * self._window_days))
 
     def forget(self, user: str) -> None:
-        """A user was deleted with its rows: who is called so next is somebody else."""
+        """Forget a deleted user: the next user of that name is somebody else."""
         self._users.pop(user, None)
         self._reading.forget(user)
         self._forgotten += 1

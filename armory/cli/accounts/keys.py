@@ -12,11 +12,10 @@ import click
 from rich.markup import escape
 
 from armory.accounts.listings import ApiKey, keys_listed
-from armory.cli.accounts.opening import NotThere, expiry_ms, listed, with_accounts
+from armory.cli.accounts.opening import NotThere, expiry_ms, listed, need_user, with_accounts
 from armory.cli.options import config_option, json_option, loaded_config
 from armory.cli.output import columns, out, print_json, say_notice
 from armory.cli.times import shown_time
-from armory.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from armory.accounts.service import Accounts
@@ -46,11 +45,8 @@ def create(
     until = expiry_ms(expires)
 
     async def work(accounts: Accounts) -> tuple[ApiKey, str]:
-        if user is not None and await accounts.users.get(user) is None:
-            raise InvalidRequest(
-                f"there is no user {user!r}; `armory users create {user}` makes it",
-                parameter="user",
-            )
+        if user is not None:
+            await need_user(accounts, user, "user")
         return await accounts.keys.create(name, user=user, scopes=scopes, expires_at_ms=until)
 
     made, text = with_accounts(config, work)

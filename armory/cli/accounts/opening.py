@@ -1,6 +1,7 @@
 """What the account commands share: the accounts of the configuration, opened for one command.
 
-Owns: opening and closing, and reading times. Never imports a web framework.
+Owns: opening and closing, the check that a user exists, and reading times. Never imports a web
+framework.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from armory.cli.options import loaded_config
 from armory.cli.times import moment_of, span_of
 from armory.errors import ArmoryError, InvalidRequest
-from armory.storage.straight import straight_rows
+from armory.storage.sqlite_reading import sqlite_rows
 
 if TYPE_CHECKING:
     from armory.accounts.listings import Listing
@@ -44,7 +45,7 @@ def listed(config: str | None, listing: Listing[T]) -> list[T]:
         ArmoryError: the database cannot be reached.
     """
     loaded = loaded_config(config, quiet=True)
-    rows = straight_rows(loaded.config.storage.url, listing.sql, listing.values)
+    rows = sqlite_rows(loaded.config.storage.url, listing.sql, listing.values)
     if rows is None:
         rows = _opened(loaded, lambda accounts: accounts.database.rows(listing.sql, listing.values))
     return [listing.row(*row) for row in rows]
@@ -64,6 +65,19 @@ def _opened(loaded: Loaded, work: Callable[[Accounts], Awaitable[T]]) -> T:
             await accounts.close()
 
     return asyncio.run(run())
+
+
+async def need_user(accounts: Accounts, user: str, parameter: str) -> None:
+    """See that there is a user.
+
+    Raises:
+        InvalidRequest: there is none of that id; `parameter` is the option that gives it.
+    """
+    if await accounts.users.get(user) is None:
+        raise InvalidRequest(
+            f"there is no user {user!r}; `armory users create {user}` makes it",
+            parameter=parameter,
+        )
 
 
 def expiry_ms(text: str | None) -> int | None:

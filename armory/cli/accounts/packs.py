@@ -5,28 +5,35 @@ Owns: the commands.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
+from typing import TypeVar
 
 import click
 from rich.markup import escape
 
 from armory.accounts.packs import Installation, Kind, Pack
 from armory.accounts.service import Accounts
-from armory.cli.accounts.opening import NotThere, with_accounts
+from armory.cli.accounts.opening import NotThere, need_user, with_accounts
 from armory.cli.options import config_option, json_option, loaded_config
 from armory.cli.output import columns, out, print_json, say_notice
 from armory.domain.naming import split_name
 from armory.errors import InvalidRequest
 
-_user = click.option("--user", required=True, help="Whose installations are meant.")
-_kind = click.option(
-    "--kind",
-    type=click.Choice(["pack", "server", "tool"]),
-    default="pack",
-    show_default=True,
-    help="What NAME is.",
-)
+_F = TypeVar("_F", bound=Callable[..., object])
+
+
+def _of_an_installation(command: _F) -> _F:
+    """`NAME`, `--user` and `--kind`: which installation a command is about."""
+    command = click.option(
+        "--kind",
+        type=click.Choice(["pack", "server", "tool"]),
+        default="pack",
+        show_default=True,
+        help="What NAME is.",
+    )(command)
+    whose = click.option("--user", required=True, help="Whose installations are meant.")
+    return click.argument("name")(whose(command))
 
 
 @click.group()
@@ -58,11 +65,8 @@ def create(
     configured = loaded_config(config, quiet=True).config.upstreams
 
     async def work(accounts: Accounts) -> Pack:
-        if owner is not None and await accounts.users.get(owner) is None:
-            raise InvalidRequest(
-                f"there is no user {owner!r}; `armory users create {owner}` makes it",
-                parameter="owner",
-            )
+        if owner is not None:
+            await need_user(accounts, owner, "owner")
         _check_known(accounts, configured, servers, tools)
         return await accounts.packs.create(pack)
 
@@ -86,7 +90,7 @@ def _check_known(
             )
     for tool in tools:
         server, _ = split_name(tool) or ("", "")
-        if server not in known:  # which tools a server has is known while it runs
+        if server not in known:  # its tools are only known while it runs
             raise InvalidRequest(
                 f"the tool {tool!r} is of no known server; expected SERVER__TOOL with one of: "
                 f"{named}",
@@ -145,9 +149,7 @@ def delete(pack_id: str, config: str | None, as_json: bool) -> None:
 
 
 @packs.command()
-@click.argument("name")
-@_user
-@_kind
+@_of_an_installation
 @config_option
 @json_option
 def install(name: str, user: str, kind: Kind, config: str | None, as_json: bool) -> None:
@@ -170,9 +172,7 @@ def install(name: str, user: str, kind: Kind, config: str | None, as_json: bool)
 
 
 @packs.command()
-@click.argument("name")
-@_user
-@_kind
+@_of_an_installation
 @config_option
 @json_option
 def enable(name: str, user: str, kind: Kind, config: str | None, as_json: bool) -> None:
@@ -181,9 +181,7 @@ def enable(name: str, user: str, kind: Kind, config: str | None, as_json: bool) 
 
 
 @packs.command()
-@click.argument("name")
-@_user
-@_kind
+@_of_an_installation
 @config_option
 @json_option
 def disable(name: str, user: str, kind: Kind, config: str | None, as_json: bool) -> None:
@@ -192,9 +190,7 @@ def disable(name: str, user: str, kind: Kind, config: str | None, as_json: bool)
 
 
 @packs.command()
-@click.argument("name")
-@_user
-@_kind
+@_of_an_installation
 @config_option
 @json_option
 def uninstall(name: str, user: str, kind: Kind, config: str | None, as_json: bool) -> None:

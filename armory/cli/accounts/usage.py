@@ -18,6 +18,8 @@ from armory.cli.times import shown_time
 from armory.errors import InvalidRequest
 from armory.feedback.store import StoredUses
 
+Row = dict[str, Any]
+
 
 @click.group(invoke_without_command=True)
 @click.option("--user", help="What one user has used, and what is left of its plan.")
@@ -36,24 +38,14 @@ def usage(
     if for_subcommand(context):
         return
 
-    async def work(accounts: Accounts) -> list[dict[str, Any]]:
+    async def work(accounts: Accounts) -> tuple[list[Row], Row | None]:
         if queries is not None:
-            return await _queries(accounts, user, queries)
-        return await _of_user(accounts, user) if user is not None else _of_tools(accounts)
+            return await _queries(accounts, user, queries), None
+        if user is None:
+            return _of_tools(accounts), None
+        return await _of_user(accounts, user), await _quota(accounts, user)
 
-    async def standing(accounts: Accounts) -> dict[str, Any]:
-        assert user is not None
-        quota = await accounts.quotas.standing(user)
-        limit = quota.queries_limit
-        return {
-            "plan": quota.plan,
-            "queries_limit": limit,
-            "current_month_usage": quota.current_month_usage,
-            "remaining": quota.remaining,
-        }
-
-    rows = with_accounts(config, work)
-    quota = with_accounts(config, standing) if user is not None and queries is None else None
+    rows, quota = with_accounts(config, work)
     if as_json:
         print_json({"rows": rows, "quota": quota} if quota is not None else {"rows": rows})
         return
@@ -103,7 +95,17 @@ def forget(
     click.echo(f"forgot {told['forgotten']} uses, kept {told['kept']}")
 
 
-async def _queries(accounts: Accounts, user: str | None, limit: int) -> list[dict[str, Any]]:
+async def _quota(accounts: Accounts, user: str) -> Row:
+    quota = await accounts.quotas.standing(user)
+    return {
+        "plan": quota.plan,
+        "queries_limit": quota.queries_limit,
+        "current_month_usage": quota.current_month_usage,
+        "remaining": quota.remaining,
+    }
+
+
+async def _queries(accounts: Accounts, user: str | None, limit: int) -> list[Row]:
     found = await accounts.query_log.recent(user=user, limit=limit)
     return [
         {
@@ -118,7 +120,7 @@ async def _queries(accounts: Accounts, user: str | None, limit: int) -> list[dic
     ]
 
 
-async def _of_user(accounts: Accounts, user: str) -> list[dict[str, Any]]:
+async def _of_user(accounts: Accounts, user: str) -> list[Row]:
     found = await accounts.usage.of_user(user)
     return [
         {
@@ -131,7 +133,7 @@ async def _of_user(accounts: Accounts, user: str) -> list[dict[str, Any]]:
     ]
 
 
-def _of_tools(accounts: Accounts) -> list[dict[str, Any]]:
+def _of_tools(accounts: Accounts) -> list[Row]:
     found = accounts.usage.tools()
     return [
         {

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from armory.agent.findings import AgentResult, Event
-from armory.cli.answers import failed
+from armory.cli.answers import error_of_result
 from armory.cli.options import loaded_config
 from armory.cli.output import out, print_json, say_unreached
 from armory.errors import ArmoryError, ConfigError, UnknownTool
@@ -79,13 +79,13 @@ async def _there(question: Question, url: str, token: str | None) -> dict[str, A
         arguments["top_k"] = question.top_k
     if question.rejected:
         arguments["rejected"] = list(question.rejected)
-    async with connected(url, token) as asked:
+    async with connected(url, token) as gateway:
         try:
-            result = await asked.ask("tools/call", {"name": FIND, "arguments": arguments})
+            result = await gateway.ask("tools/call", {"name": FIND, "arguments": arguments})
         except UnknownTool:
             raise ArmoryError(_OFF) from None
     if result.get("isError") or "structuredContent" not in result:
-        raise failed(result, _OFF)
+        raise error_of_result(result, _OFF)
     return result["structuredContent"]
 
 

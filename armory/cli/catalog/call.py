@@ -14,7 +14,7 @@ from typing import Any, cast
 import click
 
 from armory.cli.answers import all_tools
-from armory.cli.asking import asker
+from armory.cli.asking import any_gateway
 from armory.cli.options import config_option, gateway_options, json_option, loaded_config
 from armory.cli.output import out, print_json, say_error
 from armory.cli.plain import plain
@@ -59,13 +59,13 @@ async def _call(
 ) -> dict[str, Any]:
     request = {"name": tool, "arguments": arguments}
     if url is not None:
-        async with asker(url, token, lambda: loaded_config(config), mode="all") as asked:
+        async with any_gateway(url, token, lambda: loaded_config(config), mode="all") as gateway:
             try:
-                return await asked.ask("tools/call", request)
+                return await gateway.ask("tools/call", request)
             except UnknownTool:
-                listed, _ = await all_tools(asked)
+                listed, _ = await all_tools(gateway)
                 raise _unknown(tool, [str(found.get("name")) for found in listed]) from None
-    from armory.cli.local import (  # a whole gateway: only where it is opened here
+    from armory.cli.local import (  # loads a whole gateway: only if one is opened here
         LocalGateway,
         opened,
     )

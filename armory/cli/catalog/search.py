@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from armory.cli.answers import failed
+from armory.cli.answers import error_of_result
 from armory.cli.catalog.tools import first_line
 from armory.cli.options import (
     config_option,
@@ -123,10 +123,10 @@ async def _there(query: Query, url: str, token: str | None, *, explain: bool) ->
     request = {"name": "search_tools", "arguments": arguments}
     from armory.cli.remote import connected  # as below: each loads only what it needs
 
-    async with connected(url, token) as asked:
-        result = await asked.ask("tools/call", request, meta)
+    async with connected(url, token) as gateway:
+        result = await gateway.ask("tools/call", request, meta)
     if result.get("isError") or "structuredContent" not in result:
-        raise failed(result, "the gateway offers no search_tools")
+        raise error_of_result(result, "the gateway offers no search_tools")
     answer: dict[str, Any] = result["structuredContent"]
     if explain and "candidates" not in answer:
         raise ArmoryError(f"the gateway at {url} is of an older version, which cannot explain")

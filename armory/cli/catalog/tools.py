@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from armory.cli.answers import all_tools
-from armory.cli.asking import asker
+from armory.cli.asking import any_gateway
 from armory.cli.options import (
     config_option,
     gateway_options,
@@ -76,9 +76,9 @@ async def _tools(
 ) -> tuple[list[dict[str, Any]], dict[str, Any], Mapping[str, str]]:
     mode = None if query else "all"
     load = partial(loaded_config, config)
-    async with asker(url, token, load, mode=mode, searched=bool(query)) as asked:
-        found, selection = await all_tools(asked, {QUERY: list(query)} if query else None)
-        return found, selection, asked.unreached()
+    async with any_gateway(url, token, load, mode=mode, searched=bool(query)) as gateway:
+        found, selection = await all_tools(gateway, {QUERY: list(query)} if query else None)
+        return found, selection, gateway.unreached()
 
 
 def first_line(text: Any) -> str:

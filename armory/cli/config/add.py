@@ -17,20 +17,12 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import click
 
-from armory.cli.config.adding import (
-    added,
-    block_text,
-    existing_in,
-    next_step,
-    taken_in,
-    write_text,
-)
-from armory.cli.config.clear_secrets import clear_secrets, moved, write_private
+from armory.cli.config.adding import added, existing_in, say_added, taken_in
+from armory.cli.config.clear_secrets import SecretsToWrite
 from armory.cli.config.server_json import KINDS, Described, Setting, described
 from armory.cli.options import json_option, writing_options
-from armory.cli.output import out, print_json, say_notice
+from armory.cli.output import print_json
 from armory.cli.plain import plain
-from armory.config.dotenv import written
 from armory.domain.naming import slug
 from armory.errors import ConfigError, InvalidRequest, UpstreamUnavailable
 
@@ -74,37 +66,22 @@ def add(
     Packages of npm, PyPI, OCI and NuGet become commands of npx, uvx, docker and dnx, remotes become
     URLs. What the server has to be told is asked for in a terminal, or set with --set.
     """
-    told = _Told(values, asking=sys.stdin.isatty() and not (no_input or as_json))
-    found = described(_document(server, registry.rstrip("/")), told.answer, kind)
-    if told.unused:
-        raise InvalidRequest(f"--set {min(told.unused)}: {found.name} does not ask for it")
+    answers = _Answers(values, asking=sys.stdin.isatty() and not (no_input or as_json))
+    found = described(_document(server, registry.rstrip("/")), answers.answer, kind)
+    if answers.unused:
+        raise InvalidRequest(f"--set {min(answers.unused)}: {found.name} does not ask for it")
     existing = existing_in(into)
     chosen = _key(key, found, taken_in(existing, into), into)
     upstreams: dict[str, Any] = {chosen: found.block}
-    secret = list(clear_secrets(upstreams))
-    variables = {} if env_file is None else moved(upstreams, env_file)
+    secrets = SecretsToWrite(upstreams, env_file)
     notices = [*found.notices, *(_lacking(chosen, wanted) for wanted in found.missing)]
-    if secret and env_file is None:
-        where = ", ".join(dict.fromkeys(one.where for one in secret))
-        notices.append(
-            f"secrets in clear: {where}; --env .env keeps them in a file of their own and writes "
-            "${VAR} instead"
-        )
+    notices += secrets.notices("--env .env")
     if not only_print:
-        text = added(existing, upstreams, into)
-        if env_file is not None and variables:
-            write_private(env_file, written(variables), append=True)
-        write = write_private if secret and env_file is None else write_text
-        write(into, text)
+        secrets.write(into, added(existing, upstreams, into))
     if as_json:
         print_json({"name": found.name, "upstreams": upstreams, "notices": notices})
-        return
-    for notice in notices:
-        say_notice(notice)
-    if only_print:
-        click.echo(block_text(upstreams), nl=False)
-        return
-    out().print(f"Added to {into}: {chosen}.{next_step(into)}", markup=False, soft_wrap=True)
+    else:
+        say_added(upstreams, notices, into, only_print=only_print)
 
 
 def _key(given: str | None, found: Described, taken: Mapping[str, Any], into: Path) -> str:
@@ -124,8 +101,8 @@ def _lacking(key: str, wanted: Setting) -> str:
     )
 
 
-class _Told:
-    """What a server has to be told: from `--set`, else from whoever sits at the terminal."""
+class _Answers:
+    """Values for the settings of a server: of `--set`, else asked for at the terminal."""
 
     def __init__(self, values: Sequence[str], *, asking: bool) -> None:
         self._asking = asking

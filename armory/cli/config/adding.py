@@ -1,17 +1,21 @@
 """Adding upstreams to `armory.yaml` without touching its comments.
 
-Owns: finding what is there, and the text with what is new. Never imports a room but `config`.
+Owns: finding what is there, the text with what is new, and what is said of it. Never imports a room
+but `config`.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import click
 import yaml
 
+from armory.cli.output import out, say_notice
 from armory.config.load import read_file
 from armory.config.loaded import ConfigProblems
 from armory.config.source import Source
@@ -92,11 +96,20 @@ def _added(existing: str, upstreams: dict[str, Any], into: Path) -> str:
     )
 
 
-def next_step(into: Path) -> str:
-    """What to do with the file that was added to, as a sentence; empty where there is none."""
-    if not into.is_file():
-        return ""
-    return f" Next: armory validate --connect --config {shlex.quote(str(into))}"
+def say_added(
+    upstreams: dict[str, Any], notices: Iterable[str], into: Path, *, only_print: bool
+) -> None:
+    """Tell a person what was added, and what to do next; or print the upstreams."""
+    for notice in notices:
+        say_notice(notice)
+    if only_print:
+        click.echo(block_text(upstreams), nl=False)
+        return
+    names = ", ".join(upstreams) or "nothing"
+    text = f"Added to {into}: {names}."
+    if into.is_file():
+        text += f" Next: armory validate --connect --config {shlex.quote(str(into))}"
+    out().print(text, markup=False, soft_wrap=True)
 
 
 def write_text(into: Path, text: str) -> None:

@@ -1,7 +1,7 @@
 """Secrets that a client's file holds in clear.
 
-Owns: finding them in imported upstreams, and moving them into a `.env`. Never imports a room but
-`observability` and `config`.
+Owns: finding them in imported upstreams, moving them into a `.env`, and writing a configuration
+that still holds some for its owner alone. Never imports a room but `observability` and `config`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from armory.config.dotenv import read_variables
+from armory.cli.config.adding import write_text
+from armory.config.dotenv import read_variables, written
 from armory.errors import ConfigError
 from armory.observability.redaction import (
     CREDENTIAL_SCHEME,
@@ -29,7 +30,7 @@ _URLS = ("url", "openapi", "base_url", "proxy")
 
 
 @dataclass(frozen=True, slots=True)
-class Clear:
+class ClearSecret:
     """A secret that stands in an upstream.
 
     Attributes:
@@ -50,7 +51,7 @@ class Clear:
     variable: str
 
 
-def clear_secrets(upstreams: dict[str, Any]) -> Iterator[Clear]:
+def clear_secrets(upstreams: dict[str, Any]) -> Iterator[ClearSecret]:
     """Each value, or part of an argument or a URL, that is a secret and no reference to a
     variable; of one text the last one first.
     """
@@ -60,7 +61,7 @@ def clear_secrets(upstreams: dict[str, Any]) -> Iterator[Clear]:
             yield from _in_texts(key, cast("dict[str, Any]", block))
 
 
-def _in_blocks(key: str, known: dict[str, Any]) -> Iterator[Clear]:
+def _in_blocks(key: str, known: dict[str, Any]) -> Iterator[ClearSecret]:
     for part in _BLOCKS:
         held: Any = known.get(part)
         given = cast("dict[str, Any]", held) if isinstance(held, dict) else {}
@@ -70,10 +71,10 @@ def _in_blocks(key: str, known: dict[str, Any]) -> Iterator[Clear]:
                 start = scheme.end() if scheme else 0
                 where = f"upstreams.{key}.{part}.{name}"
                 variable = name if part == "env" else f"{key}_{name}"
-                yield Clear(key, held, name, start, len(value), where, variable)
+                yield ClearSecret(key, held, name, start, len(value), where, variable)
 
 
-def _in_texts(key: str, known: dict[str, Any]) -> Iterator[Clear]:
+def _in_texts(key: str, known: dict[str, Any]) -> Iterator[ClearSecret]:
     args: Any = known.get("args")
     texts = cast("list[Any]", args) if isinstance(args, list) else []
     words = [text if isinstance(text, str) else "" for text in texts]
@@ -84,12 +85,12 @@ def _in_texts(key: str, known: dict[str, Any]) -> Iterator[Clear]:
             spans = [(start, len(text), name)] if name else _in_text(text)
             where = f"upstreams.{key}.args[{place}]"
             for start, end, name in spans:
-                yield Clear(key, texts, place, start, end, where, f"{key}_{name}")
+                yield ClearSecret(key, texts, place, start, end, where, f"{key}_{name}")
     for part in _URLS:
         if _is_clear(known.get(part)):
             where = f"upstreams.{key}.{part}"
             for start, end, name in _in_text(known[part]):
-                yield Clear(key, known, part, start, end, where, f"{key}_{name}")
+                yield ClearSecret(key, known, part, start, end, where, f"{key}_{name}")
 
 
 def _is_clear(value: Any) -> bool:
@@ -133,6 +134,44 @@ def moved(upstreams: dict[str, Any], env_file: Path) -> dict[str, str]:
 
 def _name_of(text: str) -> str:
     return _OTHER.sub("_", text.upper()).strip("_")
+
+
+class SecretsToWrite:
+    """The secrets of upstreams that are to be written: into a `.env`, or as they stand.
+
+    Args:
+        upstreams: changed in place where there is an `env_file`: `${VAR}` stands for each secret.
+        env_file: takes the secrets; None: they stay in clear.
+
+    Attributes:
+        variables: what goes into `env_file`.
+    """
+
+    def __init__(self, upstreams: dict[str, Any], env_file: Path | None) -> None:
+        self._in_clear = [] if env_file is not None else list(clear_secrets(upstreams))
+        self._env_file = env_file
+        self.variables = {} if env_file is None else moved(upstreams, env_file)
+
+    def notices(self, option: str) -> list[str]:
+        """Where secrets stay in clear, and what would move them: a command or an option."""
+        if not self._in_clear:
+            return []
+        where = ", ".join(dict.fromkeys(one.where for one in self._in_clear))
+        return [
+            f"secrets in clear: {where}; {option} keeps them in a file of their own and writes "
+            "${VAR} instead"
+        ]
+
+    def write(self, into: Path, text: str) -> None:
+        """Write a configuration with these upstreams, and the `.env`.
+
+        Raises:
+            ConfigError: one of them cannot be written.
+        """
+        if self._env_file is not None and self.variables:
+            write_private(self._env_file, written(self.variables), append=True)
+        write = write_private if self._in_clear else write_text
+        write(into, text)
 
 
 def write_private(path: Path, text: str, *, append: bool = False) -> None:

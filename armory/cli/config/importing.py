@@ -13,21 +13,14 @@ from typing import Any
 
 import click
 
-from armory.cli.config.adding import (
-    added,
-    block_text,
-    existing_in,
-    next_step,
-    taken_in,
-    write_text,
-)
-from armory.cli.config.clear_secrets import clear_secrets, moved, write_private
+from armory.cli.config.adding import added, existing_in, say_added, taken_in
+from armory.cli.config.clear_secrets import SecretsToWrite
 from armory.cli.config.client_files import servers_of
 from armory.cli.options import json_option, writing_options
-from armory.cli.output import out, print_json, say_notice
+from armory.cli.output import print_json
 from armory.config import ConfigProblems, load_text
 from armory.config.clients import Imported, import_servers
-from armory.config.dotenv import read_variables, written
+from armory.config.dotenv import read_variables
 from armory.domain.naming import slug
 
 _WAYS = ("command", "url", "openapi", "skills")
@@ -60,34 +53,16 @@ def import_file(
     notices = [*imported.notices, *_left_out(imported)]
     notices += [f"{name} is in {into} already and left as it is" for name in again]
     notices += _env_files(servers, imported, file.parent)
-    secret = list(clear_secrets(imported.upstreams))
-    variables = {} if env_file is None else moved(imported.upstreams, env_file)
-    notices += _problems(imported, variables)
+    secrets = SecretsToWrite(imported.upstreams, env_file)
+    notices += _problems(imported, secrets.variables)
     notices += _bare_references(imported)
-    if secret and env_file is None:
-        where = ", ".join(dict.fromkeys(one.where for one in secret))
-        notices.append(
-            f"secrets in clear: {where}; `armory import {file} --env .env` keeps them in a file of "
-            "their own and writes ${VAR} instead"
-        )
+    notices += secrets.notices(f"`armory import {file} --env .env`")
     if not only_print and imported.upstreams:
-        text = added(existing, imported.upstreams, into)
-        if env_file is not None and variables:
-            write_private(env_file, written(variables), append=True)
-        if secret and env_file is None:
-            write_private(into, text)
-        else:
-            write_text(into, text)
+        secrets.write(into, added(existing, imported.upstreams, into))
     if as_json:
         print_json({"upstreams": imported.upstreams, "notices": notices})
-        return
-    for notice in notices:
-        say_notice(notice)
-    if only_print:
-        click.echo(block_text(imported.upstreams), nl=False)
-        return
-    names = ", ".join(imported.upstreams) or "nothing"
-    out().print(f"Added to {into}: {names}.{next_step(into)}", markup=False, soft_wrap=True)
+    else:
+        say_added(imported.upstreams, notices, into, only_print=only_print)
 
 
 def _left_out(imported: Imported) -> list[str]:

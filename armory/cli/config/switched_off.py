@@ -33,16 +33,18 @@ def off_in(file: Path, data: Mapping[str, Any], read: Read) -> Off:
     allowed = {one for place in _ALLOWED for one in _names(data, *place)}
     if file.parent.name == ".gemini":
         states = read(Path.home() / ".gemini" / _ENABLEMENT)
-        excluded |= {_plain(one) for one, state in states.items() if _is_off(state)}
+        excluded |= {_normalized(one) for one, state in states.items() if _is_off(state)}
     if file.name == ".mcp.json":
         excluded |= set(_by_claude(file.absolute().parent, read))
-    return lambda name: _plain(name) in excluded or bool(allowed and _plain(name) not in allowed)
+    return lambda name: (
+        _normalized(name) in excluded or bool(allowed and _normalized(name) not in allowed)
+    )
 
 
 def off_in_project(project: Mapping[str, Any]) -> Off:
     """What is off in one of Claude Code's projects."""
     names = _names(project, _OURS[0])
-    return lambda name: _plain(name) in names
+    return lambda name: _normalized(name) in names
 
 
 def _by_claude(folder: Path, read: Read) -> Iterator[str]:
@@ -62,13 +64,13 @@ def _names(data: Any, *place: str) -> set[str]:
     for part in place:
         data = cast("Mapping[str, Any]", data).get(part) if isinstance(data, Mapping) else None
     listed = cast("list[Any]", data) if isinstance(data, list) else []
-    return {_plain(one) for one in listed if isinstance(one, str)}
+    return {_normalized(one) for one in listed if isinstance(one, str)}
 
 
 def _is_off(state: Any) -> bool:
     return isinstance(state, dict) and cast("dict[str, Any]", state).get("enabled") is False
 
 
-def _plain(name: str) -> str:
+def _normalized(name: str) -> str:
     """As Gemini CLI compares them."""
     return name.strip().lower()

@@ -102,11 +102,11 @@ async def _connect(loaded: Loaded) -> dict[str, Any]:
             "state": "failed" if problem else "ready",
             "error": problem,
         },
-        "services": [_plain(one) for one in asked if one.check not in told],
+        "services": [_as_json(one) for one in asked if one.check not in told],
     }
 
 
-def _plain(found: Finding) -> dict[str, str]:
+def _as_json(found: Finding) -> dict[str, str]:
     return {key: redacted(value) for key, value in asdict(found).items()}
 
 

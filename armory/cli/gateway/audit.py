@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from armory.audit.record import Verdict
 
 _MOST = 10_000
-"""What a gateway gives at once."""
+"""Records that a gateway gives at once."""
 _files = click.option(
     "--file",
     "files",
@@ -55,22 +55,25 @@ def audit(
     since: str | None,
     limit: int,
     files: tuple[Path, ...],
-    **asked: Any,
+    url: str | None,
+    token: str | None,
+    config: str | None,
+    as_json: bool,
 ) -> None:
     """Who asked what: the records of `observability.audit`, oldest first."""
     if for_subcommand(context):
         return
     given = {"who": who, "tool": tool, "since": _since(since)}
-    if asked["url"] is not None:
-        if files or asked["config"]:
+    if url is not None:
+        if files or config:
             raise InvalidRequest("--url reads another gateway's audit; leave out --file, --config")
-        found = _remote(asked["url"], asked["token"], {**given, "limit": min(limit, _MOST)})
+        found = _remote(url, token, {**given, "limit": min(limit, _MOST)})
     else:
         from armory.audit.reading import RecordFilter, records
 
-        database, read = _source(asked["config"], files)
+        database, read = _source(config, files)
         found = asyncio.run(records(database, read, RecordFilter(**given), limit))
-    if asked["as_json"]:
+    if as_json:
         print_json(found)
         return
     for record in found:
@@ -91,7 +94,7 @@ def verify_command(files: tuple[Path, ...], config: str | None, as_json: bool) -
     url, read = _source(config, files)
     found = asyncio.run(checked(url, read))
     if as_json:
-        print_json(_plain(found))
+        print_json(_as_json(found))
     else:
         _tell(found)
     if found.problem is not None:
@@ -152,7 +155,7 @@ def _print(record: dict[str, object]) -> None:
     tell(f"{line}  {record['outcome']}{code}  {record['ms']} ms", hang=4)
 
 
-def _plain(found: Verdict) -> dict[str, Any]:
+def _as_json(found: Verdict) -> dict[str, Any]:
     return {
         "whole": found.problem is None,
         "records": found.records,

@@ -46,12 +46,12 @@ def doctor(bundle: Path | None, upstream_s: float, config: str | None, as_json: 
     """
     from armory.runtime.doctor.bundle import write_bundle
     from armory.runtime.doctor.examination import configuration, examined
-    from armory.runtime.doctor.findings import bad
+    from armory.runtime.doctor.findings import failed
 
     try:
         path = find_config(config)
     except ConfigError as error:
-        findings = [bad("configuration", error.message, "`armory init` writes one")]
+        findings = [failed("configuration", error.message, "`armory init` writes one")]
         path = None
     else:
         with waiting("examining the set-up") as shown:
@@ -61,10 +61,10 @@ def doctor(bundle: Path | None, upstream_s: float, config: str | None, as_json: 
     if bundle is not None:
         loaded = None if path is None else configuration(path)[0]
         written = write_bundle(bundle, findings, loaded)
-    failed = sum(finding.state == "failed" for finding in findings)
+    any_failed = any(finding.state == "failed" for finding in findings)
     if as_json:
         report: dict[str, object] = {
-            "ok": not failed,
+            "ok": not any_failed,
             "findings": [asdict(finding) for finding in findings],
         }
         if bundle is not None:
@@ -78,5 +78,5 @@ def doctor(bundle: Path | None, upstream_s: float, config: str | None, as_json: 
                 tell(f"           {finding.fix}", hang=11)
         if bundle is not None:
             tell(f"{bundle} holds {', '.join(written)}")
-    if failed:
+    if any_failed:
         sys.exit(1)

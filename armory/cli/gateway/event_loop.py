@@ -25,7 +25,7 @@ from armory.web.settings import EventLoop
 _MOST = 128
 """Threads that look names up; more names wait."""
 _IDLE_S = 5.0
-"""So long a thread waits for the next name."""
+"""How long an idle thread waits for the next name."""
 Query = tuple[Any, ...]
 Found = list[Any]
 

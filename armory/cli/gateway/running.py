@@ -152,7 +152,7 @@ def gateways(url: str | None, token: str | None) -> list[Gateway]:
                 f"no gateway runs here (none has left a note in {home}); start one with "
                 "`armory serve`, or give the --url of another"
             )
-        # $ARMORY_TOKEN is for other gateways, and here may be one that is no administrator's
+        # not $ARMORY_TOKEN: it is for remote gateways, and may lack the scope `admin` here
         return [Gateway(found.url, found.token, found.pid, found.host) for found in local]
     parts = parts_of(url)
     base = f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/").removesuffix("/mcp")

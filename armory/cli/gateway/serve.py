@@ -20,7 +20,7 @@ import click
 
 from armory.cli.gateway.announcing import Announcer, Indexing
 from armory.cli.gateway.event_loop import loop_factory
-from armory.cli.gateway.signals import Asked
+from armory.cli.gateway.signals import Signals
 from armory.cli.gateway.watching import ConfigWatch
 from armory.cli.options import config_option, notices_of
 from armory.cli.output import print_json
@@ -32,14 +32,14 @@ from armory.logger import Logger
 from armory.observability import standard_error
 from armory.observability.deferred import log_later
 from armory.runtime.checking import check_address, checked
-from armory.runtime.memory.allocator import keep_small, large_apart
+from armory.runtime.memory.allocator import return_free_memory, return_large_buffers
 from armory.runtime.memory.collecting import Collector
 from armory.runtime.memory.huge_pages import use_huge_pages
 from armory.runtime.opening import open_runtime
 from armory.runtime.settings import log_settings, stdio_settings
 from armory.tasks import spawn, start
 from armory.tasks import stop as end
-from armory.threads import step_back, step_forward
+from armory.threads import lower_priority, wake_sooner
 
 if TYPE_CHECKING:
     from armory.runtime.reloading import Reloaded
@@ -50,15 +50,24 @@ _log = Logger(__name__)
 _USER_VARIABLES = ("ARMORY_USER", "AGENT_COREX_USER_ID")
 
 
-def _address(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+def _listenable(
+    _context: click.Context, _parameter: click.Parameter, value: str | None
+) -> str | None:
     if value is not None and not is_address(value):
         raise click.BadParameter(f"{NO_ADDRESS}; it is {value!r}")
     return value
 
 
+class _Address(NamedTuple):
+    """Where the command line says to listen; None: as configured."""
+
+    host: str | None = None
+    port: int | None = None
+
+
 @click.command()
 @config_option
-@click.option("--host", callback=_address, help="Address to bind; default: server.host.")
+@click.option("--host", callback=_listenable, help="Address to bind; default: server.host.")
 @click.option("--port", type=click.IntRange(0, 65_535), help="Port to bind, 0: any that is free.")
 @click.option("--stdio", is_flag=True, help="Serve one client on standard input and output.")
 @click.option("--json", "as_json", is_flag=True, help="Say where it listens in JSON.")
@@ -72,14 +81,15 @@ def serve(
     """
     if stdio:
         _check_streams()
-    asked = Asked()  # before the file is read: what comes later is not in what was read
+    signals = Signals()  # before the file is read, so that no later SIGHUP is lost
     path = find_config(config)
     watched = ConfigWatch(path)
-    loaded = _with_address(checked(path), host, port)
+    bind_to = _Address(host, port)
+    loaded = _with_address(checked(path), bind_to)
     if not stdio:
-        check_address(loaded)  # the file holds at the one that it names itself
-    with standard_error.apart():
-        _run(loaded, watched, asked, (host, port), stdio=stdio, as_json=as_json)
+        check_address(loaded)  # the file was checked with its own address
+    with standard_error.written_by_thread():
+        _run(loaded, watched, signals, bind_to, stdio=stdio, as_json=as_json)
 
 
 def _check_streams() -> None:
@@ -100,8 +110,8 @@ def _check_streams() -> None:
 def _run(
     loaded: Loaded,
     watched: ConfigWatch,
-    asked: Asked,
-    given: tuple[str | None, int | None],
+    signals: Signals,
+    bind_to: _Address,
     *,
     stdio: bool,
     as_json: bool,
@@ -111,19 +121,17 @@ def _run(
     for line in notices_of(loaded):
         announcer.note("configuration", line)
     if stdio:
-        served = _serve_stdio(loaded, watched, asked, announcer)
+        served = _serve_stdio(loaded, watched, signals, announcer)
     else:
-        served = _serve(loaded, watched, asked, given, announcer, as_json=as_json)
+        served = _serve(loaded, watched, signals, bind_to, announcer, as_json=as_json)
     with asyncio.Runner(loop_factory=loop_factory(loaded.config.server.event_loop)) as runner:
         runner.run(served)
 
 
-def _with_address(loaded: Loaded, host: str | None, port: int | None) -> Loaded:
+def _with_address(loaded: Loaded, bind_to: _Address) -> Loaded:
     """The configuration with what the command line says instead."""
-    given = {"host": host, "port": port}
-    server = loaded.config.server.model_copy(
-        update={key: value for key, value in given.items() if value is not None}
-    )
+    given = {key: value for key, value in bind_to._asdict().items() if value is not None}
+    server = loaded.config.server.model_copy(update=given)
     config = loaded.config.model_copy(update={"server": server})
     return replace(loaded, config=config)
 
@@ -137,8 +145,8 @@ class _Running(NamedTuple):
 async def _running(
     opening: AbstractAsyncContextManager[Runtime],
     watched: ConfigWatch,
-    asked: Asked,
-    given: tuple[str | None, int | None],
+    signals: Signals,
+    bind_to: _Address,
     announcer: Announcer,
 ) -> AsyncGenerator[_Running | None]:
     """A gateway that is all that this process does: it has the signals, the file and the memory.
@@ -148,25 +156,25 @@ async def _running(
     Args:
         opening: opens it.
         watched: the file of its configuration.
-        asked: what signals ask of it.
-        given: host and port that the command line said instead.
+        signals: what they ask of it.
+        bind_to: what the command line said.
         announcer: told of reloads.
     """
-    asked.take()
-    large_apart()
+    signals.take()
+    return_large_buffers()
     _go_first()
     collector = Collector()
     async with AsyncExitStack() as stack:
         stack.enter_context(collector.in_charge())
-        runtime = await asked.unless_stopped(stack.enter_async_context(opening))
+        runtime = await signals.unless_stopped(stack.enter_async_context(opening))
         if runtime is None:
             yield None
             return
         tasks = [
             spawn(collector.run(), "collect garbage"),
-            spawn(keep_small(), "give memory back"),
-            spawn(_watch(watched, asked.reload), "watch the configuration"),
-            spawn(_reload_on(asked.reload, runtime, given, announcer), "reload"),
+            spawn(return_free_memory(), "give memory back"),
+            spawn(_watch(watched, signals.reload), "watch the configuration"),
+            spawn(_reload_on(signals.reload, runtime, bind_to, announcer), "reload"),
         ]
         stack.push_async_callback(end, *tasks)
         yield _Running(runtime, collector)
@@ -175,8 +183,8 @@ async def _running(
 async def _serve(
     loaded: Loaded,
     watched: ConfigWatch,
-    asked: Asked,
-    given: tuple[str | None, int | None],
+    signals: Signals,
+    bind_to: _Address,
     announcer: Announcer,
     *,
     as_json: bool,
@@ -188,13 +196,13 @@ async def _serve(
         on_progress=Indexing(announcer).shown,
         on_listening=partial(_say_listening, announcer, as_json),
     )
-    async with _running(opening, watched, asked, given, announcer) as running:
+    async with _running(opening, watched, signals, bind_to, announcer) as running:
         if running is None:
             announcer.say("shutting_down", "shutting down before it was ready")
             return
         saying = spawn(_say_ready(running, announcer), "say when it is ready")
         try:
-            await asked.stop.wait()
+            await signals.stop.wait()
             if server.drain_delay_s:
                 wait_s = server.drain_delay_s
                 announcer.say("leaving", f"ends in {wait_s:g} s, requests may still come")
@@ -206,8 +214,10 @@ async def _serve(
 
 def _go_first() -> None:
     """Have the event loop wake at once, and threads that compute for it go behind it."""
-    step_forward()
-    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(None, "armory", step_back))
+    wake_sooner()
+    asyncio.get_running_loop().set_default_executor(
+        ThreadPoolExecutor(None, "armory", lower_priority)
+    )
 
 
 def _say_listening(announcer: Announcer, as_json: bool, bound: Listening) -> None:
@@ -221,7 +231,7 @@ def _say_listening(announcer: Announcer, as_json: bool, bound: Listening) -> Non
 
 
 async def _serve_stdio(
-    loaded: Loaded, watched: ConfigWatch, asked: Asked, announcer: Announcer
+    loaded: Loaded, watched: ConfigWatch, signals: Signals, announcer: Announcer
 ) -> None:
     principal = _user_of_environment(loaded, announcer)
     if loaded.config.observability.audit.to == "stdout":
@@ -230,7 +240,7 @@ async def _serve_stdio(
             path="observability.audit.to",
         )
     opening = _opened_for(principal, loaded)
-    async with _running(opening, watched, asked, (None, None), announcer) as running:
+    async with _running(opening, watched, signals, _Address(), announcer) as running:
         if running is None:
             return
         from armory.wire.stdio import serve_stdio  # the gateway has been loaded by then
@@ -243,7 +253,7 @@ async def _serve_stdio(
             observers=running.runtime.observers,
         )
         serving = start(served, "serve standard input")
-        stopping = start(asked.stop.wait(), "wait for a signal")
+        stopping = start(signals.stop.wait(), "wait for a signal")
         moving = spawn(asyncio.to_thread(use_huge_pages), "use huge pages")
         await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
         await end(serving, stopping, moving)
@@ -304,10 +314,10 @@ async def _watch(watched: ConfigWatch, reload: asyncio.Event) -> None:
 async def _reload_on(
     reload: asyncio.Event,
     runtime: Runtime,
-    given: tuple[str | None, int | None],
+    bind_to: _Address,
     announcer: Announcer,
 ) -> None:
-    runtime.overridden = lambda read: _with_address(read, *given)
+    runtime.overridden = lambda read: _with_address(read, bind_to)
     path = runtime.loaded.path
     runtime.on_reloaded = partial(_say_reloaded, path, announcer)
     while True:

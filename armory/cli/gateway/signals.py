@@ -19,8 +19,8 @@ _T = TypeVar("_T")
 _INTERRUPTED = 130
 
 
-class Asked:
-    """What was asked of this process since this was made, in its main thread.
+class Signals:
+    """What signals have asked of this process since this was made, in its main thread.
 
     SIGHUP by itself would end a process that has not come to its event loop yet.
 

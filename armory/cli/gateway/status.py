@@ -84,7 +84,7 @@ def session_words(upstream: dict[str, Any]) -> str:
     if not upstream.get("sessions") or "own_sessions" not in upstream:
         return ""
     if upstream.get("state", "ready") != "ready":
-        return ""  # the one that is counted is what could not be opened
+        return ""  # its one session is the one that could not be opened
     if upstream.get("stateless"):
         return "keeps nothing between requests: nothing to share"
     parts: list[str] = []

@@ -10,7 +10,7 @@ from pathlib import Path
 
 WATCH_S = 1.0
 WRITTEN_S = 0.1
-"""A file that has changed is read once it has been as it is for so long."""
+"""A changed file is read once it has stayed the same for so long."""
 _Stamp = tuple[int, int, int]
 
 

@@ -89,7 +89,7 @@ def eval_command(
     folder: the next run over the same tools starts at once.
     """
     wanted = [parse_gate(gate) for gate in gates]
-    missed_gates(to_json(of_nothing()), wanted)  # a figure that there is not, before it takes long
+    missed_gates(to_json(of_nothing()), wanted)  # refuses an unknown figure before the long run
     dataset = load_dataset(folder, split=split, limit=limit)
     if not dataset.queries:
         raise ConfigError(f"{folder}: queries.jsonl holds no query")

@@ -63,7 +63,7 @@ _LABELS = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Subject:
     """The catalog to report on, where to search it, and queries that came with it."""
 
     tools: Sequence[ToolRecord]
@@ -73,30 +73,30 @@ class _Asked:
     unreached: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-def _found(asked: _Asked, counts: Mapping[str, int], selection: Selection) -> dict[str, Any]:
+def _found(subject: _Subject, counts: Mapping[str, int], selection: Selection) -> dict[str, Any]:
     """What `search_tools` answers where everybody may call everything."""
-    return found_structure(selection, lambda: about_servers(asked.servers, counts), ui_meta)
+    return found_structure(selection, lambda: about_servers(subject.servers, counts), ui_meta)
 
 
-def _surfaces(asked: _Asked, settings: GatewaySettings) -> Surfaces:
+def _surfaces(subject: _Subject, settings: GatewaySettings) -> Surfaces:
     """What a gateway of these settings adds to the catalog's own."""
-    counts = Counter(tool.server for tool in asked.tools)
+    counts = Counter(tool.server for tool in subject.tools)
     return Surfaces(
-        meta_tools=_meta_tools(asked, settings, cut=True),
-        meta_tools_whole=_meta_tools(asked, settings, cut=False),
-        answer=partial(_found, asked, counts) if settings.search_tools else None,
+        meta_tools=_meta_tools(subject, settings, cut=True),
+        meta_tools_whole=_meta_tools(subject, settings, cut=False),
+        answer=partial(_found, subject, counts) if settings.search_tools else None,
         toon=encode_value,
-        pinned=frozenset(tool.name for tool in asked.tools if _pinned(tool, settings)),
+        pinned=frozenset(tool.name for tool in subject.tools if _pinned(tool, settings)),
     )
 
 
-def _meta_tools(asked: _Asked, settings: GatewaySettings, *, cut: bool) -> list[Definition]:
+def _meta_tools(subject: _Subject, settings: GatewaySettings, *, cut: bool) -> list[Definition]:
     """Those of a list, which leaves tools out or not."""
     with_call = settings.call_tool and cut
     found: list[Definition] = []
     limits = {"chars": settings.query_chars, "top_k": settings.query_top_k}
     if settings.search_tools:
-        found.append(search_definition(asked.servers, call_tool=with_call, **limits))
+        found.append(search_definition(subject.servers, call_tool=with_call, **limits))
     if settings.find_tools:
         found.append(find_definition(**limits))
     if with_call:
@@ -190,19 +190,19 @@ async def _report(
 ) -> tuple[ContextReport, Mapping[str, str]]:
     """The report, and the upstreams that it lacks."""
     loaded = load_text("") if data is not None and config is None else loaded_config(config)
-    async with _asked(loaded, data) as asked:
-        queries = _queries(asked, queries_file, limit)
-        surfaces = _surfaces(asked, gateway_settings(loaded.config))
+    async with _subject(loaded, data) as subject:
+        queries = _queries(subject, queries_file, limit)
+        surfaces = _surfaces(subject, gateway_settings(loaded.config))
         with waiting(_COUNTING) as shown:
             found = await measure(
-                asked.tools,
+                subject.tools,
                 queries,
-                asked.retriever.search,
+                subject.retriever.search,
                 surfaces,
                 on_progress=shown.counting(_COUNTING),
             )
         if chat is None:
-            return found, asked.unreached
+            return found, subject.unreached
         agent = loaded.config.agent
         base_url, model, number = chat
         key = agent.api_key if base_url is None else None
@@ -216,9 +216,9 @@ async def _report(
                 times = await first_tokens(
                     client,
                     client.model,
-                    asked.tools,
+                    subject.tools,
                     queries[:number],
-                    asked.retriever.search,
+                    subject.retriever.search,
                     pinned=surfaces.pinned,
                     on_progress=shown.counting(_TIMING),
                 )
@@ -226,11 +226,11 @@ async def _report(
         raise BackendError(f"--ttft measured nothing: {times.problem}")
     if times.problem:
         say_notice(f"--ttft ended early: {times.problem}")
-    return replace(found, ttft=times), asked.unreached
+    return replace(found, ttft=times), subject.unreached
 
 
 @asynccontextmanager
-async def _asked(loaded: Loaded, data: str | None) -> AsyncGenerator[_Asked]:
+async def _subject(loaded: Loaded, data: str | None) -> AsyncGenerator[_Subject]:
     """The catalog of the upstreams, or of a data set."""
     if data is None:
         async with opened(loaded, searched=True) as runtime:
@@ -238,7 +238,7 @@ async def _asked(loaded: Loaded, data: str | None) -> AsyncGenerator[_Asked]:
                 raise ConfigError("is off; a report needs it", path="tool_rag.enabled")
             tools, lacking = tools_of(runtime)
             servers = dict(runtime.gateway.view.catalog.servers)
-            yield _Asked(tools, servers, runtime.retriever, unreached=lacking)
+            yield _Subject(tools, servers, runtime.retriever, unreached=lacking)
         return
     dataset = load_dataset(data)
     by_server: dict[str, list[Any]] = {}
@@ -252,10 +252,10 @@ async def _asked(loaded: Loaded, data: str | None) -> AsyncGenerator[_Asked]:
         async with retriever:
             await retriever.index(dataset.tools)
             queries = tuple(query.text for query in dataset.queries)
-            yield _Asked(dataset.tools, servers, retriever, queries)
+            yield _Subject(dataset.tools, servers, retriever, queries)
 
 
-def _queries(asked: _Asked, queries_file: str | None, limit: int) -> list[str]:
+def _queries(subject: _Subject, queries_file: str | None, limit: int) -> list[str]:
     if queries_file is not None:
         try:
             lines = Path(queries_file).read_text(encoding="utf-8-sig").splitlines()
@@ -264,11 +264,11 @@ def _queries(asked: _Asked, queries_file: str | None, limit: int) -> list[str]:
         found = [line.strip() for line in lines if line.strip()]
         if not found:
             raise ConfigError(f"{queries_file} has no query; write one a line")
-    elif asked.queries:
-        found = list(asked.queries)
+    elif subject.queries:
+        found = list(subject.queries)
     else:
         say_notice("no --queries: using queries made from the tools' own descriptions")
-        found = [template_queries(tool)[0] for tool in asked.tools]
+        found = [template_queries(tool)[0] for tool in subject.tools]
     step = max(1, -(-len(found) // limit))
     return [query[:MAX_QUERY_CHARS] for query in found[::step][:limit]]
 

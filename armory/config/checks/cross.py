@@ -66,8 +66,8 @@ def _sets(config: Config) -> Found:
 
 
 def _set_queries(config: Config) -> Found:
-    """A query that no caller could send: each listing of the set would fail, and none for what its
-    caller wrote.
+    """Queries of sets that no caller could send: every listing of such a set would fail, and not
+    because of what its caller wrote.
     """
     most = config.server.limits.query_chars
     for name, chosen in config.sets.items():

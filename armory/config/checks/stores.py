@@ -64,7 +64,7 @@ def redis(config: Config) -> Found:
 
 
 def _torn(url: str) -> bool:
-    """Whether a password ends the part of a URL in which it stands: it holds `@`, `/`, `?`, `#`."""
+    """Whether a password breaks the URL that it stands in: it holds `@`, `/`, `?` or `#`."""
     rest = url.partition("://")[2]
     authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
     path, _, query = rest[len(authority) :].partition("?")

@@ -224,8 +224,9 @@ class ToolCalls:
 
 
 def _login_at(context: RequestContext, name: str) -> str | None:
-    """The upstream at which a call of its `log_in` asks for a login: that goes on when the tool is
-    no longer listed, because the login came meanwhile.
+    """The upstream whose `log_in` a call names; None: it is another call.
+
+    A retry counts even when the tool is not listed any more, because the login came meanwhile.
     """
     endpoint = context.endpoint
     if endpoint.transparent:
@@ -244,9 +245,7 @@ def _login(context: RequestContext) -> Call:
 
 
 def _refuses_headers(reply: Reply, params: Mapping[str, Raw]) -> bool:
-    """Whether the headers that the definition asks for may have been wrong: not where a call goes
-    on that had the same.
-    """
+    """Whether the upstream refused the headers of a first call; a retry had the same ones."""
     if reply.error is None or code_of(reply.error) != HEADER_MISMATCH:
         return False
     return "inputResponses" not in params and "requestState" not in params

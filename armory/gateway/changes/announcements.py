@@ -1,4 +1,4 @@
-"""That lists changed, told at once and then at most so often, however often an upstream says it.
+"""Announcements that lists changed: passed on at once, repeated ones at most every 50 ms.
 
 Owns: `Announcements`. Never imports the pool or a transport.
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from armory.protocol.session_events import Notified
 
 AGAIN_S = 0.05
-"""Between two times that the same is told: each looks at every open session."""
+"""Seconds between two of the same: for each, every open session is looked at."""
 _Key = tuple[str, str, str]
 
 

@@ -37,10 +37,10 @@ _log = Logger(__name__)
 MayUse = Callable[[Subscription, str], bool]
 _RELAYED = ABOUT_TASKS | {ELICITATION_COMPLETE, LOGGED}
 _MADE_WITHIN_S = 2.0
-"""So long news of a task waits for the result that makes it."""
+"""How long news of a task waits for the result that creates the task."""
 _WAITING = 256
 _LEVELS, _LONGEST = 32, 8_192
-"""So many levels above a resource, and of URIs so long, others are looked for that are watched."""
+"""Slashes and characters of an updated URI up to which watched resources above it are sought."""
 
 
 class Changes:
@@ -106,7 +106,7 @@ class Changes:
                 )
 
     def tell_owner(self, server: str, owner: str, methods: frozenset[str]) -> None:
-        """Tell the clients that one upstream session serves that its lists differ for them.
+        """Tell the clients of one upstream session that its lists differ for them.
 
         Args:
             server: the upstream.
@@ -114,13 +114,11 @@ class Changes:
             methods: the list-changed notifications.
         """
         for subscription in list(self._subscriptions):
-            scope = subscription.endpoint.scope
-            listed = scope.has_server(server) or scope.tools is not None
-            if listed and self._serves(server, owner, subscription):
+            if _may_list(subscription, server) and self._serves(server, owner, subscription):
                 subscription.tell_lists(methods)
 
     def tell_alike(self, server: str, answers: int, methods: frozenset[str]) -> None:
-        """Tell the clients that answer the same that an upstream's lists differ for them.
+        """Tell the clients that answer the same questions that an upstream's lists differ for them.
 
         Args:
             server: the upstream.
@@ -129,9 +127,7 @@ class Changes:
         """
         alike = (answers, answers | HANDSHAKE)
         for subscription in list(self._subscriptions):
-            scope = subscription.endpoint.scope
-            listed = scope.has_server(server) or scope.tools is not None
-            if listed and subscription.answers in alike:
+            if _may_list(subscription, server) and subscription.answers in alike:
                 subscription.tell_lists(methods)
 
     def tell_session(self, session: str, method: str) -> None:
@@ -202,8 +198,10 @@ class Changes:
     def _concerns(
         self, event: Notified, subscription: Subscription, about: set[tuple[str, str]]
     ) -> bool:
-        """Whether an update is of a resource that a client watches, or of one below it. What is
-        below, an upstream need not show by URIs: in a session of the client's own it says so.
+        """Whether an update is of a resource that a client watches, or of one below it.
+
+        URIs need not show that one is below another. So in a session that serves this client alone
+        every update counts of an upstream of which it watches anything.
         """
         server, owner, watched = event.server, event.owner, subscription.uris
         if not watched.isdisjoint(about):
@@ -277,8 +275,14 @@ class Changes:
         """Whether a client is served by one upstream session."""
         try:
             return self._pool.key(server, subscription.owner) == owner
-        except UpstreamUnavailable:  # it was removed, and its calls in flight are let end
+        except UpstreamUnavailable:  # removed from the configuration, while its calls finish
             return False
+
+
+def _may_list(subscription: Subscription, server: str) -> bool:
+    """Whether an endpoint may show anything of a server: all of it, or tools that it names."""
+    scope = subscription.endpoint.scope
+    return scope.has_server(server) or scope.tools is not None
 
 
 def _above(uri: str) -> list[str]:

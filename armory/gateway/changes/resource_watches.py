@@ -22,9 +22,9 @@ MOST = 1_000
 _URI_CHARS = 8_192
 """The longest URI of one."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
-"""Between two times that an upstream is told of what was watched before it was replaced."""
+"""Pauses between attempts at telling the new sessions of an upstream what is watched."""
 _LEAVING_S, _TELLING_S = 1.0, 60.0
-"""So long a client that is gone waits for upstreams, and so long one is told of it at most."""
+"""How long a leaving client waits until upstreams are told, and how long telling one may take."""
 _Key = tuple[str, str]
 """An upstream, and the key of one of its sessions."""
 
@@ -86,8 +86,10 @@ class ResourceWatches:
                 await self._pool.set_subscriptions(server, owner, watched)
 
     async def remove_all(self, subscription: Subscription) -> None:
-        """A client is gone, with everything that it watched. Upstreams are told once each, and
-        those that do not answer soon keep nobody: their answers are waited for behind it.
+        """A client is gone, with everything that it watched.
+
+        Upstreams are told once each. Those that do not answer soon keep nobody waiting: a task
+        waits for them.
         """
         owner = subscription.owner
         places: dict[str, list[str]] = {}
@@ -118,9 +120,7 @@ class ResourceWatches:
             _log.info("unsubscribe_failed", server=server, error=str(error) or "no answer")
 
     def replaced(self, server: str) -> None:
-        """The sessions of an upstream are others from now on, which nobody told anything yet, or it
-        is gone.
-        """
+        """An upstream is gone, or has new sessions, which nobody has told yet what is watched."""
         watching: set[Subscription] = set()
         for key in [key for key in self._watched if key[0] == server]:
             watching.update(*self._watched.pop(key).values())
@@ -177,7 +177,7 @@ class ResourceWatches:
         """Tell the new sessions of an upstream what is watched there, until all of it is told."""
         pause_s = _FIRST_PAUSE_S
         try:
-            await asyncio.sleep(0)  # the gateway's own session, which may do, is begun first
+            await asyncio.sleep(0)  # lets the gateway's own session start first: it may serve them
             while True:
                 failed: set[Subscription] = set()
                 while behind:

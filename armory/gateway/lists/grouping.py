@@ -130,23 +130,23 @@ def _sets(view: View, scoped: Mapping[str, list[str]]) -> Iterator[Group]:
     for key, spec in view.settings.sets.items():
         endpoint = view.endpoint("set", key)
         if endpoint is not None:
-            purpose_of = f"For: {'; '.join(spec.query)}. " if spec.query else ""
+            about = f"For: {'; '.join(spec.query)}. " if spec.query else ""
             name = group_name(key, SET_PREFIX)
-            yield from _chosen(name, key, purpose_of, endpoint.scope.has_tool, scoped)
+            yield from _chosen(name, key, about, endpoint.scope.has_tool, scoped)
 
 
 def _packs(packs: Iterable[NamedPack], scoped: Mapping[str, list[str]]) -> Iterator[Group]:
     for pack in packs:
-        about = " ".join(pack.description.split())
-        purpose_of = f"{about} " if about else ""
+        description = " ".join(pack.description.split())
+        about = f"{description} " if description else ""
         name = group_name(pack.id, PACK_PREFIX)
-        yield from _chosen(name, pack.title, purpose_of, pack.has_tool, scoped)
+        yield from _chosen(name, pack.title, about, pack.has_tool, scoped)
 
 
 def _chosen(
     name: str,
     title: str,
-    purpose_of: str,
+    about: str,
     has: Callable[[str, str], bool],
     scoped: Mapping[str, list[str]],
 ) -> Iterator[Group]:
@@ -157,7 +157,7 @@ def _chosen(
         servers = [server for server, among in found.items() if among]
         named = ", ".join(servers[:_NAMED_SERVERS])
         more = " and more" if len(servers) > _NAMED_SERVERS else ""
-        yield Group(name, title, f"{purpose_of}Tools of {named}{more}.", tools)
+        yield Group(name, title, f"{about}Tools of {named}{more}.", tools)
 
 
 def group_name(key: str, prefix: str = "") -> str:
@@ -188,6 +188,6 @@ def own_name(server: str, group: str) -> str:
         server: the upstream's key.
         group: the name that the upstream gives it.
     """
-    # a hyphen parts the two where the first one does; a slash is in no server's key
+    # the first hyphen ends a key that has none; a slash is in no key
     joint = "-" if "-" not in server and _NAME.fullmatch(group) else "/"
     return group_name(f"{server}{joint}{group}", FROM_PREFIX)

@@ -32,7 +32,7 @@ DESCRIBE = "tools/describe"
 MAX_NAMES = 100
 _KEPT = 20_000
 _AT_ONCE = 50
-"""So many digests are made on the event loop; more in a thread."""
+"""Digests made on the event loop; more are made in a thread."""
 _CACHED = ("ttlMs", "cacheScope")
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
 _definitions = msgspec.json.Decoder(list[Raw]).decode

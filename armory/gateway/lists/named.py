@@ -16,7 +16,7 @@ from armory.gateway.views.view import View
 from armory.security.policy import VisibleCatalog
 
 _CALLED = 20
-"""Tools that a query finds by its being a name."""
+"""Tools that a query finds by being their name, or their server's."""
 _CAP, _BUDGET = "cap", "token budget"
 
 

@@ -22,7 +22,7 @@ from armory.protocol.link import Reply
 from armory.protocol.rawjson import few_items, members_or_none, pack, text_of
 
 _MOST = 20_000
-"""Entries of one list that are gone through; of a longer one none is shown."""
+"""Entries of one list that are checked; of a longer list nothing is shown."""
 Members = dict[str, Raw]
 Shown = Callable[[Members, Raw], Raw | None]
 """An entry as the caller sees it; None: it sees none."""
@@ -124,8 +124,8 @@ def _resource(context: RequestContext) -> Shown:
 
 
 def _grouped(context: RequestContext) -> Shown:
-    """Groups of which the caller sees a tool, as far as it is known what is in them; who sees only
-    a part of the server, no others.
+    """Shows groups of which the caller sees a tool. Groups of unknown content are shown to those
+    who see the whole server.
     """
     view, server = context.view, context.endpoint.name
     lists = view.catalog.servers.get(server)

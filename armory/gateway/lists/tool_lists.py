@@ -38,7 +38,7 @@ _log = Logger(__name__)
 LIST = "tools/list"
 _MEMBER = b"tools"
 _FOR_APPS = 16
-"""Tools for apps alone that a listing has beside those with an interface."""
+"""Tools for apps alone that a listing may have beside the tools with an interface."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class ToolLists:
                 return _besides(context, form, scoped)
             return _everything(context, form, kept=True)
         spec = view.set_spec(context.endpoint)
-        by_groups = negotiated(context)  # what a set finds by itself would be listed twice
+        by_groups = negotiated(context)  # else the set's query would list tools twice
         own = spec.query if spec and not by_groups else ()
         request = read_list_request(context, params, own, view.settings.experimental)
         if request.mode == "raw":

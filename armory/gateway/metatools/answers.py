@@ -20,7 +20,7 @@ from armory.protocol.rawjson import encode
 
 MAX_SERVERS = 40
 _SHOWN, _SHOWN_CHARS = 5, 100
-"""Names of what was asked for that are repeated, and how much of each."""
+"""How many unknown servers an answer names, and how many characters of each."""
 _TOLD = ("documents", "chunks", "answer", "stopped", "error", "iterations")
 Interface = Callable[[ToolRecord], dict[str, Any]]
 Servers = Callable[[], tuple[list[dict[str, Any]], int]]

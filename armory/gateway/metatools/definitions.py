@@ -37,9 +37,9 @@ _FIND_TEXT = (
 
 
 _LOOKED_AT = 1_000
-"""Characters of what a server says of itself in which one phrase is looked for."""
+"""Characters of a server's instructions in which a phrase is sought that says what it is for."""
 NAMED_TOOLS = 4
-"""As many tools of a server are named where it does not say what it is for."""
+"""Tools of a server that are named where it does not say what it is for."""
 
 
 def search_definition(

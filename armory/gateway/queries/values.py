@@ -146,7 +146,7 @@ def check_ranker(given: Any, where: str) -> str:
 
 def refused(where: str, given: object, expected: str) -> RpcError:
     """What a caller is told of a value that cannot be used."""
-    # JSON, as it was sent; a header may have been no text, and the message has to be
+    # As JSON. A header may hold bytes that are no text, and the message must be text.
     shown = json.dumps(given, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
     shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
     return RpcError(

@@ -25,7 +25,7 @@ from armory.protocol.rawjson import encode, members_or_none, pack
 from armory.threads import for_callers
 
 _LARGE_BYTES = 256 * 1024
-"""A longer result with links is gone through beside the event loop."""
+"""Longer results with links are rewritten in a thread."""
 _SAYS_WHEN = re.compile(r"\bagain (in|when)\b|\bbegins anew\b")
 """In a message that says when to come back."""
 
@@ -81,9 +81,7 @@ def _exposed_error(server: str, reply: Reply) -> Reply:
 
 
 def missing(pool: Pool, context: RequestContext, kind: str, name: str) -> ArmoryError:
-    """The error for a name that is not listed: as of `not_known` where that is one, else as of
-    `unknown`.
-    """
+    """The error for a name that is not listed: that of `not_known`, else that of `unknown`."""
     server, _ = split_name(name) or ("", "")
     return not_known(pool, context, kind, server, name) or unknown(kind, name)
 
@@ -91,11 +89,11 @@ def missing(pool: Pool, context: RequestContext, kind: str, name: str) -> Armory
 def not_known(
     pool: Pool, context: RequestContext, kind: str, server: str, name: str
 ) -> UpstreamUnavailable | None:
-    """The error where an upstream is down, or gave this caller no lists, so that nobody can tell
-    whether it has what the caller might see of it.
+    """The error where nobody can tell whether an upstream has what is asked for: it is down, or
+    gave this caller no lists. None: one can tell.
     """
     view = context.view
-    why = view.not_had(server)
+    why = view.lists_failure(server)
     if (
         server in pool.servers()
         and (why or server not in view.catalog.servers)

@@ -25,7 +25,7 @@ from armory.protocol.meta import TASKS
 from armory.protocol.rawjson import few_items, members_or_none, need_text, pack, scalar, text_of
 
 _LISTED = 10_000
-"""Tasks in an answer of an upstream that are gone through; of more, none is shown."""
+"""Tasks of an upstream's answer that are checked; of a longer answer none is shown."""
 _NO_ROOM = nullcontext()
 
 

@@ -21,12 +21,12 @@ from armory.logger import Logger
 
 _log = Logger(__name__)
 LEAST_S = 3_600.0
-"""So long a task is remembered at least, whatever its own time to live; asking renews that."""
+"""How long a task is remembered at least, whatever its own time to live; asking renews that."""
 MOST_S = 7 * 86_400.0
 KEPT = 50_000
 NOBODY = "-"
 _RENEWED = 4
-"""A task is written again when a quarter of its time has passed."""
+"""A task is written again after one part in so many of its time to live."""
 
 
 class Store(Protocol):

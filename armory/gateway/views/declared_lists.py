@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from armory import tasks
 from armory.domain.catalog import ServerLists, large
-from armory.domain.catalog_builder import taken_over
+from armory.domain.catalog_builder import with_shared_entries
 from armory.errors import ArmoryError
 from armory.gateway.endpoint import Endpoint
 from armory.gateway.ports import Pool
@@ -27,11 +27,11 @@ from armory.threads import for_callers
 
 _log = Logger(__name__)
 FETCH_S = 5.0
-"""So long a client's first listing waits for what is offered to one like it; it is told later."""
+"""How long a client's first listing waits for the lists of its kind; later it is told of them."""
 PAUSE_S = 30.0
-"""Between two looks at one upstream for clients of one kind."""
+"""Pause between two fetches from one upstream for clients of one kind."""
 AT_ONCE = 4
-"""Looks at a time: where upstreams are processes, each look starts one."""
+"""Fetches at a time: each starts a process where the upstream is one."""
 
 Tell = Callable[[str, int, frozenset[str]], None]
 
@@ -243,6 +243,6 @@ def _looked_at(
     """The lists, with everybody's entries where they are the same; whether anything differs from
     everybody's; what differs from before.
     """
-    lists, _ = taken_over(lists, shared)
+    lists, _ = with_shared_entries(lists, shared)
     differs = bool(changed_lists(shared, lists))
     return lists, differs, changed_lists(before or shared, lists if differs else shared)

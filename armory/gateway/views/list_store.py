@@ -19,7 +19,7 @@ from armory.threads import let_go
 
 ENTRIES = 1_000
 OWN_BYTES = 32 << 20
-"""Of all lists that are not everybody's, as they came; as objects they are some four times that."""
+"""Size of all lists that are not everybody's, as they came; as objects they take four times it."""
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class HeldLists:
         owner: whose they are.
         answers: what its client answers: an upstream may list by that, too.
         capabilities: what that client declared; None: what `owner` did.
-        lists: None until they were had.
+        lists: None until they were fetched.
         until: when they are to be fetched again, by the monotonic clock; 0: now.
         own_bytes: size of those entries, as they came, that are not everybody's.
         generation: another one for other lists.

@@ -17,10 +17,10 @@ from armory.gateway.views.definitions import Form, Kind, listed_bytes, tool_byte
 from armory.security.policy import VisibleCatalog
 
 JOINED_BYTES = 256 << 20
-"""Joined lists are kept up to so many bytes: with packs every user may see another one."""
+"""Joined lists that are kept: with packs every user may see another one."""
 ESTIMATED_ABOVE = 2_000
 _SAMPLE = 500
-"""Of more tools than that, this many tell how large all are."""
+"""Of longer lists this many tools serve to estimate the size."""
 _SIZES_KEPT = 10_000
 _Key = tuple[str, Form, str]
 
@@ -87,8 +87,8 @@ class ListedBytes:
         return self.once((visible.tools.key, form, kind), joined)
 
     def size_of(self, visible: VisibleCatalog, form: Form, *, estimated: bool = False) -> int:
-        """Bytes of every visible tool as listed; of thousands, estimated by each n-th of them:
-        taking all to bytes would hold the event loop, and their memory.
+        """Bytes of every visible tool as listed; of thousands an estimate from a sample, since
+        encoding all would hold the event loop.
 
         Args:
             visible: what the caller sees.

@@ -19,12 +19,12 @@ from armory.threads import let_go
 NEAREST = 5
 _LONGEST = 100
 _LEAST = 5
-"""Letters of a name that stands for a longer one."""
+"""Shortest name that may stand for a longer one."""
 _ENDINGS = ("sql", "ql", "db", "js", "io", "ai", "hq", "app", "api")
-"""What names of products have at their end or leave off."""
+"""Endings that product names have or leave off."""
 _SHORTLIST = 64
 _FEW = 500
-"""Tools that may differ for the last tables to be gone on from."""
+"""Changed tools up to which the tables before are updated instead of being made again."""
 _COMPARED = 500
 """Names that are compared letter by letter where none shares a word."""
 _WORD = re.compile(r"[^\W_]+")
@@ -70,7 +70,7 @@ class ToolNames:
         fresh: list[str] = []
         for name in records if others is None else others:
             was, tool = known.get(name), records[name]
-            if was is None or (was.tool is not tool and _face(was.tool) != _face(tool)):
+            if was is None or (was.tool is not tool and _titles(was.tool) != _titles(tool)):
                 was = _Known.of(name, tool)
                 fresh.append(name)
             elif was.tool is not tool:
@@ -92,8 +92,9 @@ class ToolNames:
             self._exchange(known, gone, fresh)
 
     def __del__(self) -> None:
-        # With the snapshot that these are of, whose tools they hold: nobody knows who is the last.
-        let_go([*self._known.values()])
+        # Perhaps the last to hold the snapshot's tools: they are freed beside the event loop.
+        for table in (self._known, self._tools, self._servers):
+            let_go(table)
 
     def _exchange(self, known: Mapping[str, _Known], gone: list[str], fresh: list[str]) -> None:
         """Take out what is gone and put in what is fresh, each where the catalog has it."""
@@ -186,7 +187,8 @@ def _alike(one: str, other: str) -> float:
     return SequenceMatcher(None, one.lower(), other.lower(), autojunk=False).ratio()
 
 
-def _face(tool: ToolRecord) -> tuple[str, str, str, str]:
+def _titles(tool: ToolRecord) -> tuple[str, str, str, str]:
+    """All that `_Known` is made of."""
     return tool.original_name, tool.title, tool.server, tool.server_title
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from armory import tasks
 from armory.domain.catalog import ServerLists, large
-from armory.domain.catalog_builder import taken_over
+from armory.domain.catalog_builder import with_shared_entries
 from armory.errors import ArmoryError, UpstreamUnavailable
 from armory.gateway.endpoint import Endpoint
 from armory.gateway.ports import Pool
@@ -27,12 +27,12 @@ from armory.threads import for_callers
 
 _log = Logger(__name__)
 FETCH_S = 5.0
-"""So long a caller's first request waits for its lists; of later ones its clients are told."""
+"""How long a caller's first request waits for its lists; later its clients are told of them."""
 FRESH_S = 30.0
-"""So long lists are believed at least, unless the upstream says that they changed."""
+"""How long lists are taken for current, unless the upstream says that they changed."""
 RETRY_S = 5.0
 SETTLE_S = 0.05
-"""Several announcements tend to come together."""
+"""How long announcements are collected: several tend to come together."""
 
 Tell = Callable[[str, str, frozenset[str]], None]
 
@@ -250,8 +250,8 @@ def _looked_at(
     """
     own = lists.entries
     if latest is not None:
-        lists, _ = taken_over(lists, latest)
+        lists, _ = with_shared_entries(lists, latest)
     if shared is not None:
-        lists, own = taken_over(lists, shared)
+        lists, own = with_shared_entries(lists, shared)
     own_bytes = lists.size_bytes * own // max(1, lists.entries)
     return lists, own_bytes, changed_lists(before or ServerLists(), lists)

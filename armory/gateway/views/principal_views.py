@@ -34,8 +34,9 @@ from armory.threads import for_callers, let_go
 
 VIEWS = 64
 VIEW_TOOLS, OWN_TOOLS = 4_000, 2_000
-"""One with so many more tools, whose tables are its own, takes the room of one more; so does one
-with so many more that only it has."""
+"""A view takes one place of `VIEWS`, and one more for each so many tools, and for each so many
+tools that only it has.
+"""
 EXTRA = 5_000
 _JOINED_BYTES = 16 << 20
 R = TypeVar("R", ToolRecord, ListedRecord)
@@ -50,7 +51,8 @@ class PrincipalView(View):
         base: the view that it was made from.
         aliases: exposed name -> name in the search index, for tools that only some callers have,
             or have with another definition.
-        missing: why the lists of servers were not had, "" for not yet; nothing of them is shown.
+        missing: why the lists of servers could not be fetched, "" for not yet; nothing of them is
+            shown.
 
     Attributes:
         aliases: as given.
@@ -68,7 +70,7 @@ class PrincipalView(View):
         self._base = base
         self._missing = missing or {}
         self.aliases = aliases
-        self._names = {alias: name for name, alias in aliases.items()}
+        self._by_alias = {alias: name for name, alias in aliases.items()}
         self._searchable = LRUCache[str, VisibleSet](64)
 
     def end(self) -> None:
@@ -92,8 +94,8 @@ class PrincipalView(View):
         named = ", ".join(known) or "an upstream"
         return f"without the lists of {named}, which have not come yet"
 
-    def not_had(self, server: str) -> str:
-        """As `View.not_had`."""
+    def lists_failure(self, server: str) -> str:
+        """As `View.lists_failure`."""
         return self._missing.get(server, "")
 
     def searchable(self, visible: VisibleCatalog, *, kept: bool = True) -> VisibleSet:
@@ -119,7 +121,7 @@ class PrincipalView(View):
         tools, skills = self.catalog.tools, self.catalog.skills
 
         def known(matches: tuple[Match, ...]) -> tuple[Match, ...]:
-            named = ((m, self._names.get(m.tool.name, m.tool.name)) for m in matches)
+            named = ((m, self._by_alias.get(m.tool.name, m.tool.name)) for m in matches)
             found = ((match, tools.get(name) or skills.get(name)) for match, name in named)
             return tuple(replace(match, tool=tool) for match, tool in found if tool is not None)
 
@@ -128,7 +130,7 @@ class PrincipalView(View):
             matches=known(selection.matches),
             nearest=known(selection.nearest),
             ranking=known(selection.ranking),
-            withheld={self._names.get(n, n): why for n, why in selection.withheld.items()},
+            withheld={self._by_alias.get(n, n): why for n, why in selection.withheld.items()},
         )
 
 
@@ -181,7 +183,7 @@ class _Wanted:
     Attributes:
         lists: of the upstreams that offer it something else than everybody.
         parts: which lists these are.
-        missing: why those of a server were not had.
+        missing: why those of a server could not be fetched.
     """
 
     lists: Mapping[str, ServerLists]
@@ -194,7 +196,8 @@ class PrincipalViews:
 
     Args:
         lists: what single principals have to themselves.
-        tools: makes catalogs of it, and makes its tools searchable.
+        declared: what upstreams list for clients that declare other capabilities.
+        tools: makes catalogs of both, and makes their tools searchable.
     """
 
     def __init__(self, lists: PrincipalLists, declared: DeclaredLists, tools: PrivateTools) -> None:
@@ -220,8 +223,10 @@ class PrincipalViews:
         if current:
             await self._declared.prepare(answers, endpoint)
 
-    async def had(self, owner: Owner, endpoint: Endpoint, base: View, answers: int) -> View:
-        """As `view`; long lists are gone through beside the event loop, one caller's at a time."""
+    async def view_off_loop(
+        self, owner: Owner, endpoint: Endpoint, base: View, answers: int
+    ) -> View:
+        """As `view`, but long lists are gone through in a thread, one caller's at a time."""
         wanted = self._wanted(owner, endpoint, base, answers)
         if wanted is None:
             return base
@@ -265,12 +270,12 @@ class PrincipalViews:
         lists: dict[str, ServerLists] = {}
         parts: list[tuple[str, str, int, str]] = []
         missing: dict[str, str] = {}
-        had: set[str] = set()
+        own: set[str] = set()
         for held in self._lists.held(owner, endpoint, answers & ~HANDSHAKE):
             shared = base.catalog.servers.get(held.server)
             if shared is None:
                 continue
-            had.add(held.server)
+            own.add(held.server)
             if held.lists is shared:
                 continue
             why = held.failed if held.lists is None else ""
@@ -281,7 +286,7 @@ class PrincipalViews:
                 shared, tools=(), prompts=(), resources=(), templates=(), skills=()
             )
         for alike in self._declared.held(answers, endpoint):
-            if alike.server not in had and alike.lists is not None:
+            if alike.server not in own and alike.lists is not None:
                 parts.append((alike.server, alike.key, alike.generation, ""))
                 lists[alike.server] = alike.lists
         return _Wanted(lists, tuple(parts), missing) if parts else None
@@ -335,6 +340,6 @@ class PrincipalViews:
 def _merged(
     ours: Mapping[str, R], theirs: Mapping[str, R], place: Mapping[str, int], own: Set[str]
 ) -> dict[str, R]:
-    """Records in the order of the servers, those of `own` servers taken from `theirs`."""
+    """All records in the order of the servers; those of `own` servers come from `theirs`."""
     kept = {name: record for name, record in ours.items() if record.server not in own}
     return dict(sorted({**kept, **theirs}.items(), key=lambda item: place[item[1].server]))

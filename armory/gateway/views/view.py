@@ -46,8 +46,8 @@ class View:
         joined_bytes: joined lists are kept up to so many bytes.
 
     Attributes:
-        told: what is said of the servers behind an endpoint, by the key of who sees what;
-            `Description` makes it.
+        instructions: what clients are told of the servers behind an endpoint, by the key of what
+            they see; `Description` makes it.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class View:
         listed = None if previous is None else previous.listed
         self.listed = ListedBytes(catalog, listed, joined_bytes=joined_bytes)
         self._pinned = LRUCache[str, tuple[str, ...]](_VISIBLE_KEPT)
-        self.told = LRUCache[str, str](_VISIBLE_KEPT)
+        self.instructions = LRUCache[str, str](_VISIBLE_KEPT)
         self._usable = LRUCache[str, frozenset[str]](_VISIBLE_KEPT)
         self._whole = LRUCache[str, bool](_VISIBLE_KEPT)
         self._apps = self.tables.apps
@@ -140,8 +140,10 @@ class View:
         return [key for key in self.catalog.servers if self.may_use(principal, ALL, key)]
 
     def servers_told(self, request: ClientRequest) -> Mapping[str, ServerLists]:
-        """The upstreams of its endpoint that a caller may hear of: it sees something of them, or
-        may once they have anything, or tell this caller what they have.
+        """The upstreams of its endpoint that a caller may hear of.
+
+        Those of which it sees something, and those of which it may once they list anything, or list
+        something for this caller.
         """
         servers, policy = self.servers(request.endpoint), self.policy
         if request.endpoint.transparent or not policy.restricts:
@@ -256,11 +258,11 @@ class View:
         """What the caller should be shown and cannot be at the moment, in words."""
         return None
 
-    # -- searching ---------------------------------------------------------------------------
-
-    def not_had(self, server: str) -> str:
-        """Why a caller's own lists of an upstream could not be had; "": nothing is wrong."""
+    def lists_failure(self, server: str) -> str:
+        """Why a caller's own lists of an upstream could not be fetched; "": nothing is wrong."""
         return ""
+
+    # -- searching ---------------------------------------------------------------------------
 
     @cached_property
     def names(self) -> ToolNames:

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from armory.errors import BackendError
 from armory.retrieval.ports import FloatArray
 
-#: Beyond so many characters no supported model reads; cutting first keeps tokenizers quick.
+#: Characters that are kept of a text: no supported model reads more, and tokenizers stay quick.
 MAX_TEXT_CHARS = 32_000
 
 Progress = Callable[[int, int], None]

@@ -21,9 +21,9 @@ from armory.tasks import Tasks
 
 _log = Logger(__name__)
 _STORE_S = 0.05
-"""So long a search waits for the shared store at most: its vectors save a request, no more."""
+"""How long a search waits for the shared store, which saves a request at best."""
 _AGAIN_S = 5.0
-"""So long a store that failed is not asked again."""
+"""How long a store that failed is not asked again."""
 _STORED_S = 86_400.0
 
 
@@ -144,7 +144,7 @@ class CachedEmbedder:
                 await self._share(new)
 
     async def _embed(self, passages: Sequence[Passage]) -> dict[Passage, FloatArray]:
-        """Run the model: once a text for all that is wanted of it."""
+        """Run the model, once for each text, whole or with its clauses."""
         parts: dict[str, list[tuple[int, int]]] = {}
         for passage in passages:
             if passage.span is not None:

@@ -22,20 +22,20 @@ from armory.libraries import read_ahead
 from armory.retrieval.embedders.base import encodable, unit_rows
 from armory.retrieval.options import PartOptions
 from armory.retrieval.ports import FloatArray
-from armory.threads import step_back
+from armory.threads import lower_priority
 
 SHIPPED = Path(__file__).resolve().parent.parent / "models" / "embedded"
 _CHUNK = 16
 _CHARS_A_TOKEN = 12
-#: How much of the whole text is taken off a clause that was read in it: its tokens know the other
-#: wishes, too. See docs/relevance.md.
+#: Share of the whole text's vector that is subtracted from a clause's: its tokens, read in context,
+#: also carry the other clauses (docs/relevance.md).
 AROUND = 0.4
-#: The model computes without the interpreter's lock. Its threads are behind those that may hold it:
-#: a core that is taken from one of these for a slice of 3 ms is taken from the event loop, which
-#: waits for the lock. Documents get a thirtieth of a core that is busy, long texts half of that,
-#: and both all that is left of one.
+#: Nice values. The model computes without the interpreter's lock, so its threads come behind those
+#: that may hold it: taking a core from one of these for 3 ms makes the event loop wait for the
+#: lock. On a busy core documents get a thirtieth of it and long texts half of that; on an idle one,
+#: all.
 _QUERY_NICE, _LONG_NICE, _NICE = 6, 19, 15
-#: Longer texts of queries wait for each other, and go behind usual ones.
+#: Longer queries are embedded one at a time, behind usual ones.
 _LONG_CHARS = 500
 
 
@@ -82,12 +82,12 @@ class EmbeddedEmbedder:
         self._lock = threading.Lock()
         self._loaded: tuple[Any, Any] | None = None
         self._document_pool = ThreadPoolExecutor(
-            workers, "armory-embed-documents", step_back, (_NICE,)
+            workers, "armory-embed-documents", lower_priority, (_NICE,)
         )
         self._query_pool = ThreadPoolExecutor(
-            workers, "armory-embed-queries", step_back, (_QUERY_NICE,)
+            workers, "armory-embed-queries", lower_priority, (_QUERY_NICE,)
         )
-        self._long_pool = ThreadPoolExecutor(1, "armory-embed-long", step_back, (_LONG_NICE,))
+        self._long_pool = ThreadPoolExecutor(1, "armory-embed-long", lower_priority, (_LONG_NICE,))
 
     @property
     def identity(self) -> str:

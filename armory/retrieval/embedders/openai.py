@@ -135,7 +135,7 @@ class OpenAIEmbedder:
 
     async def _embed(self, texts: Sequence[str], retries: int) -> FloatArray:
         batches = self._batches(encodable(texts))
-        found = [await self._patiently(batch, retries) for batch in batches]
+        found = [await self._with_retries(batch, retries) for batch in batches]
         return np.concatenate([np.zeros((0, self._dimension), np.float32), *found])
 
     def _batches(self, texts: Sequence[str]) -> Iterable[list[str]]:
@@ -154,10 +154,10 @@ class OpenAIEmbedder:
         if batch:
             yield batch
 
-    async def _patiently(self, batch: list[str], retries: int) -> FloatArray:
+    async def _with_retries(self, batch: list[str], retries: int) -> FloatArray:
         for attempt in range(retries + 1):
             try:
-                return await self._once(batch)
+                return await self._request(batch)
             except (APIConnectionError, RateLimitError, APIStatusError) as error:
                 if attempt == retries or not _worth_retrying(error):
                     raise self._failure(error) from error
@@ -173,7 +173,7 @@ class OpenAIEmbedder:
         wait = asked if asked is not None else self._wait_s * 2**attempt
         return min(wait, _LONGEST_WAIT_S) * random.uniform(1.0, 1.25)
 
-    async def _once(self, batch: list[str]) -> FloatArray:
+    async def _request(self, batch: list[str]) -> FloatArray:
         extra: dict[str, Any] = {"dimensions": self._dimension} if self._shortened else {}
         answer = await self._client.embeddings.create(
             model=self._model, input=batch, encoding_format="base64", **extra

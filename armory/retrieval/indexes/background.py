@@ -1,4 +1,4 @@
-"""What an index that does not score every tool knows of all: roughly, of a sample or of each.
+"""Statistics over all tools for an index that does not score every tool: from a sample.
 
 Owns: `Background`. Never imports a store, an embedder or a ranker.
 """
@@ -14,15 +14,15 @@ from armory.retrieval.indexes.base import statistics
 from armory.retrieval.indexes.compact import Compact
 from armory.retrieval.ports import FloatArray, IntArray, Sample, VectorHits
 
-#: Tools whose vectors are kept. Of no more tools than these every one is known.
+#: Tools in the sample; catalogs up to this size are sampled whole.
 SAMPLE = 16_384
 _FLOOR = 64
 
 
 class Background:
-    """A stable sample of tools that stands for all of them in mean and deviation.
+    """A sample of tools whose cosines give the mean and deviation of all.
 
-    The sample is taken by a hash of the key, so replicas and restarts choose the same tools.
+    It is chosen by a hash of the key, so replicas and restarts choose the same tools.
 
     Args:
         rows: (s,) ascending rows of the sampled tools.
@@ -61,7 +61,7 @@ class Background:
         return VectorHits(rows, cosine, mean, std, sample=sample)
 
     def sample(self, queries: FloatArray, allowed: IntArray | None) -> Sample:
-        """The best cosine of the sampled tools that are allowed; of all where those are few.
+        """The best cosine of each sampled tool that is allowed; of all sampled ones if few are.
 
         Args:
             queries: (m, d).

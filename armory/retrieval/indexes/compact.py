@@ -1,4 +1,4 @@
-"""Vectors in two bytes a component, half of what floats take, that may come and go.
+"""Vectors quantized to two bytes a component, half of what floats take; tools come and go cheaply.
 
 Owns: `Compact`. Never imports an index, an embedder or a ranker.
 """
@@ -11,21 +11,21 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from armory.retrieval.indexes.rounded import (
+from armory.retrieval.indexes.quantized import (
     QUERY_FINER,
     QUERY_ZERO,
     TOP,
     best_of_slots,
-    halves,
+    matmul,
     multiplied,
-    steps,
-    unpacked,
+    scales,
+    two_byte_queries,
 )
 from armory.retrieval.ports import FloatArray, IntArray
 
 T = TypeVar("T", bound=np.generic)
 _BLOCK = 1_024
-"""Tools rounded at a time."""
+"""Tools quantized at a time."""
 FINER = 2 * TOP
 """How much finer the second byte of a component is than the first."""
 
@@ -33,15 +33,15 @@ FINER = 2 * TOP
 class Compact:
     """The vectors of n tools, several a tool; immutable.
 
-    Rounded as in `rounded`, but with a second byte, in place of the floats that are beside one
-    there; and multiplied as they are: nothing is packed, which takes as much memory again, so a
-    search takes up to twice as long, and the next state only a copy.
+    Quantized as in `quantized`, but with a second, finer byte, so no floats are kept beside them.
+    The matrix is not packed, which would take as much memory again: a search takes up to twice as
+    long, and the next state only a copy.
 
     Args:
         matrix: (d, 2, N) first and second bytes of the vectors: the first ones of all tools, then
             the second ones, ...
-        scale: (N,) by which a column is multiplied.
-        zero: (2, N) what the zero point of queries adds to the products.
+        scale: (N,) the scale of each column.
+        zero: (2, N) what the queries' zero point adds to the products.
         at: (slots, n) the column of each tool's vectors; -1 where it has fewer.
     """
 
@@ -74,7 +74,7 @@ class Compact:
         for vectors in blocks:
             place = columns[done : done + len(vectors)]
             done += len(vectors)
-            scale[place], first, second = bytes_of(vectors)
+            scale[place], first, second = two_byte_vectors(vectors)
             matrix[:, 0, place], matrix[:, 1, place] = first.T, second.T
         return cls(matrix, scale, matrix.sum(0, dtype=np.int32) * QUERY_ZERO, at)
 
@@ -112,9 +112,9 @@ class Compact:
         """(m, n) float32: best cosine of each query with each tool."""
         if not len(self):
             return np.zeros((len(queries), 0), np.float32)
-        rows, step = halves(queries)
+        rows, step = two_byte_queries(queries)
         flat = self._matrix.reshape(len(self._matrix), -1)
-        products = multiplied(unpacked(), {"queries": rows, "matrix": flat})
+        products = multiplied(matmul(), {"queries": rows, "matrix": flat})
         products = products.reshape(2, len(queries), *self._zero.shape)
         products -= self._zero
         found = products[1].astype(np.float32)
@@ -128,11 +128,9 @@ class Compact:
         return best_of_slots(cosine, self._owners)
 
 
-def bytes_of(vectors: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """(v,) by which (v, d) vectors are multiplied, their first bytes, and the second ones, which
-    are `FINER` times as fine.
-    """
-    scale = steps(vectors, TOP)
+def two_byte_vectors(vectors: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Scales (v,) of (v, d) vectors, their first bytes and their second ones, (v, d) each."""
+    scale = scales(vectors, TOP)
     given = vectors / scale[:, None]
     first = np.rint(given)
     return scale, first, np.rint((given - first) * FINER)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armory.errors import BackendError
-from armory.retrieval.greatest import bar
+from armory.retrieval.greatest import cutoff
 from armory.retrieval.indexes.base import Segments, check_vectors, statistics
 from armory.retrieval.indexes.layers import Layers
 from armory.retrieval.options import PartOptions
@@ -21,10 +21,10 @@ from armory.retrieval.states import differing
 
 #: Multiplications below which a search is done at once; above, in a thread (about 0.2 ms).
 _INLINE = 1_000_000
-#: Share of allowed tools below which copying their vectors beats scoring all, whole or rounded.
+#: Share of allowed tools below which copying their vectors beats scoring all, floats or quantized.
 _GATHER = 0.2
-_GATHER_ROUNDED = 0.03
-#: So many best of each query get the cosine of their own vectors where all are scored rounded.
+_GATHER_QUANTIZED = 0.03
+#: So many best of each query are scored again by their float vectors where all are quantized.
 _EXACT = 100
 
 
@@ -64,15 +64,15 @@ class ExactView:
                 f"the query has {queries.shape[1]} dimensions, the index "
                 f"{layers.dimension}; both need the same model"
             )
-        gather = _GATHER_ROUNDED if layers.rounded else _GATHER
+        gather = _GATHER_QUANTIZED if layers.quantized else _GATHER
         if allowed is not None and len(allowed) < gather * total:
             rows, cosine = allowed, layers.some(queries, allowed)
         else:
             rows, cosine = np.arange(total), layers.best(queries)
             if allowed is not None:
                 rows, cosine = allowed, cosine[:, allowed]
-            if layers.rounded:
-                wanted = _near(cosine, layers.off)
+            if layers.quantized:
+                wanted = _near(cosine, layers.error_bound)
                 if also is not None:
                     wanted[also if allowed is None else np.searchsorted(rows, also)] = True
                 places = np.flatnonzero(wanted)
@@ -81,16 +81,16 @@ class ExactView:
         return VectorHits(rows, cosine, mean, std)
 
 
-def _near(cosine: FloatArray, off: float) -> NDArray[np.bool_]:
-    """(c,) what may be among the best hundred of some query, and some others.
+def _near(cosine: FloatArray, error_bound: float) -> NDArray[np.bool_]:
+    """(c,) whether a tool may be among the best hundred of some query.
 
     Args:
-        cosine: (m, c) rounded.
-        off: by how much each may be off.
+        cosine: (m, c) of quantized vectors.
+        error_bound: by how much each may be off.
     """
     if cosine.shape[1] <= _EXACT:
         return np.ones(cosine.shape[1], np.bool_)
-    least = bar(cosine, _EXACT) - np.float32(2 * off)
+    least = cutoff(cosine, _EXACT) - np.float32(2 * error_bound)
     return np.any(cosine >= least[:, None], axis=0)
 
 

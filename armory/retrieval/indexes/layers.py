@@ -3,9 +3,9 @@
 Owns: `Layers`: one state of all vectors, the next one at the cost of what changed. Never imports
 an index, an embedder or a ranker.
 
-Rounding a large matrix for quick multiplication takes much longer than one tool may take to be
-found: what came since is rounded by itself, until it has become too much. A cosine does not depend
-on what stands beside it, so where a vector lies changes nothing.
+Quantizing a large matrix takes much longer than a new tool may take to be found. So new vectors are
+quantized by themselves, until they have become too many. A cosine does not depend on the vectors
+beside it, so the layer that a vector is in changes nothing.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from __future__ import annotations
 import numpy as np
 
 from armory.retrieval.indexes.base import Segments
-from armory.retrieval.indexes.rounded import Rounded, worth
+from armory.retrieval.indexes.quantized import QuantizedVectors, is_quicker
 from armory.retrieval.ports import FloatArray, IntArray
 
-#: So many tools, or one in so many, may lie beside the others; then all are laid together.
+#: This many tools, or one in this many, may be in the fresh layer before both are merged.
 _FEW = 64
 
 
 class _Layer:
-    """Vectors, and their rounded copy where that pays."""
+    """Vectors, and their quantized copy where that pays."""
 
-    def __init__(self, vectors: Segments, *, rounded: bool) -> None:
+    def __init__(self, vectors: Segments, *, quantized: bool) -> None:
         self.vectors = vectors
-        self.rounded = Rounded(vectors) if rounded else None
+        self.quantized = QuantizedVectors(vectors) if quantized else None
 
     def best(self, queries: FloatArray) -> FloatArray:
-        return (self.rounded or self.vectors).best(queries)
+        return (self.quantized or self.vectors).best(queries)
 
     @property
-    def off(self) -> float:
-        return self.rounded.off if self.rounded else 0.0
+    def error_bound(self) -> float:
+        return self.quantized.error_bound if self.quantized else 0.0
 
 
 class Layers:
@@ -60,7 +60,7 @@ class Layers:
     @classmethod
     def of(cls, vectors: Segments) -> Layers:
         """All together, in order."""
-        return cls(_Layer(vectors, rounded=worth(vectors)), None, np.arange(len(vectors)))
+        return cls(_Layer(vectors, quantized=is_quicker(vectors)), None, np.arange(len(vectors)))
 
     def __len__(self) -> int:
         return len(self._source)
@@ -71,9 +71,9 @@ class Layers:
         return self._base.vectors.dimension
 
     @property
-    def rounded(self) -> bool:
-        """Whether all together are multiplied rounded."""
-        return self._base.rounded is not None
+    def quantized(self) -> bool:
+        """Whether the quantized copies are multiplied."""
+        return self._base.quantized is not None
 
     def after(self, source: IntArray, fresh: Segments) -> Layers:
         """The next state; see `Segments.after`."""
@@ -86,12 +86,12 @@ class Layers:
             since = Segments.of(groups, self.dimension)
         differ = len(since) + len(base) - np.count_nonzero(moved >= 0)
         few = differ <= max(_FEW, len(base) // _FEW)
-        if self.rounded and few and worth(base, _count(moved, base, since)):
-            return Layers(self._base, _Layer(since, rounded=True) if len(since) else None, moved)
+        if self.quantized and few and is_quicker(base, _count(moved, base, since)):
+            return Layers(self._base, _Layer(since, quantized=True) if len(since) else None, moved)
         return Layers.of(base.after(moved, since))
 
     def best(self, queries: FloatArray) -> FloatArray:
-        """(m, n) float32: best cosine of each query with each tool, rounded where `rounded`."""
+        """(m, n) float32: best cosine of each query with each tool, to within `error_bound`."""
         found = self._base.best(queries)
         if not self._in_place:
             found = found.take(np.maximum(self._source, 0), 1)  # which keeps a row side by side
@@ -101,12 +101,12 @@ class Layers:
         return found
 
     @property
-    def off(self) -> float:
-        """By how much `best` is off at most, but for one cosine in some ten thousand."""
-        return max(self._base.off, self._fresh.off if self._fresh else 0.0)
+    def error_bound(self) -> float:
+        """The error of `best`, see `QuantizedVectors`; 0 where floats are multiplied."""
+        return max(self._base.error_bound, self._fresh.error_bound if self._fresh else 0.0)
 
     def some(self, queries: FloatArray, rows: IntArray) -> FloatArray:
-        """(m, r) the same of some tools, not rounded."""
+        """(m, r) the same of some tools, by their float vectors."""
         return self._picked(rows).best(queries)
 
     def exact(self, queries: FloatArray, rows: IntArray) -> FloatArray:

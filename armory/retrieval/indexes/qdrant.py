@@ -1,8 +1,7 @@
 """Vectors in Qdrant: in memory, in a folder, or on a server that gateways share.
 
-Owns: `QdrantIndex`: which of a catalog's points are missing. Which points these are is
-`qdrant_places`' work, writing them `qdrant_points`', searching `qdrant_view`'s.
-Never imports an embedder or a ranker.
+Owns: `QdrantIndex`, and which points of a catalog are missing. `qdrant_catalog` knows which those
+are, `qdrant_points` writes them, `qdrant_view` searches. Never imports an embedder or a ranker.
 
 A tool is one point with a multivector; the server takes the best of its vectors (MaxSim with one
 query vector). A collection belongs to one model: its name is made of the configured name, the
@@ -32,7 +31,7 @@ from armory.retrieval.indexes.base import check_vectors
 from armory.retrieval.indexes.compact import Compact
 from armory.retrieval.indexes.exact import ExactIndex
 from armory.retrieval.indexes.qdrant_access import Access, Searches
-from armory.retrieval.indexes.qdrant_places import Places
+from armory.retrieval.indexes.qdrant_catalog import CatalogPoints
 from armory.retrieval.indexes.qdrant_points import LAYOUT, Points, chunks
 from armory.retrieval.indexes.qdrant_upkeep import Upkeep
 from armory.retrieval.indexes.qdrant_view import QdrantView
@@ -84,11 +83,11 @@ class QdrantIndex:
             lambda: {*self._held, *self._new},
         )
         self._exact = ExactIndex()  # what the local mode is searched by
-        self._places = Places(())
+        self._places = CatalogPoints(())
         self._held: Collection[str] = ()  # points that are known to be there, and further ones
         self._new: set[str] = set()
         #: The points of a catalog that are not among those held, which both are beside them.
-        self._lacking: tuple[Places, Collection[str], set[str]] | None = None
+        self._lacking: tuple[CatalogPoints, Collection[str], set[str]] | None = None
         #: Points of the last sample, and their vectors.
         self._sample: tuple[list[str], Compact] = [], Compact.of((), dimension)
 
@@ -142,16 +141,16 @@ class QdrantIndex:
     def _doubt(self) -> None:
         self._access.doubted = True
 
-    async def _placed(self, rows: Sequence[Row]) -> Places:
+    async def _placed(self, rows: Sequence[Row]) -> CatalogPoints:
         """The points of these rows, made once for as long as they stay."""
         if not rows:  # is the server there? is all that is asked
-            return Places(())
+            return CatalogPoints(())
         before = self._places
         if not before.are_of(rows):
-            self._places = await asyncio.to_thread(Places, rows, before)
+            self._places = await asyncio.to_thread(CatalogPoints, rows, before)
         return self._places
 
-    def _absent(self, places: Places) -> set[str]:
+    def _absent(self, places: CatalogPoints) -> set[str]:
         """The points that are not known to be there."""
         if places.first is self._held:
             return set()
@@ -161,7 +160,7 @@ class QdrantIndex:
             self._lacking = known
         return known[2] - self._new
 
-    def _hold(self, places: Places) -> None:
+    def _hold(self, places: CatalogPoints) -> None:
         """Every point of these is there."""
         self._held, self._new, self._lacking = places.first, set(), None
 
@@ -171,7 +170,7 @@ class QdrantIndex:
         return self._points.present(client, ids)
 
     def _write(
-        self, client: QdrantClient, places: Places, changed: Mapping[str, FloatArray]
+        self, client: QdrantClient, places: CatalogPoints, changed: Mapping[str, FloatArray]
     ) -> None:
         """What is new. A row whose content another one has already costs nothing."""
         fresh: list[tuple[str, Row, FloatArray]] = []
@@ -183,7 +182,9 @@ class QdrantIndex:
         self._points.put(client, fresh)
         self._new.update(point for point, _, _ in fresh)
 
-    async def _searched_here(self, places: Places, changed: Mapping[str, FloatArray]) -> VectorView:
+    async def _searched_here(
+        self, places: CatalogPoints, changed: Mapping[str, FloatArray]
+    ) -> VectorView:
         """The local mode's view: the matrix, its gaps filled from the points."""
         rows = places.rows
         if len(rows) > LOCAL_LIMIT:
@@ -204,11 +205,13 @@ class QdrantIndex:
         """Keys of the sample that were never seen here; see `ports.Sampling`."""
         if self._access.local:
             return []
-        places = self._places if self._places.are_of(rows) else Places(rows, self._places)
+        places = self._places if self._places.are_of(rows) else CatalogPoints(rows, self._places)
         known = set(self._sample[0])
         return [places.rows[i].key for i in places.sampled if places.ids[i] not in known]
 
-    async def _background(self, places: Places, changed: Mapping[str, FloatArray]) -> Background:
+    async def _background(
+        self, places: CatalogPoints, changed: Mapping[str, FloatArray]
+    ) -> Background:
         """Vectors of the sample; only those that were never seen here are fetched."""
         total, points = len(places.rows), [places.ids[i] for i in places.sampled]
         before, vectors = self._sample

@@ -49,7 +49,7 @@ def point_id(row: Row) -> str:
     return f"{code[:8]}-{code[8:12]}-{code[12:16]}-{code[16:20]}-{code[20:]}"
 
 
-def rounded(vectors: FloatArray) -> list[list[float]]:
+def as_lists(vectors: FloatArray) -> list[list[float]]:
     """Vectors as the client takes them."""
     return vectors.astype(np.float64).tolist()
 
@@ -136,7 +136,7 @@ class Points:
                 [
                     models.PointStruct(
                         id=identifier,
-                        vector=rounded(vectors),
+                        vector=as_lists(vectors),
                         payload={"server": row.server, USED: used},
                     )
                     for identifier, row, vectors in page

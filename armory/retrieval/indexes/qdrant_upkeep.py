@@ -27,13 +27,13 @@ from armory.tasks import spawn, stop
 
 _log = Logger(__name__)
 
-#: Seconds to the first round of a gateway, between two, and after a failed one; and how long a
-#: turn lasts.
+#: Seconds until a gateway's first round, between rounds, and after a failed one; how long a turn to
+#: collect lasts.
 _FIRST_S = 60.0
 ROUND_S = MARK_S / 2
 _AGAIN_S = 600.0
 TURN_S = MARK_S
-#: Seconds after which a turn that was asked for is looked at again: another may have asked, too.
+#: Seconds after which a claim of the turn is read again: another gateway may have claimed it too.
 SETTLE_S = 2.0
 _PAGE = 1_000
 _TURN = "turn"

@@ -20,7 +20,7 @@ from armory.errors import BackendError
 from armory.retrieval.indexes.background import Background
 from armory.retrieval.indexes.base import statistics
 from armory.retrieval.indexes.qdrant_access import Missing, Searches
-from armory.retrieval.indexes.qdrant_places import Places
+from armory.retrieval.indexes.qdrant_catalog import CatalogPoints
 from armory.retrieval.ports import FloatArray, IntArray, VectorHits
 from armory.tasks import start, stop
 
@@ -61,7 +61,7 @@ class QdrantView:
     def __init__(
         self,
         searches: Searches,
-        places: Places,
+        places: CatalogPoints,
         background: Background,
         total: int,
         doubt: Callable[[], None],

@@ -20,7 +20,7 @@ _log = Logger(__name__)
 _CHUNK = 500
 _LIMIT_BYTES = 4 * 1024**3
 AGAIN_S = 60.0
-"""So long a file that cannot be used is left alone: a disk may have room again."""
+"""Seconds until an unusable file is tried again: the disk may have room by then."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS vectors (
     identity TEXT NOT NULL, hash TEXT NOT NULL, vector BLOB NOT NULL, PRIMARY KEY (identity, hash)

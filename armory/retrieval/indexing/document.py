@@ -16,8 +16,8 @@ from armory.retrieval.lexical.bm25 import Fields
 from armory.retrieval.lexical.text import spaced
 from armory.retrieval.options import STRATEGY, Strategy
 
-#: Bounds on what one description may weigh: text beyond them is not searched, so that length
-#: (or stuffing) buys nothing.
+#: Bounds of a description: text beyond them is not searched, so that length (or stuffing) does not
+#: pay.
 MAX_WORDS = 120
 MAX_PARAMS = 24
 _PARAM_WORDS = 14

@@ -159,7 +159,7 @@ class Indexer:
             Superseded: it was given up.
         """
         self._outdated = outdated
-        words = await self._reader.read(tools, self._go_on)
+        words = await self._reader.read(tools, self._check_wanted)
         if self._writer is not None:
             self._writer.look(self._reader.lacking)
         if self._embedder is None or self._index is None:
@@ -195,8 +195,8 @@ class Indexer:
             await self._writer.aclose()
         await asyncio.to_thread(self._cache.close)
 
-    def _go_on(self) -> None:
-        """Raise `Superseded` where what is being indexed is outdated."""
+    def _check_wanted(self) -> None:
+        """Raise `Superseded` if what is being indexed is outdated."""
         if self._outdated is not None and self._outdated():
             raise Superseded
 
@@ -213,7 +213,7 @@ class Indexer:
         plan = await in_turn(self._plan, embedder, every, stored, work)
         sent: set[str] = set()
         if publish is not None and len(plan.todo) >= _MANY:
-            sent = await self._meanwhile(index, words, plan, work, publish)
+            sent = await self._serve_known(index, words, plan, work, publish)
         await self._embed(embedder, plan, work)
         rows, groups = await in_turn(self._ready, plan, work, sent)
         if isinstance(index, Sampling):
@@ -222,7 +222,7 @@ class Indexer:
         return rows, await index.update(rows, groups)
 
     def _at_hand(self, embedder: Embedder, keys: Sequence[str]) -> dict[str, FloatArray]:
-        """Vectors of those of some tools that the cache has."""
+        """Vectors of tools from the cache; tools that it lacks are left out."""
         texts = {key: [text_hash(t) for t in self._reader.document(key).texts] for key in keys}
         known = self._cache.get(
             embedder.identity, [h for found in texts.values() for h in found], embedder.dimension
@@ -233,10 +233,10 @@ class Indexer:
             if all(h in known for h in found)
         }
 
-    async def _meanwhile(
+    async def _serve_known(
         self, index: VectorIndex, words: Snapshot, plan: _Plan, work: _Work, publish: Publish
     ) -> set[str]:
-        """Serve what is known already; the keys whose vectors the index got by that."""
+        """Serve the tools whose vectors are known; returns the keys that the index got so."""
         rows, groups = await in_turn(self._ready, plan, work, set[str]())
         if len(rows) < _ENOUGH * len(plan.rows):
             publish(words, EMBEDDING)
@@ -281,7 +281,7 @@ class Indexer:
 
     async def _embed(self, embedder: Embedder, plan: _Plan, work: _Work) -> None:
         for start in range(0, len(plan.todo), _CHUNK):
-            self._go_on()
+            self._check_wanted()
             part = plan.todo[start : start + _CHUNK]
             try:
                 vectors = await embedder.embed_documents([plan.texts[h] for h in part])

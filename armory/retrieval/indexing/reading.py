@@ -1,7 +1,7 @@
-"""From tools to documents, words and rows, each read once for as long as its tool stays as it is.
+"""Making documents, words and rows of tools, once for each tool until it changes.
 
-Owns: documents, the lexical index, the rows of tools. Never imports an embedder, an index or a
-ranker; who writes example queries, it does not know.
+Owns: documents, the lexical index, the rows of tools. Never imports an embedder, an index, a ranker
+or a writer of example queries.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from armory.threads import in_turn
 
 Written = Callable[[ToolRecord], Sequence[str] | None]
 _SLICE = 200
-#: How long pure Python may keep other threads waiting, and how long it then steps aside, seconds.
+#: Seconds for which pure Python may keep other threads waiting, and for which it then pauses.
 _TURN_S = 0.001
 _ASIDE_S = 0.00005
-#: Tools that may go, over what is there, until the lexical index is made anew: it never forgets a
-#: word.
+#: Tools that may be removed, beyond the present number, before the lexical index is rebuilt: it
+#: never forgets a word.
 _GONE = 2_000
 
 

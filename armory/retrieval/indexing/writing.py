@@ -20,11 +20,11 @@ from armory.tasks import spawn, stop
 
 _log = Logger(__name__)
 ROUND_S = 60.0
-"""After so long what was written is indexed, though there is more to write."""
+"""Seconds after which the queries written so far are indexed, though more are to be written."""
 IN_A_ROW = 3
 """Failures one after another from which on the model itself seems to be away."""
 PAUSES_S = (5.0, 30.0, 120.0, 600.0, 3_600.0)
-"""After rounds in which nothing was written."""
+"""Seconds between rounds in which nothing was written."""
 
 
 def content_key(tool: ToolRecord) -> str:

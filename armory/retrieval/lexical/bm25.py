@@ -1,7 +1,7 @@
-"""Words against words: the side of the lexical index that grows and shrinks.
+"""The lexical index of tools that come and go; searching its snapshots is `postings`' work.
 
-Owns: tokenizing tools, the vocabulary, handing out immutable postings (`postings`, which are
-searched). Never imports embedders, indexes or rankers.
+Owns: tokenizing tools, the vocabulary, making immutable postings. Never imports embedders, indexes
+or rankers.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from armory.retrieval.lexical.bags import Bag, joined
+from armory.retrieval.lexical.arrays import ForwardIndex, joined
 from armory.retrieval.lexical.postings import FIELDS, Postings
 from armory.retrieval.lexical.spelling import Spelling
 from armory.retrieval.lexical.text import chunks, compounds, spellings, terms
 
 _FIELD_TERMS = 200
-#: More occurrences in one field say nothing more; their length still tells against them.
+#: Occurrences that count in one field; more only add to its length.
 _MOST_COUNTED = 3
 _ALL_TERMS = 100_000
-#: So many tools, or one in so many, may differ for postings to be made from the last ones.
+#: Up to this many tools, or one in this many, may differ for postings to be updated, not rebuilt.
 _FEW = 32
-#: So many tools at most are arrays of their own, 1.4 KB each, until they are put together.
+#: Tools that are kept as arrays of their own, 1.4 KB each, before they are joined.
 _LOOSE = 500
 
 
@@ -41,13 +41,13 @@ class Fields:
 
 
 class LexicalIndex:
-    """The incremental side: tokenizes what is new, hands out immutable postings.
+    """Tokenizes what is new, and makes immutable postings.
 
     Not thread-safe; one owner adds, removes and freezes. Postings may be searched anywhere.
 
     Args:
-        field_terms: only so many terms of a field count, and each at most three times, so that
-            stuffing buys nothing; None: all.
+        field_terms: terms of a field that count, each at most three times, so that stuffing does
+            not pay; None: all.
     """
 
     def __init__(self, field_terms: int | None = _FIELD_TERMS) -> None:
@@ -56,11 +56,11 @@ class LexicalIndex:
         self._vocabulary: dict[str, int] = {}
         self._spelling = Spelling()
         self._seen: set[str] = set()
-        self._bag = self._stack([])
-        self._rows: dict[str, int] = {}  # in the bag; -1 - i: the i-th that was added since
+        self._forward = self._stack([])
+        self._rows: dict[str, int] = {}  # in `_forward`; -1 - i: the i-th that was added since
         self._added = 0
-        self._stacks: list[Bag] = []
-        self._loose: list[Bag] = []
+        self._stacks: list[ForwardIndex] = []
+        self._loose: list[ForwardIndex] = []
         self._frozen: Postings | None = None
         self._changed = False
 
@@ -88,8 +88,8 @@ class LexicalIndex:
     def freeze(self, order: Iterable[str] | None = None) -> Postings:
         """Postings of everything known, rows in `order` (default: order of adding).
 
-        A few tools more, fewer or with other words cost what they are, and copying the rest; else
-        it is linear in the postings, about 10 µs a tool. Nothing changed: the same object again.
+        Where few tools changed, it costs those and copying the rest; else it is linear in the
+        postings, about 10 µs a tool. Where nothing changed, it is the same object again.
 
         Raises:
             KeyError: `order` names a tool that was not added.
@@ -103,36 +103,36 @@ class LexicalIndex:
         """The postings of these keys, from the last ones where that is less work."""
         width = len(self._vocabulary)
         source = np.fromiter(map(self._rows.__getitem__, keys), np.int64, len(keys))
-        before, bag, inverted = self._frozen, self._bag, None
-        if before is not None and before.bag is bag and self._few(source):
+        before, forward, inverted = self._frozen, self._forward, None
+        if before is not None and before.forward is forward and self._few(source):
             fresh = joined([*self._stacks, self._stack(self._loose)])
-            bag = bag.after(source, fresh)
+            forward = forward.after(source, fresh)
             inverted = before.inverted.after(source, fresh, width)
         else:
             if self._added:
-                bag = joined([bag, *self._stacks, self._stack(self._loose)])
-            bag = bag.picked(np.where(source < 0, len(self._bag) - 1 - source, source))
+                forward = joined([forward, *self._stacks, self._stack(self._loose)])
+            forward = forward.picked(np.where(source < 0, len(self._forward) - 1 - source, source))
         if len(keys) == len(self._rows):  # else the others would be lost
-            self._bag, self._added, self._stacks, self._loose = bag, 0, [], []
+            self._forward, self._added, self._stacks, self._loose = forward, 0, [], []
             self._rows.update(zip(keys, range(len(keys)), strict=True))
-        return Postings(keys, bag, self._vocabulary, self._spelling, inverted)
+        return Postings(keys, forward, self._vocabulary, self._spelling, inverted)
 
     def _few(self, source: NDArray[np.int64]) -> bool:
-        """Whether few tools differ from those of the bag, and the others are in their order."""
+        """Whether few tools differ from those of `_forward`, and the others keep their order."""
         stay = source[source >= 0]
-        differ = len(source) + len(self._bag) - 2 * len(stay)
+        differ = len(source) + len(self._forward) - 2 * len(stay)
         return differ <= max(_FEW, len(source) // _FEW) and bool((np.diff(stay) > 0).all())
 
-    def _stack(self, bags: Sequence[Bag]) -> Bag:
+    def _stack(self, parts: Sequence[ForwardIndex]) -> ForwardIndex:
         width = len(FIELDS)
-        nothing = Bag(
+        nothing = ForwardIndex(
             np.zeros(0, np.int64),
             np.zeros(0, np.int32),
             np.zeros((0, width), self._counted),
             np.zeros(0, np.bool_),
             np.zeros((0, width), np.float32),
         )
-        return joined([nothing, *bags])
+        return joined([nothing, *parts])
 
     def _number(self, word: str) -> int:
         number = self._vocabulary.get(word)
@@ -142,7 +142,7 @@ class LexicalIndex:
             self._vocabulary[word] = number
         return number
 
-    def _read(self, fields: Fields) -> Bag:
+    def _read(self, fields: Fields) -> ForwardIndex:
         counted: dict[int, list[int]] = {}
         lengths = np.zeros((1, len(FIELDS)), np.float32)
         most = _ALL_TERMS if self._field_terms is None else _MOST_COUNTED
@@ -160,7 +160,7 @@ class LexicalIndex:
         parts = compounds(everything)
         numbers = {self._vocabulary[word] for word in parts if word in self._vocabulary}
         whole = np.array([number in numbers for number in counted], np.bool_)
-        return Bag(np.array([len(counted)]), found, counts, whole, lengths)
+        return ForwardIndex(np.array([len(counted)]), found, counts, whole, lengths)
 
     def _spell(self, text: str) -> None:
         """Remember how the terms of a text are spelt in it."""

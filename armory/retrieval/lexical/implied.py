@@ -1,19 +1,19 @@
-"""What a query wants done without a word for it: "...; put the report at /tmp/report.md" asks for a
-tool that writes files, of which neither its words nor its meaning say much.
+"""Acts that a query implies without a word for them: "...; put the report at /tmp/report.md" needs
+a tool that writes files, which neither its words nor its meaning would find.
 
-Owns: seeing that a text names a file which is to be written. Never imports anything of Armory.
+Owns: recognising that a text names a file to be written. Never imports anything of Armory.
 
-A file that is read is left alone: which tool reads it depends on what is wanted of it, and that the
-query says. So are documents of an office: their kind is in the text, and finds its tools.
+A file that is read implies nothing: which tool reads it depends on what for, and the query says
+that. Nor do office documents: the text names their kind, which finds their tools.
 """
 
 from __future__ import annotations
 
-#: What such a query asks for besides, in the words of the tools that do it.
+#: What such a query also asks for, in the words of the tools that do it.
 WRITE_FILE = "write content to a file"
-#: Words of which a tool that does it has all of one of these, whatever else it says.
+#: A tool does it that has all words of one of these.
 DOING = {WRITE_FILE: ("write file", "save file")}
-#: As much of a text is looked at, in characters.
+#: Characters of a text that are looked at.
 _CHARS = 4_000
 _EDGES = "\"'`\u2018\u2019\u201c\u201d()[]{}<>,;:!?*\u3002\uff0c\uff01\uff1f"
 _PROSE = "md txt csv tsv json jsonl html htm xml yaml yml log bib tex rst"
@@ -39,18 +39,18 @@ the this that these those my your our his her their its
 _PLACE = """
 to into as at in on under file named called titled als nach unter dans sous comme en como
 """
-#: Before a file's name alone; in English, German, French and Spanish.
+#: Verbs before a bare file name, in English, German, French and Spanish.
 _SAVES = frozenset(_SAVE.split())
-#: Before a file in a folder.
+#: Verbs before a path with a folder.
 _MAKES = _SAVES | frozenset(_MAKE.split())
 _READS = frozenset(_READ.split())
 #: Of the makers things as well, which are there already where a word points at them: "mail the
 #: report at /tmp/a.md".
 _THINGS = frozenset(("report", "document", "summary", "draft", "output", "export", "download"))
 _POINTING = frozenset(_POINT.split())
-#: Right before either: what is only spoken of ("the report x.md says") is not to be written.
+#: Words right before either: a file that is only mentioned ("the report x.md says") is not written.
 _PLACES = frozenset(_PLACE.split())
-#: Before a path in the same word, in Chinese.
+#: Verbs before a path in the same word, in Chinese.
 _HAN = ("保存", "写入", "写到", "存到", "另存")
 
 

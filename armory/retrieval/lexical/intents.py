@@ -60,8 +60,8 @@ _PIECE, _REACH = 500, 128
 
 
 def _gaps(text: str) -> Iterator[re.Match[str]]:
-    """What parts clauses; in a long text looked for in pieces, since each look keeps other threads
-    waiting. White space that reaches a hundred characters beyond its piece may go unseen.
+    """What separates clauses. A long text is searched in pieces, since each search keeps other
+    threads waiting; white space that reaches a hundred characters beyond its piece may be missed.
     """
     at = 0
     while at < len(text):
@@ -74,13 +74,14 @@ def _gaps(text: str) -> Iterator[re.Match[str]]:
 
 
 def clauses(text: str) -> list[tuple[int, int]]:
-    """Where the clauses of a query stand that can be searched by themselves, at most six.
+    """The clauses of a query that can be searched by themselves: at most six (start, end) in
+    characters, in order.
 
-    (start, end) in characters, in order. Fewer than two such clauses: none, the query is one wish,
-    or what stands before a colon ("write down: meeting at 5"), if that begins with a verb.
-    A clause needs two searchable terms (one, where a verb begins it), so that "deploy and notify
-    the team" gives both halves. Of more than six those that ask for something go first, then the
-    first and the last: what is wanted stands above or below a log, a chat or a stack trace.
+    A query with fewer than two such clauses is one wish and has none, except the words before a
+    colon, if they begin with a verb ("write down: meeting at 5"). A clause needs two searchable
+    terms (one, if it begins with a verb), so that "deploy and notify the team" has both halves. Of
+    more than six, those that ask for something are preferred, then the first and the last: what is
+    wanted is above or below a log, a chat or a stack trace.
     """
     found: list[tuple[int, int]] = []
     asks: list[bool] = []
@@ -113,8 +114,8 @@ _HEAD = re.compile(rf"\s*+((?:{_VERB}|jot|note)\b[\w '\-]{{0,40}}):\s", re.IGNOR
 
 
 class _Names:
-    """Names taken apart, found by the terms in them: a query asks for its own terms, not for each
-    of the names that it may say. Grows only; whoever finds a name known finds all of it.
+    """Names split into terms, and found by a term in them: a query looks up its own terms, not each
+    of the names that it may contain. It only grows; a known name is complete.
     """
 
     def __init__(self) -> None:
@@ -122,7 +123,7 @@ class _Names:
         self.holding: dict[str, list[str]] = {}
 
     def read(self, name: str) -> None:
-        """Take a name apart, as it is written and in lower case, where those differ."""
+        """Split a name, as it is written and, if that differs, in lower case."""
         lower = name.lower()
         written = frozenset(terms(name))
         found = dict.fromkeys((written, written if lower == name else frozenset(terms(lower))))
@@ -136,7 +137,7 @@ _read = _Names()
 
 
 def read_names(names: Iterable[str]) -> None:
-    """Take names apart that queries may say, so that no query waits for it."""
+    """Split names that queries may contain beforehand, so that no query waits for it."""
     for name in itertools.islice(names, _NAMES):
         if name not in _read.known:
             _room().read(name)

@@ -1,7 +1,7 @@
-"""The words of a catalog, frozen: BM25F, the absolute keyword score, where a query hit.
+"""Searching a catalog by words: BM25F, the keyword score, and which fields a query hit.
 
-Owns: what is searched and its constants. `lexical` makes it. Never imports embedders, indexes or
-rankers.
+Owns: immutable postings and the constants of their scores. `bm25` makes them. Never imports
+embedders, indexes or rankers.
 """
 
 from __future__ import annotations
@@ -13,7 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from armory.retrieval.lexical.bags import Bag, Floats, Ints, Inverted, Places, flat, offsets
+from armory.retrieval.lexical.arrays import (
+    Floats,
+    ForwardIndex,
+    Ints,
+    InvertedIndex,
+    Positions,
+    flat,
+    offsets,
+)
 from armory.retrieval.lexical.spelling import LEAST_CHARS, Spelling, may_be_misspelt
 from armory.retrieval.lexical.text import STOP_WORDS, fold, is_cjk, stem, terms
 
@@ -30,10 +38,10 @@ _FUZZY_CACHE = 20_000
 #: Words of letters that stand by themselves, or after a hyphen: no parts of a path, of an address,
 #: of an option (`--oneline`) or of an identifier.
 _WORD = re.compile(r"(?:(?<![\w/\\@#$%&=~.+-])|(?<=[^\W\d_]-))[^\W\d_]++(?![\w/\\@=(]|\.\w|:[\w/])")
-#: Of a text with at least so many words, most must be spelt rightly for the others to be doubted.
+#: In a text with at least so many words, most must be spelt rightly for the others to be suspect.
 _FOREIGN_WORDS = 4
-#: A text of no more words may be misspelt throughout: where so many of its words are near a tool's,
-#: or small English ones, for each that is neither.
+#: A text of at most 12 words may be misspelt throughout: if more than 3 of its words are near a
+#: tool's or small English ones, for each that is neither.
 _SHORT_WORDS, _OWN_WORDS = 12, 3
 _MOST_CORRECTED = 24
 
@@ -72,7 +80,7 @@ class TermHits:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FieldHits:
-    """What of a query r tools have, and what of the tools the query says; all idf-weighted.
+    """How much of a query r tools have, and how much of their fields it has; weighted by idf.
 
     Attributes:
         covered: (r,) share of the query's terms that the tool has in any field, in [0, 1].
@@ -89,30 +97,30 @@ class FieldHits:
 class Postings:
     """An immutable inverted index; rows follow `keys`.
 
-    What a pair weighs depends on the mean lengths, so on every tool: it is worked out when its
-    term is first asked for. Searching needs no lock: what is kept for later is written whole, then
-    said to be there, and is the same whoever works it out.
+    The weight of a (term, tool) pair depends on the mean field lengths, and so on every tool. It is
+    computed when its term is first searched for. Searching needs no lock: a cached value is written
+    whole before it is marked as present, and every thread would compute the same.
     """
 
     def __init__(
         self,
         keys: tuple[str, ...],
-        bag: Bag,
+        forward: ForwardIndex,
         vocabulary: Mapping[str, int],
         spelling: Spelling,
-        inverted: Inverted | None = None,
+        inverted: InvertedIndex | None = None,
     ) -> None:
         self.keys = keys
-        self.bag = bag
+        self.forward = forward
         self._vocabulary = vocabulary  # grows: numbers from `_width` on came later
         self._width = width = len(vocabulary)
         self._size = size = len(keys)
         self._fuzzy: dict[str, list[tuple[int, float]]] = {}
         self._spelling = spelling
-        self.inverted = found = inverted or Inverted.of(bag, width)
+        self.inverted = found = inverted or InvertedIndex.of(forward, width)
         self._idf = self._inverse(found.df).astype(np.float32)
         self._unseen = float(self._inverse(np.zeros(1))[0])
-        lengths = bag.lengths
+        lengths = forward.lengths
         mean = np.maximum(lengths.mean(0) if size else lengths.sum(0), 1.0)
         self._scale = WEIGHTS / (1 - LENGTH_B + LENGTH_B * lengths / mean)
         length = lengths[:, NAME] + lengths[:, _DESCRIPTION]
@@ -120,7 +128,7 @@ class Postings:
         self._weights = np.empty(len(found.rows), np.float32)
         self._plain = np.empty(len(found.rows), np.float32)
         self._weighed = np.zeros(width, np.bool_)
-        self._starts = offsets(bag.sizes)
+        self._starts = offsets(forward.sizes)
         self._mass = np.empty((size, len(FIELDS)), np.float32)
         self._summed = np.zeros(size, np.bool_)
 
@@ -158,7 +166,7 @@ class Postings:
         alike = None if literal else np.repeat(likeness, sizes)
         return TermHits(rows, weights, slots, pairs, idf, self._size, alike)
 
-    def _weigh(self, found: Places) -> None:
+    def _weigh(self, found: Positions) -> None:
         """What the pairs of some terms weigh, in BM25F and in the keyword score."""
         if not len(found):
             return
@@ -175,30 +183,30 @@ class Postings:
     def corrected(self, text: str) -> str:
         """The text with each misspelt word replaced by the word of a tool that was meant.
 
-        Capitals within a text are names, which are left as they are; so are paths, addresses and
-        identifiers, and a text that is mostly no English, which is in another language.
+        Capitalised words within a text are names and stay as they are; so do paths, addresses and
+        identifiers, and a text that is mostly not English, which is in another language.
         """
         found = list(_WORD.finditer(text))
-        doubted = [word for word in found if self._doubted(word)]
-        most = len(found) >= _FOREIGN_WORDS and 2 * len(doubted) > len(found)
-        if not doubted or (most and not self._slips(found)):
+        suspects = [word for word in found if self._may_be_typo(word)]
+        most = len(found) >= _FOREIGN_WORDS and 2 * len(suspects) > len(found)
+        if not suspects or (most and not self._are_typos(found)):
             return text
         parts: list[str] = []
         at = 0
-        for word in doubted[:_MOST_CORRECTED]:
-            parts += [text[at : word.start()], self._meant(fold(word[0])) or word[0]]
+        for word in suspects[:_MOST_CORRECTED]:
+            parts += [text[at : word.start()], self._correction(fold(word[0])) or word[0]]
             at = word.end()
         return "".join([*parts, text[at:]])
 
-    def _slips(self, found: list[re.Match[str]]) -> bool:
-        """Whether words of which most are doubted are slips of the hand, and no other language."""
+    def _are_typos(self, found: list[re.Match[str]]) -> bool:
+        """Whether a text of mostly suspect words is misspelt, not in another language."""
         if len(found) > _SHORT_WORDS:
             return False
         own = strange = 0
         for match in found:
             word = fold(match[0])
-            if self._doubted(match):
-                mine = self._meant(word) is not None
+            if self._may_be_typo(match):
+                mine = self._correction(word) is not None
             elif len(word) < LEAST_CHARS:
                 mine = word in STOP_WORDS
             else:
@@ -207,11 +215,11 @@ class Postings:
             strange += not mine and stem(word) not in self._vocabulary
         return own > _OWN_WORDS * strange
 
-    def _meant(self, word: str) -> str | None:
+    def _correction(self, word: str) -> str | None:
         number = self._vocabulary.get(stem(word))
         return self._spelling.meant(word, number, self.inverted.df)
 
-    def _doubted(self, found: re.Match[str]) -> bool:
+    def _may_be_typo(self, found: re.Match[str]) -> bool:
         word = found[0]
         if not word.islower() and (found.start() or not word[1:].islower()):
             return False
@@ -280,11 +288,11 @@ class Postings:
         """(r, fields) idf of the distinct terms in each field of some tools, summed."""
         new = np.unique(rows[~self._summed[rows]]).astype(np.int64)
         if len(new):
-            sizes, width = self.bag.sizes[new], len(FIELDS)
+            sizes, width = self.forward.sizes[new], len(FIELDS)
             places = flat(self._starts[new], sizes)
-            held = self._idf[self.bag.terms[places]] * ~self.bag.whole[places]
+            held = self._idf[self.forward.terms[places]] * ~self.forward.whole[places]
             tools = np.repeat(np.arange(len(new)), sizes)
-            pairs, fields = np.nonzero(self.bag.counts[places])
+            pairs, fields = np.nonzero(self.forward.counts[places])
             sums = np.bincount(tools[pairs] * width + fields, held[pairs], len(new) * width)
             self._mass[new] = sums.reshape(len(new), width)
             self._summed[new] = True

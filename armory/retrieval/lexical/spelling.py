@@ -23,14 +23,14 @@ from armory.retrieval.lexical.text import is_cjk, trigrams
 
 #: Shorter words are too near to too many others.
 LEAST_CHARS = 4
-#: From so many characters on two edits are forgiven, below it one.
+#: Characters from which on two edits are forgiven; in shorter words one.
 _TWO_EDITS = 9
-#: From so many characters on a replaced letter is forgiven: `toml` is no `tool`, `docx` no `docs`.
+#: Characters from which on a replaced letter is forgiven: `toml` is no `tool`, `docx` no `docs`.
 _REPLACED = 5
 _SIMILARITY = 0.5
 _VARIANTS = 4
-#: A word that is no English and that one tool alone has may be a misspelling that stands in its
-#: description: another one that so many tools have is preferred.
+#: Tools that must have a word for it to be preferred to one that is not English and that a single
+#: tool has: that may be a misspelling in the tool's description.
 _COMMONER = 10
 _WORDS = Path(__file__).with_name("english.txt.gz")
 

@@ -37,7 +37,7 @@ where whether which while who whom whose why will with within without would you 
 able help give show find assist currently via
 """
 _KEPT = 20_000
-"""Words whose terms are kept, 0.5 KB each: those of a language, not of every catalog there was."""
+"""Words whose terms are cached, 0.5 KB each."""
 STOP_WORDS = frozenset(_STOP.split())
 
 

@@ -14,21 +14,21 @@ from pathlib import Path
 from typing import Any, cast
 
 from armory.errors import ConfigError, InvalidRequest
-from armory.retrieval.library.toolbox import said
+from armory.retrieval.library.toolbox import shown
 from armory.retrieval.rankers.base import RankSettings
 from armory.retrieval.settings import RetrieverSettings
 
 MOST = sys.float_info.max
-"""The bound of numbers that have none."""
+"""Stands for no upper bound."""
 
 _PARTS = (
     ("embedder", ("identity", "dimension", "embed_documents", "embed_queries", "aclose")),
     ("index", ("stored", "update", "aclose")),
     ("reranker", ("scores",)),
 )
-"""What an object has that a caller made to be a part, see `ports` and `ranking.rerank`."""
+"""What a part made by the caller must have, see `ports` and `ranking.rerank`."""
 _READ = ("identity", "dimension")
-"""What of it is read; all else is awaited."""
+"""Members that are attributes; all others are awaited methods."""
 
 
 def check_parts(embedder: Any, index: Any, reranker: Any) -> None:
@@ -43,7 +43,8 @@ def check_parts(embedder: Any, index: Any, reranker: Any) -> None:
         made = not isinstance(given, type) and all(hasattr(given, one) for one in members)
         if not (fits or made):
             raise ConfigError(
-                f"{part} is {said(given)}, expected {named}, or an object with {', '.join(members)}"
+                f"{part} is {shown(given)}, expected {named}, or an object with "
+                f"{', '.join(members)}"
             )
         for member in members if made else ():
             _check_member(f"{part}.{member}", inspect.unwrap(getattr(given, member)))
@@ -67,7 +68,7 @@ def folder_of(folder: Any) -> Path | None:
     if folder is None:
         return None
     if not isinstance(folder, str | os.PathLike):
-        raise ConfigError(f"folder is {said(folder)}, expected a path")
+        raise ConfigError(f"folder is {shown(folder)}, expected a path")
     return Path(cast("str | os.PathLike[str]", folder))
 
 
@@ -81,7 +82,7 @@ def texts_of(query: Any) -> tuple[Any, ...]:
         return (query,)
     if isinstance(query, bytes | bytearray | Mapping) or not isinstance(query, Iterable):
         raise InvalidRequest(
-            f"query is {said(query)}, expected a text or a list of texts", parameter="query"
+            f"query is {shown(query)}, expected a text or a list of texts", parameter="query"
         )
     return tuple(cast("Iterable[Any]", query))
 
@@ -94,7 +95,7 @@ def whole(name: str, value: Any) -> int:
     """
     if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
         raise InvalidRequest(
-            f"{name} is {said(value)}, expected a whole number, at least 1", parameter=name
+            f"{name} is {shown(value)}, expected a whole number, at least 1", parameter=name
         )
     return int(value)
 
@@ -110,7 +111,7 @@ def number(name: str, value: Any, least: float, most: float) -> float | None:
     if not _between(value, least, most):
         bounds = "" if most == MOST else f" from {least:g} to {most:g}"
         raise InvalidRequest(
-            f"{name} is {said(value)}, expected a number{bounds}, or None", parameter=name
+            f"{name} is {shown(value)}, expected a number{bounds}, or None", parameter=name
         )
     return float(value)
 
@@ -124,13 +125,13 @@ def identifiers(exclude: Any) -> frozenset[str]:
     if isinstance(exclude, str | bytes) or not isinstance(exclude, Iterable):
         fix = f", as in [{exclude!r}]" if isinstance(exclude, str) else ""
         raise InvalidRequest(
-            f"exclude is {said(exclude)}, expected a list of identifiers{fix}", parameter="exclude"
+            f"exclude is {shown(exclude)}, expected a list of identifiers{fix}", parameter="exclude"
         )
     given = tuple(cast("Iterable[Any]", exclude))
     for one in given:
         if not isinstance(one, str):
             raise InvalidRequest(
-                f"exclude holds {said(one)}, expected identifiers", parameter="exclude"
+                f"exclude holds {shown(one)}, expected identifiers", parameter="exclude"
             )
     return frozenset(given)
 
@@ -143,7 +144,7 @@ def handles_of(handles: Any) -> Mapping[str, Any]:
     """
     if handles is not None and not isinstance(handles, Mapping):
         raise InvalidRequest(
-            f"handles is {said(handles)}, expected a callable by identifier", parameter="handles"
+            f"handles is {shown(handles)}, expected a callable by identifier", parameter="handles"
         )
     return cast("Mapping[str, Any]", handles or {})
 
@@ -158,7 +159,7 @@ def check_filters(filters: Any) -> None:
         return
     if not isinstance(filters, Mapping):
         raise InvalidRequest(
-            f"filters is {said(filters)}, expected metadata, as in {{'team': 'ops'}}, or a "
+            f"filters is {shown(filters)}, expected metadata, as in {{'team': 'ops'}}, or a "
             "function of a tool",
             parameter="filters",
         )
@@ -168,7 +169,7 @@ def check_filters(filters: Any) -> None:
         listed and all(isinstance(tag, str) for tag in cast("Iterable[Any]", tags))
     ):
         raise InvalidRequest(
-            f"filters: tags is {said(tags)}, expected a tag or a list of tags", parameter="filters"
+            f"filters: tags is {shown(tags)}, expected a tag or a list of tags", parameter="filters"
         )
 
 
@@ -188,18 +189,18 @@ def settings_of(
     """
     names = sorted(known)
     if ranker not in names:
-        raise ConfigError(f"unknown ranker {said(ranker)}; one of {', '.join(names)}")
+        raise ConfigError(f"unknown ranker {shown(ranker)}; one of {', '.join(names)}")
     if diversity is not None and not (_between(diversity, 0, 1) and diversity > 0):
         raise ConfigError(
-            f"diversity is {said(diversity)}, expected a number above 0, at most 1, or None"
+            f"diversity is {shown(diversity)}, expected a number above 0, at most 1, or None"
         )
     if tag_boosts is not None and not isinstance(tag_boosts, Mapping):
-        raise ConfigError(f"tag_boosts is {said(tag_boosts)}, expected a factor by tag")
+        raise ConfigError(f"tag_boosts is {shown(tag_boosts)}, expected a factor by tag")
     boosts = cast("Mapping[Any, Any]", tag_boosts or {})
     for tag, factor in boosts.items():
         if not isinstance(tag, str) or not (_between(factor, 0, MOST) and factor > 0):
             raise ConfigError(
-                f"tag_boosts: {said(tag)} is {said(factor)}, expected a factor above 0 by tag"
+                f"tag_boosts: {shown(tag)} is {shown(factor)}, expected a factor above 0 by tag"
             )
     return RetrieverSettings(
         ranker=ranker, rank=RankSettings(tag_boosts=boosts), diversity=diversity

@@ -1,6 +1,6 @@
-"""Tools as other libraries have them: JSON of OpenAI and Anthropic, LangChain's and MCP's objects.
+"""Tools of other libraries: JSON of OpenAI and Anthropic, objects of LangChain and MCP's SDK.
 
-Owns: reading them as MCP's JSON. Never imports those libraries, nor `Tool`.
+Owns: converting them to MCP's JSON. Never imports those libraries, nor `Tool`.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import Any, Protocol, cast
 
 _SCHEMAS = ("parameters", "input_schema")
-"""What the schema of the arguments is called where it is not MCP's `inputSchema`."""
+"""Names of the arguments' schema where it is not MCP's `inputSchema`."""
 _ASIDE = ("type", "strict", "cache_control", "defer_loading", "allowed_callers", "input_examples")
-"""What says how a model's API treats a tool, and nothing of the tool."""
-_TOLD = ("tool_call_schema", "args_schema", "params_json_schema", *_SCHEMAS)
+"""Members that are for a model's API and say nothing of the tool."""
+_SCHEMA_MEMBERS = ("tool_call_schema", "args_schema", "params_json_schema", *_SCHEMAS)
 
 
 class ToolLike(Protocol):
@@ -30,7 +30,7 @@ class ToolLike(Protocol):
 
 
 def as_mcp(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A tool of OpenAI's or Anthropic's form as MCP's; any other as it is."""
+    """A tool in OpenAI's or Anthropic's form as MCP's JSON; anything else as it is."""
     inner = given.get("function")
     if isinstance(inner, Mapping):
         rest = {name: value for name, value in given.items() if name != "function"}
@@ -44,11 +44,11 @@ def as_mcp(given: Mapping[str, Any]) -> Mapping[str, Any]:
     return found
 
 
-def told_by(given: Any) -> Mapping[str, Any] | None:
-    """What an object says of itself that is a tool elsewhere, as MCP's JSON; None: it is no such.
+def of_object(given: Any) -> Mapping[str, Any] | None:
+    """A tool object of another library as MCP's JSON; None where it is no tool.
 
     LangChain's tools and those like them have a name, a description and a schema; MCP's SDK has
-    models.
+    pydantic models.
     """
     name, description = getattr(given, "name", None), getattr(given, "description", None)
     if isinstance(given, type) or not isinstance(name, str):
@@ -58,7 +58,7 @@ def told_by(given: Any) -> Mapping[str, Any] | None:
         return cast("Mapping[str, Any]", told) if isinstance(told, Mapping) else None
     if not isinstance(description, str):
         return None
-    schemas = (getattr(given, member, None) for member in _TOLD)
+    schemas = (getattr(given, member, None) for member in _SCHEMA_MEMBERS)
     found: dict[str, Any] = {"name": name, "description": description}
     for schema in schemas:
         if hasattr(schema, "model_json_schema"):

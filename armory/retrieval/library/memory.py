@@ -32,9 +32,9 @@ from armory.retrieval.library.arguments import (
     texts_of,
     whole,
 )
-from armory.retrieval.library.held import Filter, Held
 from armory.retrieval.library.own_embedder import checked
 from armory.retrieval.library.tool_context import ToolContext, selected
+from armory.retrieval.library.tool_snapshot import Filter, ToolSnapshot
 from armory.retrieval.library.toolbox import (
     ATTRIBUTES,
     Given,
@@ -115,7 +115,7 @@ class AsyncToolMemory:
         )
         self._tools: dict[str, Tool] = {}
         self._records: dict[str, ToolRecord] = {}
-        self._held: Held | None = None
+        self._snapshot: ToolSnapshot | None = None
         self._stale = False
         self._closed = False
         self._lock = asyncio.Lock()
@@ -288,9 +288,9 @@ class AsyncToolMemory:
 
     def _changed(self) -> None:
         self._stale = True
-        self._held = None
+        self._snapshot = None
 
-    async def _fresh(self) -> Held:
+    async def _fresh(self) -> ToolSnapshot:
         """The tools of now, all of which are indexed."""
         if self._closed:
             raise InvalidRequest("this memory is closed; make a new one")
@@ -302,9 +302,9 @@ class AsyncToolMemory:
                 except BaseException:
                     self._stale = True  # failed or given up: the next selection tries again
                     raise
-        if self._held is None:
-            self._held = Held(self._tools)
-        return self._held
+        if self._snapshot is None:
+            self._snapshot = ToolSnapshot(self._tools)
+        return self._snapshot
 
 
 def _selected(tools: Mapping[str, Tool], ranking: Ranking, position: int) -> SelectedTool:

@@ -14,9 +14,9 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from armory.errors import InvalidRequest
-from armory.retrieval.library.held import Filter
 from armory.retrieval.library.memory import AsyncToolMemory
 from armory.retrieval.library.tool_context import ToolContext
+from armory.retrieval.library.tool_snapshot import Filter
 from armory.retrieval.library.toolbox import Given, Handle, SelectedTool, Tool
 from armory.retrieval.options import EMBEDDED, INDEX, RANKER
 from armory.retrieval.ports import Embedder, VectorIndex

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from armory.errors import ConfigError, InvalidRequest
 from armory.files import replacing
-from armory.retrieval.library.toolbox import Tool, said, tool_of_json
+from armory.retrieval.library.toolbox import Tool, shown, tool_of_json
 
 VERSION = 1
 _FILE = "tools.json"
@@ -57,12 +57,12 @@ def read(folder: Path) -> list[Tool]:
         raise ConfigError(f"{path} is no tool memory of version {VERSION}")
     listed: Any = cast("dict[str, Any]", content).get("tools")
     if not isinstance(listed, list):
-        raise ConfigError(f"{path} is damaged: tools is {said(listed)}, expected a list")
+        raise ConfigError(f"{path} is damaged: tools is {shown(listed)}, expected a list")
     tools: dict[str, Tool] = {}
     for place, entry in enumerate(cast("list[Any]", listed)):
         where = f"{path} is damaged: tools[{place}]"
         if not isinstance(entry, dict):
-            raise ConfigError(f"{where} is {said(entry)}, expected an object")
+            raise ConfigError(f"{where} is {shown(entry)}, expected an object")
         try:
             tool = tool_of_json(cast("dict[str, Any]", entry))
         except InvalidRequest as error:

@@ -38,7 +38,7 @@ _TYPES: dict[Any, str] = {
     dict: "object",
 }
 _MODEL = "model_json_schema"
-"""What a model of pydantic has, whose fields are the arguments."""
+"""The method by which a pydantic model is recognised; its fields are the arguments."""
 _DEFS = "$defs"
 
 

@@ -12,17 +12,17 @@ from typing import Any, NoReturn, TypedDict, cast
 
 from armory.domain.tool import ToolRecord, fingerprint
 from armory.errors import InvalidRequest
-from armory.retrieval.library.forms import ToolLike, as_mcp, told_by
+from armory.retrieval.library.forms import ToolLike, as_mcp, of_object
 from armory.retrieval.library.signatures import Handle, description_of, name_of, schema_of
 
 _MEMBERS = (
     "identifier", "name", "title", "description", "tags", "inputSchema", "outputSchema", "examples",
     "metadata", "private", "handle", "annotations", "icons", "execution", "_meta",
 )  # fmt: skip
-"""What the JSON of a tool may have; of MCP's own some say nothing to retrieval."""
+"""Members that the JSON of a tool may have; some of MCP's own mean nothing to retrieval."""
 
 
-def said(value: object) -> str:
+def shown(value: object) -> str:
     """A value as a message shows it, however long it is."""
     return reprlib.repr(value)
 
@@ -117,7 +117,7 @@ class Tool:
 
     def _refuse(self, name: str, expected: str) -> NoReturn:
         raise InvalidRequest(
-            f"tool {said(self.identifier)}: {name} is {said(getattr(self, name))}, expected "
+            f"tool {shown(self.identifier)}: {name} is {shown(getattr(self, name))}, expected "
             f"{expected}",
             parameter=name,
         )
@@ -141,19 +141,19 @@ class Tool:
             return tool_of_json(as_mcp(given))
         if isinstance(given, tuple):
             return _tool_of_pair(given)
-        told = told_by(given)
+        told = of_object(given)
         if told is not None:
             return tool_of_json(told)
         if not callable(given):
             several = isinstance(given, Iterable) and not isinstance(given, str | bytes)
             raise InvalidRequest(
-                f"{said(given)} is no tool: a Tool, a callable or a mapping is needed"
+                f"{shown(given)} is no tool: a Tool, a callable or a mapping is needed"
                 + ("; of several, each is an argument of its own: add(*tools)" if several else "")
             )
         name = name_of(given)
         if name == "<lambda>":
             raise InvalidRequest(
-                f"{said(given)} has no name that a model could call; write it as a `def`, or give "
+                f"{shown(given)} has no name that a model could call; write it as a `def`, or give "
                 "Tool(identifier, name, description, handle=...)"
             )
         return cls(
@@ -215,7 +215,7 @@ class Tool:
 Given = Tool | Handle | Mapping[str, Any] | tuple[str, Mapping[str, Any]] | ToolLike
 """What a memory takes for a tool, see `Tool.of`."""
 ATTRIBUTES = tuple(one.name for one in fields(Tool) if one.name != "identifier")
-"""What of a tool can be updated."""
+"""Attributes that `update` accepts."""
 
 
 def _tool_of_pair(given: tuple[Any, ...]) -> Tool:
@@ -255,7 +255,7 @@ def tool_of_json(given: Mapping[str, Any]) -> Tool:
         value = given.get(key)
         if value is not None and not isinstance(value, kind):
             raise InvalidRequest(
-                f"tool {name!r}: {key} is {said(value)}, expected {expected}", parameter=key
+                f"tool {name!r}: {key} is {shown(value)}, expected {expected}", parameter=key
             )
         parts[key] = value or ()
     return Tool(

@@ -1,7 +1,7 @@
-"""What orders the best candidates beside what was learned of each of them.
+"""What orders the best candidates beside their learned log-odds.
 
-Owns: `Evidence`, and `ordered`, which puts log-odds in the order of all of it. Never imports
-indexes, embedders or the retriever.
+Owns: `Evidence`, and `ordered`, which applies it. Never imports indexes, embedders or the
+retriever.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from armory.retrieval.ports import FloatArray
-from armory.retrieval.rankers.leaning import best_by, kept, leaned, trust
-from armory.retrieval.rankers.servers import sided
+from armory.retrieval.rankers.leaning import best_by_each, blended, kept_near_top, learned_share
+from armory.retrieval.rankers.servers import reordered_by_server
 from armory.retrieval.scoring.calibration import Lean
 
-#: Log-odds by which what is implied stays behind the best.
+#: Log-odds by which an implied tool stays behind the best one.
 _BEHIND = 0.01
 
 
@@ -26,8 +26,9 @@ class Evidence:
 
     Attributes:
         plain: formula -> (k,) values, which the learned order may lean on.
-        near: (k,) how near the server of each is, see `rankers.servers`; None: it does not count.
-        implied: places of those that do what the query implies: as likely as not to be wanted.
+        near: (k,) mean score of the server of each, see `rankers.servers`; None: it does not count.
+        implied: positions of those that do what the query implies (`lexical.implied`): their
+            probability is raised to about 0.5.
     """
 
     plain: Mapping[str, FloatArray]
@@ -42,10 +43,10 @@ def ordered(
     query: Mapping[str, float],
     tools: int,
 ) -> FloatArray:
-    """Log-odds in the order of what was learned, plain formulas and servers.
+    """Log-odds in the order of the learned ones, plain formulas and servers together.
 
     Args:
-        odds: (k,) as learned.
+        odds: (k,) learned log-odds.
         evidence: of the same candidates.
         lean: when to lean on which formulas; None: never.
         query: signals of the query.
@@ -53,18 +54,18 @@ def ordered(
     """
     first: list[int] = []
     if lean is not None and evidence.plain:
-        share = trust(lean, query, tools)
-        odds = leaned(odds, evidence.plain, lean.onto, share)
+        share = learned_share(lean, query, tools)
+        odds = blended(odds, evidence.plain, lean.onto, share)
         if share < 1.0:
             onto = {name: v for name, v in evidence.plain.items() if name in lean.onto}
-            first = best_by(onto)
+            first = best_by_each(onto)
     if evidence.near is not None:
-        odds = sided(odds, evidence.near, tools)
-    return _raised(kept(odds, first), evidence.implied)
+        odds = reordered_by_server(odds, evidence.near, tools)
+    return _raised(kept_near_top(odds, first), evidence.implied)
 
 
 def _raised(odds: FloatArray, places: Sequence[int]) -> FloatArray:
-    """Log-odds in which some candidates have about 0 at least, but less than the best of all."""
+    """Log-odds with some candidates raised to about 0, but never to the best of all."""
     if not places:
         return odds
     least = np.float32(min(float(odds.max()), 0.0) - _BEHIND)

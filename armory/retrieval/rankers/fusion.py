@@ -12,28 +12,27 @@ from dataclasses import dataclass
 import numpy as np
 
 from armory.retrieval.features import CandidateFeatures, Moments, Subquery, greatest
-from armory.retrieval.greatest import GROUPS, bar
+from armory.retrieval.greatest import GROUPS, cutoff
 from armory.retrieval.lexical.implied import DOING
 from armory.retrieval.ports import FloatArray, IntArray
 
 #: Candidates that are judged signal by signal; the others keep the order of the fusion below them.
 DEPTH = 100
-#: So many best by meaning alone, and by words alone, are always among them: in a large catalog
-#: the fusion may follow one side only.
+#: The best by meaning alone and by words alone that are always among them: in a large catalog the
+#: fusion may follow one side only.
 _BY_MEANING, _BY_WORDS = 30, 20
 DENSE_SHARE = 0.7
-#: Fewer tools than this are judged as if unrelated ones stood beside them: two tools say nothing
-#: about how far cosines spread, and nothing was learned on catalogs so small.
+#: Smaller catalogs are judged as if unrelated tools filled them up to this size: two tools say
+#: nothing about the spread of cosines, and nothing was learned on catalogs so small.
 FEW = 40
-#: Mean and spread of an unrelated tool's cosine and BM25, as shares of the query's best; and at
-#: least so much of a cosine, whatever the best one.
+#: Mean and deviation of an unrelated tool's cosine and BM25, as shares of the query's best; and the
+#: least that both are for a cosine.
 _APART_COSINE = (0.25, 0.2)
 _LEAST_COSINE = (0.1, 0.1)
 _APART_WORDS = (0.05, 0.12)
 _LEAST_STD = 1e-6
-#: An act that a query implies has so many tools at most (several servers may offer it), which have
-#: so much of its words, or all that say it is done: of a catalog that has no such tool none is put
-#: forward.
+#: Tools for an implied act: at most so many (several servers may offer it), which have so much of
+#: its words, or all words of one way to say it. Catalogs without such a tool get none.
 _IMPLIED, _IMPLIED_COVERED, _ALL = 2, 0.7, 0.999
 
 
@@ -199,7 +198,7 @@ def best_of(values: FloatArray, depth: int = DEPTH) -> IntArray:
     """Positions of the greatest values, greatest first; ties in order of position."""
     if len(values) <= depth:
         return np.argsort(-values, kind="stable")
-    least = bar(values, depth)
+    least = cutoff(values, depth)
     above = np.flatnonzero(values > least)
     if len(above) > GROUPS * depth:  # not many groups, or many values in few of them
         high = values[above]

@@ -1,12 +1,12 @@
-"""In a large catalog the learned order leans on plain ones: how far, and what comes of it.
+"""Blending the learned order with plain formulas in large catalogs (docs/relevance.md).
 
-Owns: `trust`, `leaned`, `best_by` and `kept`, pure functions. Never imports indexes, embedders or
-rankers.
+Owns: the learned order's share, the blend, and keeping each formula's best among the first. Pure
+functions. Never imports indexes, embedders or rankers.
 
-What was learned on some thousand tools follows words too far among many thousands: of so many some
-are rare in the query's words by chance. Whether it does can be seen in the query: where the best
-tool by meaning is nothing by words, and the query is one wish, the plain formulas order better.
-What a plain formula holds for the best is never ordered away altogether.
+Constants that were learned on some thousand tools trust words too much among many thousands, where
+some tools share a rare word with any query by chance. The query shows when that happens: if the
+best tool by meaning shares no words with it and it asks for one thing, the plain formulas order
+better. The best tool by a plain formula always stays among the first five.
 """
 
 from __future__ import annotations
@@ -18,49 +18,45 @@ import numpy as np
 from armory.retrieval.ports import FloatArray
 from armory.retrieval.scoring.calibration import Lean
 
-#: Tools up to which the learned order stands by itself, and from which trust alone decides.
-_BY_ITSELF, _BY_TRUST = 50, 3_000
-#: Neither order is ever left out: what both find is more often right than what one finds.
+#: Tools up to which the learned order decides alone, and from which the query alone sets its share.
+_SMALL, _LARGE = 50, 3_000
+#: Bounds of that share: what both orders find is more often right than what one of them finds.
 _LEAST, _MOST = 0.15, 0.95
-#: Recall that the learned order must be expected to gain on the plain ones to be trusted wholly.
+#: Expected gain in recall over the plain formulas from which the share is greatest.
 _GAIN = 0.05
-#: Orders are compared over so many best candidates.
+#: Formulas are put on one scale by the gap between their best and their twentieth candidate.
 _SPAN = 20
-#: Candidates that some reason keeps among the first are among so many.
+#: The best of each formula stays among so many.
 _PLACES = 5
 _TINY = 1e-6
 
 
-def trust(lean: Lean, query: Mapping[str, float], tools: int) -> float:
+def learned_share(lean: Lean, query: Mapping[str, float], tools: int) -> float:
     """The learned order's share, in [0.15, 0.95] from 3,000 tools on, 1 up to 50.
 
     Args:
-        lean: signals of the query -> recall that the learned order is expected to gain.
-        query: the signals.
+        lean: predicts from signals of the query how much recall the learned order gains.
+        query: those signals, by name.
         tools: how many are searched.
     """
-    if tools <= _BY_ITSELF:
+    if tools <= _SMALL:
         return 1.0
     sure = min(max(lean.gain.of(query) / _GAIN, 0.0), 1.0)
     share = _LEAST + (_MOST - _LEAST) * sure
-    return 1.0 - _way(tools) * (1.0 - share)
+    size = min(float(np.log(tools / _SMALL) / np.log(_LARGE / _SMALL)), 1.0)  # 0 small, 1 large
+    return 1.0 - size * (1.0 - share)
 
 
-def _way(tools: int) -> float:
-    """How far a catalog has come from small to large, in orders of magnitude."""
-    return min(float(np.log(tools / _BY_ITSELF) / np.log(_BY_TRUST / _BY_ITSELF)), 1.0)
-
-
-def leaned(
+def blended(
     odds: FloatArray, plain: Mapping[str, FloatArray], onto: Mapping[str, float], share: float
 ) -> FloatArray:
-    """Log-odds in the order of all formulas, on the scale of the first.
+    """Log-odds in the blended order, on the scale of the learned ones.
 
     Args:
-        odds: (k,) of the learned order.
+        odds: (k,) learned log-odds.
         plain: formula -> (k,) values.
-        onto: formula -> its share of what `share` leaves; a formula that is not there is 0.
-        share: of the learned order, in [0, 1].
+        onto: formula -> its part of `1 - share`; one that `plain` lacks counts 0.
+        share: the learned order's, in [0, 1].
 
     Returns:
         (k,) float32, its best at most as likely as the best of `odds`.
@@ -78,8 +74,8 @@ def leaned(
     return found
 
 
-def best_by(plain: Mapping[str, FloatArray]) -> list[int]:
-    """Position of the best candidate by each formula, each once, ascending.
+def best_by_each(plain: Mapping[str, FloatArray]) -> list[int]:
+    """Positions of the best candidate of each formula, each once, ascending.
 
     Args:
         plain: formula -> (k,) values; of equal ones the first counts.
@@ -87,16 +83,16 @@ def best_by(plain: Mapping[str, FloatArray]) -> list[int]:
     return sorted({int(values.argmax()) for values in plain.values()})
 
 
-def kept(odds: FloatArray, best: Collection[int]) -> FloatArray:
-    """Log-odds in which some candidates are among the first five.
+def kept_near_top(odds: FloatArray, best: Collection[int]) -> FloatArray:
+    """Log-odds with some candidates raised to be among the first five.
 
     Args:
-        odds: (k,) in some order.
-        best: their positions, each once; at most five.
+        odds: (k,) log-odds.
+        best: positions to keep there, each once; at most five.
 
     Returns:
-        (k,) float32; those that stood lower are just above what they push out of the five, in
-        their own order, and all others as they were.
+        (k,) float32; what was raised is just above what it pushes out of the five, in its old
+        order. All others stay as they were.
     """
     others = np.delete(odds, list(best))
     left = len(others) - (_PLACES - len(best)) - 1
@@ -113,7 +109,7 @@ def kept(odds: FloatArray, best: Collection[int]) -> FloatArray:
 
 
 def _top_and_span(values: FloatArray) -> tuple[float, float]:
-    """The greatest value, and how far below it the twentieth is."""
+    """The greatest value, and how far below it the twentieth is; the gap is never 0."""
     place = max(len(values) - _SPAN, 0)
     top = float(values.max())
     return top, max(top - float(np.partition(values, place)[place]), _TINY)

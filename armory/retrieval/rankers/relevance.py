@@ -15,7 +15,7 @@ from armory.retrieval.rankers.evidence import Evidence
 from armory.retrieval.rankers.formulas import cosine, hybrid
 from armory.retrieval.rankers.fusion import Fusion, fuse
 from armory.retrieval.rankers.remembered import with_uses
-from armory.retrieval.rankers.servers import together
+from armory.retrieval.rankers.servers import server_means
 from armory.retrieval.rankers.signals import candidate_signals, query_signals
 
 #: Tools up to which it judges by words alone. Among more its probabilities, learned with vectors,
@@ -30,7 +30,7 @@ def evidence_of(features: CandidateFeatures, fusion: Fusion) -> Evidence:
         return Evidence({}, None, fusion.implied)
     near = None
     if features.servers is not None:
-        near = together(fusion.total, features.servers, best)
+        near = server_means(fusion.total, features.servers, best)
     plain = {"hybrid": hybrid(features, best), "semantic": cosine(features, best)}
     return Evidence(plain, near, fusion.implied)
 

@@ -23,7 +23,8 @@ from armory.retrieval.rankers.base import Scores
 from armory.retrieval.scoring.ordering import Order
 
 BELOW, CAP, BUDGET, REFUSED = "below threshold", "cap", "token budget", "refused"
-#: A plain hit has so much of what the query's words could give, and of what the best tool has.
+#: A plain hit has at least this share of what the query's words can give, and this of the best
+#: tool's.
 _PLAIN = 0.2
 _PLAIN_OF_BEST = 0.6
 _PLAIN_HITS = 5

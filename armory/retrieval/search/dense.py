@@ -1,8 +1,8 @@
 """The dense half of a search: the query's vectors and the vector store, within deadlines.
 
-Owns: time limits, what is said when the embedder or the store fails, how long it is then left in
-peace; whether a store is there at all, `watch` knows. Never imports a concrete embedder or index,
-rankers or the retriever.
+Owns: time limits, backing off after failures, and the reason that an answer then gives. Whether a
+store answers at all, `watch` knows. Never imports a concrete embedder or index, rankers or the
+retriever.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ _LOST_SOME = "incomplete: the vector store has lost the vectors of {} tools, wor
 
 
 class Backoff:
-    """When a dense side that failed may be asked again: ever later, at most every 30 seconds.
+    """When a dense side that failed may be asked again: after 1 to 30 seconds, growing.
 
-    Failures at the same time are one: what began before the last counted one says nothing new.
+    Simultaneous failures count as one: a search that began before the last counted failure says
+    nothing new.
     """
 
     def __init__(self) -> None:
@@ -60,7 +61,7 @@ class Backoff:
         return self._why if self.waiting else ""
 
     def failed(self, error: Exception, timeout_s: float, began: float) -> str:
-        """Count a failure of what began then; what the answer says of it."""
+        """Count the failure of a search that began at `began`; returns the answer's reason."""
         why = f"lexical only: {str(error) or f'no answer within {timeout_s} s'}"
         if began > self._counted_at:
             wait = BACKOFF_S[min(self._failures, len(BACKOFF_S) - 1)]

@@ -15,9 +15,9 @@ from armory.retrieval.search.scope import Scope
 
 #: Best tools of a subquery whose cosine is wanted even from an index that returns only the best.
 _CANDIDATES = 20
-#: Where past queries of unrelated tools lie: so many standard deviations of the descriptions'
-#: cosines above their mean, for the best and for the mean of a tool's queries. Counts as so many
-#: tools beside the remembered ones, which alone say little while they are few.
+#: Cosines with past queries of unrelated tools, in standard deviations above the mean of the
+#: descriptions' cosines, for the best and for the mean of a tool's queries. They count as this many
+#: tools beside the remembered ones, which say little while they are few.
 _PAST_ABOVE = (1.0, 0.4)
 _PAST_TOOLS = 20
 _LEAST_STD = 0.06

@@ -12,16 +12,16 @@ from collections import deque
 from armory.errors import RateLimited
 
 LEAST_COST = 500
-"""A search counts as so many characters at least."""
+"""The least cost of a search, in characters."""
 ROOM = 32_000
-"""Characters that are searched for at the same time; more only makes all of them slower."""
+"""Characters that are searched for at a time; more would only slow all of them down."""
 CALLERS_ROOM = 16_000
-"""The same for one caller: what it leaves free, another finds at once."""
+"""The same for one caller, so that others find room at once."""
 _RETRY_AFTER_S = 1.0
 
 
 class SearchQueue:
-    """Admits searches by their cost, round the callers; refuses what would wait too long.
+    """Admits searches by their cost, round robin over callers; refuses those beyond its limits.
 
     Args:
         most: searches that run or wait, in all.
@@ -38,7 +38,7 @@ class SearchQueue:
         self._waiting: dict[str, deque[tuple[int, asyncio.Future[None]]]] = {}
 
     async def enter(self, caller: str, cost: int) -> int:
-        """Wait for room; what `leave` has to be given.
+        """Wait for room; returns the cost, to be given to `leave`.
 
         Raises:
             RateLimited: too many searches of this caller, or in all, run or wait already.
@@ -74,7 +74,7 @@ class SearchQueue:
         return cost
 
     def leave(self, caller: str, cost: int, rest_s: float = 0.0) -> None:
-        """A search has ended; its caller's room, and nobody else's, stays taken for a while.
+        """A search has ended; for its caller alone, its room stays taken for `rest_s`.
 
         Args:
             caller: who asked.

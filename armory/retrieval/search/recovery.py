@@ -1,6 +1,6 @@
-"""Indexing again after vectors were lost, or could not be had.
+"""Indexing again after vectors were lost or could not be made.
 
-Owns: when it is tried again. Never imports a concrete embedder or index, rankers or the retriever.
+Owns: when to try again. Never imports a concrete embedder or index, rankers or the retriever.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Recovery:
     """Indexes again in the background until nothing is missing.
 
     Args:
-        attempt: indexes; whether nothing is missing then.
+        attempt: indexes; returns whether nothing is missing any more.
         index: where the vectors are stored; None: nowhere.
     """
 
@@ -32,7 +32,7 @@ class Recovery:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
-        """Something is missing; while it is being recovered, again does nothing."""
+        """Start recovering what is missing; does nothing while that goes on."""
         if self._task is None or self._task.done():
             self._task = spawn(self._run(), "vector store: recovery")
 
@@ -47,7 +47,7 @@ class Recovery:
                 return
 
     async def _pause(self, seconds: float) -> None:
-        """Wait so long, or until a store that did not answer answers."""
+        """Wait for `seconds`, or until a store that did not answer does."""
         away, end = False, time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             await asyncio.sleep(min(left, PROBE_S))

@@ -45,7 +45,7 @@ class Scope:
     Attributes:
         query: as it was asked.
         texts: its subqueries, with misspelt words put right.
-        implied: what it asks for besides, see `lexical.implied`; no clauses of it.
+        implied: what it also asks for without saying so, see `lexical.implied`; never split.
         snapshot: the tools, their words and vectors.
         allowed: ascending rows that may be found; None: all.
     """
@@ -70,14 +70,14 @@ class Scope:
 def scope_of(query: Query, snapshot: Snapshot, visible: IntArray | None) -> Scope:
     """The scope of a checked query within the visible rows (None: all)."""
     words = snapshot.postings
-    spelt = [words.corrected(_apart(text, words)) for text in query.texts]
+    spelt = [words.corrected(_with_words(text, words)) for text in query.texts]
     texts = subquery_texts(spelt)
     besides = implied_texts(query.texts)
     return Scope(query, texts, besides, snapshot, _filtered(snapshot, visible, query))
 
 
-def _apart(text: str, words: Postings) -> str:
-    """The text with identifiers as words, as tools' names are embedded: readFile -> read file."""
+def _with_words(text: str, words: Postings) -> str:
+    """The text with identifiers split, as tools' names are embedded: readFile -> read file."""
     text = _IDENTIFIER.sub(lambda found: spaced(found[0]), text)
     return _PASCAL.sub(lambda it: spaced(it[0]) if words.is_name(it[0]) else it[0], text)
 

@@ -1,8 +1,8 @@
-"""The threads that search: those of usual queries, and one for long ones, behind all others.
+"""The threads that search: a pool for usual queries, and one of low priority for long ones.
 
-Owns: `SearchThreads`. A long query computes for longer than everything else that is asked; one at a
-time, and at a lower priority, it takes no core from the event loop and no thread from usual
-queries. Never imports what searches.
+Owns: `SearchThreads`. A long query computes longer than anything else. One at a time and at a lower
+priority, long ones take no core from the event loop and no thread from usual queries. Never imports
+what searches.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 from concurrent.futures import Executor, ThreadPoolExecutor
 
 from armory.domain.query import Query
-from armory.threads import step_back
+from armory.threads import lower_priority
 
 SHORT_CHARS = 500
-"""Queries up to this length are taken apart in less time than a thread takes to begin."""
+"""Queries up to this length are parsed in less time than it takes to hand them to a thread."""
 LONG_NICE = 9
-"""On a core that is busy, the loop has seven times as much of it as the thread of long queries;
-that has more than threads that embed long texts, as it may hold the interpreter's lock."""
+"""On a busy core the event loop gets seven times as much of it as the thread of long queries. That
+thread gets more than those that embed long texts, since it may hold the interpreter's lock."""
 _RESTS, _RESTS_MOST_S = 4, 2.0
 
 
@@ -24,8 +24,8 @@ class SearchThreads:
     """Threads for usual queries, and one of low priority for long ones."""
 
     def __init__(self) -> None:
-        self.usual: Executor = ThreadPoolExecutor(2, "armory-search", step_back)
-        self._long = ThreadPoolExecutor(1, "armory-search-long", step_back, (LONG_NICE,))
+        self.usual: Executor = ThreadPoolExecutor(2, "armory-search", lower_priority)
+        self._long = ThreadPoolExecutor(1, "armory-search-long", lower_priority, (LONG_NICE,))
 
     def of(self, query: Query) -> Executor:
         """The threads that search for this query."""
@@ -43,7 +43,7 @@ def is_short(query: Query) -> bool:
 
 
 def rest_after(took_s: float) -> float:
-    """Seconds for which the room that a long query took is not its caller's again: who asks long
-    ones without pause has the threads for a fifth of the time.
+    """Seconds for which the room of a long query stays taken for its caller. So a caller has the
+    threads for a fifth of the time at most.
     """
     return min(_RESTS * took_s, _RESTS_MOST_S)

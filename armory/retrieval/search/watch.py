@@ -1,7 +1,7 @@
-"""Whether the vector store is there: asked beside the searches, so that none has to find out.
+"""Whether the vector store answers, probed in the background so that no search has to find out.
 
-Owns: probing, what is said of a store that is away, cutting short the searches that wait for it.
-Never imports a concrete embedder or index, rankers or the retriever.
+Owns: probing, the reason that is given while the store is away, cutting short the searches that
+wait for it. Never imports a concrete embedder or index, rankers or the retriever.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def routes_of(
     """Its endpoints and pages, each of which registers itself on an application."""
     from armory.web.oauth.browser import Pages
     from armory.web.oauth.endpoints import Endpoints
-    from armory.web.oauth.places import OAuthServices
+    from armory.web.oauth.urls import OAuthServices
 
     services = OAuthServices(server, seals(loaded), hosts, is_endpoint, base_path)
     return [Endpoints(services), Pages(services)]
@@ -72,7 +72,7 @@ def routes_of(
 def follow_grants(
     accounts: Accounts | None, server: AuthorizationServer, end: Callable[[str], Awaitable[None]]
 ) -> None:
-    """Have a grant that ends, on whichever replica, end the streams and sessions that it opened."""
+    """Whichever replica ends a grant, end the streams and sessions opened with it."""
 
     async def ended(id: str) -> None:
         key = server.scheme.ended(id)

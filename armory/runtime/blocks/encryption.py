@@ -43,7 +43,7 @@ def _kept(path: Path) -> str:
         try:
             with os.fdopen(handle, "w", encoding="ascii") as file:
                 file.write(secrets.token_urlsafe(32))
-            os.link(fresh, path)  # fails where there is one: whoever was first has made it
+            os.link(fresh, path)  # fails if another process was first
         except FileExistsError:
             pass
         finally:

@@ -11,11 +11,8 @@ from armory.accounts.service import Accounts
 from armory.config import Loaded
 from armory.feedback.learning import Learning
 from armory.feedback.store import StoredUses
-from armory.feedback.vectors import FeedbackLimits, FeedbackVectors
+from armory.feedback.vectors import FeedbackVectors
 from armory.retrieval.retriever import Retriever
-
-USES_NEEDED = 2.5
-"""Uses that a tool needs before they count: more than one user is worth to others."""
 
 
 def learning_of(
@@ -32,7 +29,7 @@ def learning_of(
     if accounts is None or not (rag.enabled and rag.learn_from_use):
         return None
     return Learning(
-        FeedbackVectors(FeedbackLimits(floor=USES_NEEDED)),
+        FeedbackVectors(),
         retriever,
         StoredUses(accounts.database, accounts.feed),
         accounts.feed,

@@ -23,7 +23,7 @@ APPROVED = "approved"
 
 _FOLDER = "pins"
 _SHARED = "pins.json"
-"""Where the definitions of all projects were kept before."""
+"""File of earlier versions, with the definitions of all projects."""
 
 
 def pinning_of(loaded: Loaded, mode: PinningMode) -> Pinning:
@@ -39,7 +39,7 @@ def pinning_of(loaded: Loaded, mode: PinningMode) -> Pinning:
 
 
 def follow_approvals(accounts: Accounts, keeper: CatalogKeeper) -> None:
-    """Take here, too, what was approved at another replica, where the same is withheld."""
+    """Approve here what another replica has approved, if the same definition is withheld."""
 
     async def approved(id: str) -> None:
         pinning = keeper.pinning
@@ -67,5 +67,7 @@ async def tell_approved(accounts: Accounts | None, change: Changed) -> None:
 
 
 def _id(change: Changed) -> str:
-    """The tool and the definition that it has now: whoever withholds another one is not meant."""
+    """Names a tool with its present definition: replicas that withhold another definition are not
+    meant.
+    """
     return hashlib.sha256(f"{change.name} {change.now}".encode()).hexdigest()

@@ -16,9 +16,9 @@ from armory.observability.redaction import (
     CREDENTIAL_SCHEME,
     hide,
     hide_parameters,
+    looks_random,
     names_secret,
     secret_arguments,
-    seems_drawn,
 )
 
 _PLAIN_HEADERS = frozenset(
@@ -102,7 +102,7 @@ def _in_url(text: str) -> Iterator[str]:
         yield unquote(password)
     for parameter in parts.query.split("&"):
         name, _, value = parameter.partition("=")
-        if names_secret(unquote_plus(name)) or seems_drawn(unquote(value)):
+        if names_secret(unquote_plus(name)) or looks_random(unquote(value)):
             yield from (value, unquote(value), unquote_plus(value))
     if parts.scheme in ("http", "https"):  # hosted servers have a key in the path
-        yield from filter(seems_drawn, parts.path.split("/"))
+        yield from filter(looks_random, parts.path.split("/"))

@@ -35,7 +35,7 @@ def write_bundle(file: Path, findings: Sequence[Finding], loaded: Loaded | None)
     """
     packages = sorted({f"{d.metadata['Name']} {d.version}" for d in distributions()})
     parts = {
-        # as values: in JSON a secret with quotes or beyond ASCII would not be found
+        # hidden before encoding: JSON escapes quotes and non-ASCII, and secrets would be missed
         "findings.json": json.dumps([_hidden(asdict(finding)) for finding in findings], indent=1),
         "environment.json": json.dumps(_environment(), indent=1),
         "packages.txt": "\n".join(packages) + "\n",

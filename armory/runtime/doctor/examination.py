@@ -13,7 +13,7 @@ from armory.config import ConfigProblems, Loaded, warnings_of
 from armory.errors import ConfigError
 from armory.runtime.blocks.secrets import hide_secrets
 from armory.runtime.checking import checked
-from armory.runtime.doctor.findings import Finding, bad, odd, well
+from armory.runtime.doctor.findings import Finding, failed, ok, warning
 from armory.runtime.doctor.machine import clock, machine, memory, versions
 from armory.runtime.doctor.services import services
 from armory.runtime.doctor.upstreams import upstreams
@@ -28,15 +28,15 @@ def configuration(path: Path) -> tuple[Loaded | None, list[Finding]]:
         loaded = checked(path)
     except ConfigProblems as error:
         fix = f"correct it in {path}; docs/configuration.md has every key"
-        return None, [bad("configuration", str(problem), fix) for problem in error.problems]
+        return None, [failed("configuration", str(problem), fix) for problem in error.problems]
     except ConfigError as error:
         fix = "`armory init` writes one; --config FILE names another"
-        return None, [bad("configuration", error.message, fix)]
+        return None, [failed("configuration", error.message, fix)]
     hide_secrets(loaded.config)
-    found = [well("configuration", f"{path} holds")]
+    found = [ok("configuration", f"{path} holds")]
     told = [*loaded.notices, *warnings_of(loaded.config)]
     return loaded, found + [
-        odd("configuration", text, "see docs/configuration.md") for text in told
+        warning("configuration", text, "see docs/configuration.md") for text in told
     ]
 
 

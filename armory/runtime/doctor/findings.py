@@ -18,7 +18,7 @@ class Finding:
     Attributes:
         check: what: `configuration`, `port`, `upstream docs`, ...
         state: how it is.
-        detail: what was seen; where it is not well: the cause.
+        detail: what was seen; the cause where it is not `ok`.
         fix: what to do; "" where nothing is to be done.
     """
 
@@ -28,16 +28,16 @@ class Finding:
     fix: str = ""
 
 
-def well(check: str, detail: str) -> Finding:
-    """A finding that all is well."""
+def ok(check: str, detail: str) -> Finding:
+    """A finding that nothing is wrong."""
     return Finding(check, "ok", detail)
 
 
-def odd(check: str, detail: str, fix: str) -> Finding:
+def warning(check: str, detail: str, fix: str) -> Finding:
     """A finding of what works, and may not for long, or not as it is meant."""
     return Finding(check, "warning", detail, fix)
 
 
-def bad(check: str, detail: str, fix: str) -> Finding:
+def failed(check: str, detail: str, fix: str) -> Finding:
     """A finding of what does not work."""
     return Finding(check, "failed", detail, fix)

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from armory.config import Loaded
 from armory.errors import ConfigError
 from armory.runtime.blocks.auditing import audit_file
-from armory.runtime.doctor.findings import Finding, bad, odd, well
+from armory.runtime.doctor.findings import Finding, failed, ok, warning
 from armory.runtime.entry.local_access import running
 from armory.runtime.version import armory_version
 from armory.web.binding import bind
@@ -50,27 +50,27 @@ def versions() -> Finding:
             missing.append(name)
     text = f"{', '.join(found)}; {platform.system()} {platform.machine()}, {sys.executable}"
     if missing:
-        return bad(
+        return failed(
             "versions",
             f"not installed: {', '.join(missing)}; {text}",
             "install Armory again: pip install --force-reinstall armory-mcp-gateway",
         )
-    return well("versions", text)
+    return ok("versions", text)
 
 
 def memory() -> Finding:
     """What is left for the gateway: of the machine, and of its control group."""
     left = [mb for mb in (_available_mb(), _group_mb()) if mb is not None]
     if not left:
-        return well("memory", "this system does not tell")
+        return ok("memory", "this system does not tell")
     mb = min(left)
     detail = f"{mb:,} MB are left"
     if mb < _NEEDED_MB:
         fix = f"a gateway takes about {_NEEDED_MB} MB with the embedded model; raise the limit"
-        return bad("memory", detail, fix)
+        return failed("memory", detail, fix)
     if mb < _WANTED_MB:
-        return odd("memory", detail, "stdio servers need memory besides, about 70 MB each")
-    return well("memory", detail)
+        return warning("memory", detail, "stdio servers need memory besides, about 70 MB each")
+    return ok("memory", detail)
 
 
 def _available_mb() -> int | None:
@@ -96,12 +96,12 @@ def clock(now: float) -> Finding:
     """Whether the machine's clock can be right."""
     shown = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now))
     if now < _OLDEST:
-        return bad(
+        return failed(
             "clock",
             f"it says {shown}: certificates and tokens are not valid yet then",
             "set it, and let NTP keep it (timedatectl set-ntp true)",
         )
-    return well("clock", f"it says {shown}")
+    return ok("clock", f"it says {shown}")
 
 
 def port(loaded: Loaded) -> Finding:
@@ -112,10 +112,10 @@ def port(loaded: Loaded) -> Finding:
     except ConfigError as error:
         own = [one for one in running(loaded.home) if urlsplit(one.url).port == server.port]
         if own:
-            return well("port", f"{server.port}: a gateway of yours runs there (pid {own[0].pid})")
+            return ok("port", f"{server.port}: a gateway of yours runs there (pid {own[0].pid})")
         fix = f"end the other program (ss -ltnp 'sport = :{server.port}'), or set server.port"
-        return bad("port", error.message, fix)
-    return well("port", f"{server.port} of {server.host} is free")
+        return failed("port", error.message, fix)
+    return ok("port", f"{server.port} of {server.host} is free")
 
 
 def folders(loaded: Loaded) -> Iterator[Finding]:
@@ -154,9 +154,9 @@ def _writable(check: str, folder: Path) -> Finding:
         fix = f"let user {os.geteuid()} write there (chown, a volume), or name another folder"
         if not there.is_dir():
             fix = f"move it away, or name another folder than {folder}"
-        return bad(check, why, fix)
+        return failed(check, why, fix)
     found = there.stat()
     mine = found.st_uid == os.geteuid()  # a volume's folder is root's, and stays as it is
     if there == folder and found.st_mode & 0o077 and mine and folder == Path.home():
-        return odd(check, f"{folder} is a home folder", "give Armory a folder of its own")
-    return well(check, str(folder) if there == folder else f"{folder} will be made")
+        return warning(check, f"{folder} is a home folder", "give Armory a folder of its own")
+    return ok(check, str(folder) if there == folder else f"{folder} will be made")

@@ -16,7 +16,7 @@ from armory.config import Loaded
 from armory.config.embedding import lacks_openai_key
 from armory.errors import ArmoryError, ConfigError
 from armory.retrieval.retriever import Retriever
-from armory.runtime.doctor.findings import Finding, bad, odd, well
+from armory.runtime.doctor.findings import Finding, failed, ok, warning
 from armory.runtime.doctor.machine import unwritable
 from armory.runtime.retrieval import open_retriever
 from armory.storage.database import Database
@@ -61,8 +61,8 @@ async def database(url: str) -> Finding:
     file = sqlite_file(make_url(url)) if url.startswith("sqlite") else None
     if file is not None and not file.exists():
         if why := unwritable(file.parent):
-            return bad("database", f"{file} cannot be made: {why}", _FOLDER)
-        return well("database", "its file will be made")
+            return failed("database", f"{file} cannot be made: {why}", _FOLDER)
+        return ok("database", "its file will be made")
     opened: Database | None = None
     try:
         opened = Database(url)
@@ -70,18 +70,18 @@ async def database(url: str) -> Finding:
             theirs = (await connection.execute(select(opened.now_ms))).scalar_one() / 1_000
             await connection.run_sync(refuse_newer)
     except ConfigError as error:
-        return bad("database", error.message, "use the Armory that wrote it, or a saved copy")
+        return failed("database", error.message, "use the Armory that wrote it, or a saved copy")
     except (ArmoryError, TimeoutError) as error:
         what = error.message if isinstance(error, ArmoryError) else "it does not answer"
-        return bad("database", what, _FILE if url.startswith("sqlite") else _SERVER)
+        return failed("database", what, _FILE if url.startswith("sqlite") else _SERVER)
     finally:
         if opened is not None:
             await opened.close()
     apart = abs(theirs - time.time())
     if apart > _SKEW_S:
         fix = "set both clocks by NTP; keys and quotas go by them"
-        return bad("clock", f"the database's differs by {apart:.0f} s", fix)
-    return well("database", "it answers")
+        return failed("clock", f"the database's differs by {apart:.0f} s", fix)
+    return ok("database", "it answers")
 
 
 async def redis(url: str, prefix: str) -> Finding:
@@ -92,14 +92,14 @@ async def redis(url: str, prefix: str) -> Finding:
 
         cache = RedisCache(url, prefix=prefix, timeout_s=5.0)
     except ArmoryError as error:
-        return bad("redis", error.message, fix)
+        return failed("redis", error.message, fix)
     try:
         await cache.get("doctor")
     except ArmoryError as error:
-        return bad("redis", error.message, fix)
+        return failed("redis", error.message, fix)
     finally:
         await cache.aclose()
-    return well("redis", "it answers")
+    return ok("redis", "it answers")
 
 
 async def retrieval(loaded: Loaded, opened: Retriever | None = None) -> list[Finding]:
@@ -108,20 +108,20 @@ async def retrieval(loaded: Loaded, opened: Retriever | None = None) -> list[Fin
     try:
         retriever = opened or open_retriever(loaded)
     except ArmoryError as error:
-        return [bad("embedder", error.message, "correct the block tool_rag")]
+        return [failed("embedder", error.message, "correct the block tool_rag")]
     assert retriever is not None
     found: list[Finding] = []
     try:
         if lacks_openai_key(loaded.config):
             fix = "set OPENAI_API_KEY (tool_rag.openai.api_key), or embedding_model: embedded"
             what = f"{rag.embedding_model} needs a key, and there is none"
-            found.append(bad("embedder", what, fix))
+            found.append(failed("embedder", what, fix))
         else:
             found.append(await _embedder(retriever.embedder, rag.embedding_model))
         problem = await retriever.check_store()
         fix = f"start what tool_rag.index: {rag.index} needs, or use `exact`, which needs nothing"
         found.append(
-            bad("index", problem, fix) if problem else well("index", f"{rag.index} answers")
+            failed("index", problem, fix) if problem else ok("index", f"{rag.index} answers")
         )
     finally:
         if opened is None:
@@ -132,7 +132,7 @@ async def retrieval(loaded: Loaded, opened: Retriever | None = None) -> list[Fin
 async def _embedder(embedder: object, model: str) -> Finding:
     embed = getattr(embedder, "embed_queries", None)
     if embed is None:
-        return odd("embedder", "there is none: tools are found by words alone", "name a model")
+        return warning("embedder", "there is none: tools are found by words alone", "name a model")
     began = time.perf_counter()
     try:
         async with asyncio.timeout(WITHIN_S):
@@ -143,9 +143,9 @@ async def _embedder(embedder: object, model: str) -> Finding:
             "correct tool_rag.embedding_model, tool_rag.openai.base_url or its api_key; until then "
             "words count"
         )
-        return bad("embedder", f"{model}: {what}", fix)
+        return failed("embedder", f"{model}: {what}", fix)
     took_ms = (time.perf_counter() - began) * 1_000
-    return well("embedder", f"{model}: {len(vectors[0])} dimensions, {took_ms:.0f} ms a query")
+    return ok("embedder", f"{model}: {len(vectors[0])} dimensions, {took_ms:.0f} ms a query")
 
 
 async def agent(loaded: Loaded) -> Finding:
@@ -159,12 +159,12 @@ async def agent(loaded: Loaded) -> Finding:
             models = await chat.models()
     except (ArmoryError, TimeoutError) as error:
         what = error.message if isinstance(error, ArmoryError) else "it does not answer"
-        return bad("agent", what, fix)
+        return failed("agent", what, fix)
     if models and not {model, f"{model}:latest"} & set(models):
         more = ", ..." if len(models) > _NAMED else ""
         has = ", ".join(sorted(models)[:_NAMED]) + more
-        return odd("agent", f"it has no model {model!r}; it has {has}", "correct agent.model")
-    return well("agent", "it answers")
+        return warning("agent", f"it has no model {model!r}; it has {has}", "correct agent.model")
+    return ok("agent", "it answers")
 
 
 def _providers(loaded: Loaded) -> Iterator[tuple[str, str]]:
@@ -192,5 +192,5 @@ async def provider(url: str, where: str) -> Finding:
     except (ArmoryError, TimeoutError) as error:
         what = error.message if isinstance(error, ArmoryError) else "it does not answer"
         fix = f"start it, or correct {where}; until then nobody's token can be checked"
-        return bad("identity provider", f"{url}: {what}", fix)
-    return well("identity provider", f"{url} answers")
+        return failed("identity provider", f"{url}: {what}", fix)
+    return ok("identity provider", f"{url} answers")

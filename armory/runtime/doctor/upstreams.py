@@ -17,7 +17,7 @@ from urllib.parse import SplitResult, urlsplit
 from armory.domain.catalog import ServerLists
 from armory.errors import ArmoryError, UpstreamTimeout
 from armory.observability.redaction import redacted
-from armory.runtime.doctor.findings import Finding, bad, odd, well
+from armory.runtime.doctor.findings import Finding, failed, ok, warning
 from armory.upstreams.pool import Pool
 from armory.upstreams.programs import Unusable, program_of
 from armory.upstreams.spec import UpstreamSpec
@@ -73,13 +73,13 @@ async def upstream(spec: UpstreamSpec, within_s: float) -> Finding:
 def _process(spec: UpstreamSpec) -> Finding | None:
     check, command = f"upstream {spec.key}", spec.command or ""
     if spec.cwd is not None and not Path(spec.cwd).is_dir():
-        return bad(
+        return failed(
             check, f"its folder {spec.cwd} is not there", f"correct upstreams.{spec.key}.cwd"
         )
     try:
         program_of(command, spec.env.get("PATH"), spec.cwd)
     except Unusable as error:
-        return bad(check, error.why, f"{error.fix}: upstreams.{spec.key}.command")
+        return failed(check, error.why, f"{error.fix}: upstreams.{spec.key}.command")
     return None
 
 
@@ -87,7 +87,7 @@ def _folder(spec: UpstreamSpec, path: str) -> Finding | None:
     if Path(path).is_dir():
         return None
     check, fix = f"upstream {spec.key}", f"correct upstreams.{spec.key}.skills"
-    return bad(check, f"its folder {path} is not there", fix)
+    return failed(check, f"its folder {path} is not there", fix)
 
 
 def _place(spec: UpstreamSpec) -> str:
@@ -113,32 +113,32 @@ async def _address(spec: UpstreamSpec, url: str) -> Finding | None:
     try:
         context = _context(spec, parts)
     except FileNotFoundError:
-        return bad(check, f"{spec.ca_file} is not there", f"correct {key}.tls.ca_file")
+        return failed(check, f"{spec.ca_file} is not there", f"correct {key}.tls.ca_file")
     except (ssl.SSLError, OSError) as error:
         fix = f"give PEM certificates as {key}.tls.ca_file"
-        return bad(check, f"{spec.ca_file} holds no certificate: {error}", fix)
+        return failed(check, f"{spec.ca_file} holds no certificate: {error}", fix)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     try:
         async with asyncio.timeout(_CONNECT_S):
             _, writer = await asyncio.open_connection(host, port, ssl=context)
     except socket.gaierror:
         fix = f"correct the host in {said}, or this machine's DNS"
-        return bad(check, f"the name {host!r} cannot be resolved", fix)
+        return failed(check, f"the name {host!r} cannot be resolved", fix)
     except ssl.SSLCertVerificationError as error:
-        return bad(
+        return failed(
             check, f"its certificate is refused: {error.verify_message}", _tls_fix(error, key, said)
         )
     except ssl.SSLError as error:
         fix = f"https is spoken to it; is {said} perhaps http://?"
-        return bad(check, f"it speaks no TLS: {error.reason or error}", fix)
+        return failed(check, f"it speaks no TLS: {error.reason or error}", fix)
     except TimeoutError:
         fix = (
             "a firewall drops what is sent there, or the port is wrong; a proxy: upstreams.*.proxy"
         )
-        return bad(check, f"{host}:{port} does not answer within {_CONNECT_S:g} s", fix)
+        return failed(check, f"{host}:{port} does not answer within {_CONNECT_S:g} s", fix)
     except OSError as error:
         fix = f"start the server, or correct {said}"
-        return bad(check, f"{host}:{port} cannot be reached: {error.strerror or error}", fix)
+        return failed(check, f"{host}:{port} cannot be reached: {error.strerror or error}", fix)
     certificate = writer.get_extra_info("peercert") or {}
     writer.close()
     return _expiry(check, str(certificate.get("notAfter", "")))
@@ -171,7 +171,7 @@ def _expiry(check: str, until: str) -> Finding | None:
     left_s = ssl.cert_time_to_seconds(until) - time.time()
     if left_s > _EXPIRES_S:
         return None
-    return odd(check, f"its certificate ends on {until}", "renew it at the server")
+    return warning(check, f"its certificate ends on {until}", "renew it at the server")
 
 
 async def _answers(spec: UpstreamSpec, within_s: float, early: Finding | None) -> Finding:
@@ -186,9 +186,9 @@ async def _answers(spec: UpstreamSpec, within_s: float, early: Finding | None) -
             lists = await found.lists.over(link)
     except TimeoutError:
         starting = pool.upstream(spec.key).connector.starting
-        said = starting.said if starting is not None else "it does not answer"
+        said = starting.status_text if starting is not None else "it does not answer"
         fix = f"`armory logs {spec.key}` shows what it writes; --timeout S waits longer"
-        return bad(check, f"after {within_s:g} s: {redacted(said)}", fix)
+        return failed(check, f"after {within_s:g} s: {redacted(said)}", fix)
     except ArmoryError as error:
         return _refused(spec, error)
     finally:
@@ -198,12 +198,14 @@ async def _answers(spec: UpstreamSpec, within_s: float, early: Finding | None) -
         return _skills(check, lists)
     detail = f"{len(lists.tools)} tools, {speaks}, connected in {connected_s:.1f} s"
     if early is not None:
-        return odd(check, f"{early.detail}; {detail}", early.fix)
+        return warning(check, f"{early.detail}; {detail}", early.fix)
     if not lists.tools:
-        return odd(check, detail, "it lists no tool: does it need a login, a scope or an argument?")
+        return warning(
+            check, detail, "it lists no tool: does it need a login, a scope or an argument?"
+        )
     if connected_s > _SLOW_S:
-        return odd(check, detail, "install it beforehand, so that a restart need not")
-    return well(check, detail)
+        return warning(check, detail, "install it beforehand, so that a restart need not")
+    return ok(check, detail)
 
 
 def _skills(check: str, lists: ServerLists) -> Finding:
@@ -211,10 +213,10 @@ def _skills(check: str, lists: ServerLists) -> Finding:
     if lists.dropped:
         first = lists.dropped[0]
         detail = f"{served}; {lists.dropped_count} left out, {first.entry}: {first.reason}"
-        return odd(check, detail, "correct it; `armory status` names each")
+        return warning(check, detail, "correct it; `armory status` names each")
     if not lists.skills:
-        return odd(check, served, "put folders with a SKILL.md there")
-    return well(check, served)
+        return warning(check, served, "put folders with a SKILL.md there")
+    return ok(check, served)
 
 
 def _refused(spec: UpstreamSpec, error: ArmoryError) -> Finding:
@@ -230,4 +232,4 @@ def _refused(spec: UpstreamSpec, error: ArmoryError) -> Finding:
         fix = f"{key}.openapi is to be an OpenAPI 3 description, {key}.base_url where its API is"
     else:
         fix = f"is {key}.url the MCP endpoint (often it ends in /mcp or /sse)?"
-    return bad(check, message, fix)
+    return failed(check, message, fix)

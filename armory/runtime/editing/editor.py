@@ -19,8 +19,8 @@ from armory.errors import ConfigError
 from armory.runtime.checking import checked
 from armory.runtime.editing.file import replace, version_of, why_read_only
 from armory.runtime.editing.masking import Masked, Restored
+from armory.runtime.editing.message_redaction import redacted_message, values_in
 from armory.runtime.editing.tag_key import TagKey
-from armory.runtime.editing.unsaid import unsaid, values_in
 from armory.runtime.reloading import difference
 from armory.runtime.running import Runtime
 from armory.web.rest.live.config_file import Found, NotWritable, Refused, Stale
@@ -76,7 +76,9 @@ class Editor:
         return await asyncio.to_thread(_schema)
 
     def _masked(self, text: str) -> Masked:
-        """The text for whoever may edit it, or may not: keys in addresses are not theirs then."""
+        """The text with its secrets hidden; for whoever may not edit it all parameters of URLs,
+        too.
+        """
         return Masked(text, parameters=not self.editing)
 
     def _show(self, key: bytes) -> Mapping[str, Any]:
@@ -131,7 +133,7 @@ class Editor:
 
     def _problems(self, error: ConfigError, whole: Restored) -> Found:
         def said(message: str) -> str:
-            return unsaid(message, whole.hidden, values_in(self.path, whole.text))
+            return redacted_message(message, whole.hidden, values_in(self.path, whole.text))
 
         if not isinstance(error, ConfigProblems):
             message = error.message.removeprefix(f"{error.path}: ")

@@ -103,7 +103,8 @@ class Masked:
 
 
 def _stay_hidden(text: str, places: Sequence[tuple[int, int, str, int]], parameters: bool) -> None:
-    """Refuse hidden values where they would not be hidden: who moves one must not read it there.
+    """Refuse hidden values in places where they would be shown: whoever moves one must not read it
+    there.
 
     Args:
         text: with them.

@@ -23,10 +23,10 @@ from armory.config.source import composed
 from armory.observability.redaction import (
     CREDENTIAL_SCHEME,
     is_count,
+    looks_random,
     names_secret,
     secret_arguments,
     secret_spans,
-    seems_drawn,
 )
 
 Span = tuple[int, int]
@@ -41,7 +41,7 @@ _COMMENT = re.compile(r"#[^\n]*")
 _ASSIGNED = re.compile(r"(?<![\w-])([\w-]++)[\"']?\s*+[:=]\s*+([^\s,{}\[\]]++)(?=\s*+(?:[,}\]]|$))")
 _PLAIN_TAGS = frozenset(("tag:yaml.org,2002:null", "tag:yaml.org,2002:bool"))
 _FREE: Any = None
-"""The type of what no model describes: there names say what is secret."""
+"""Type of what no model describes: there, names say what is secret."""
 
 
 def secret_places(text: str, *, parameters: bool = False) -> list[Span]:
@@ -127,14 +127,14 @@ class _Finder:
             colon = raw.find(":", start, end) if raw[max(0, start - 3) : start] == "://" else -1
             self._hide((colon + 1 if colon >= 0 else start, end), at)
         for match in _PARAMETER.finditer(raw):
-            if names_secret(match[1]) or seems_drawn(unquote(match[2])):
+            if names_secret(match[1]) or looks_random(unquote(match[2])):
                 self._hide(match.span(2), at)
         if self.parameters:
             for span in _parameters(raw):
                 self._hide(span, at)
         for path in _PATH.finditer(raw):  # hosted servers have a key there
             for part in _PART.finditer(raw, *path.span(1)):
-                if seems_drawn(part[0]):
+                if looks_random(part[0]):
                     self._hide(part.span(), at)
 
     def _hide(self, span: Span, at: int = 0) -> None:
@@ -190,7 +190,7 @@ def _item(kind: Any) -> Any:
     for option in _options(kind):
         if typing.get_origin(option) is list:
             return typing.get_args(option)[0]
-    # one value may stand for a list, and a list where one is expected is a mistake: as it was
+    # a list where no list is expected is a mistake: judge it by the same type
     return kind
 
 

@@ -17,8 +17,8 @@ _EVERY_S = 5.0
 
 
 class HomeWatch:
-    """Watches the folder: a process that has its files open notices nothing by itself when they are
-    removed, and what it writes then is lost with it.
+    """Watches the folder. A process with open files does not notice that they were removed, and
+    what it writes from then on is lost with them.
 
     Args:
         home: the folder behind `ARMORY_HOME`.
@@ -60,7 +60,7 @@ class HomeWatch:
     def _found(self) -> str:
         folder = self._wrong_with_home()
         self._usable = self._usable or not folder
-        if folder and self._usable:  # one that never could be used is as somebody wants it
+        if folder and self._usable:  # one that was never usable is meant to be so
             return folder
         return "" if self._database is None else self._wrong_with(self._database)
 

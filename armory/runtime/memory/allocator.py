@@ -66,10 +66,11 @@ def free_bytes() -> int:
     return found.fordblks
 
 
-async def keep_small() -> None:
-    """Until cancelled, give back what is free between what is in use: the heap of an hour in which
-    large answers came and went is half empty, and never ends below its last small object. What was
-    mapped of files is let go of once the process does little (`file_pages`).
+async def return_free_memory() -> None:
+    """Until cancelled, give back memory that is free between memory in use.
+
+    Large answers come and go and leave a heap that is half empty, but never ends below its last
+    small object. Pages of mapped files are let go of once the process does little (`file_pages`).
     """
     least = resident_bytes()
     kept, loaded = 0, LOADED_BYTES
@@ -95,7 +96,7 @@ def resident_bytes() -> int:
         return 0
 
 
-def large_apart() -> bool:
+def return_large_buffers() -> bool:
     """Have large buffers go back to the system as they are freed, for as long as the process lives.
 
     By itself glibc keeps buffers of up to 32 MiB in its heap once one of that size was freed: a few

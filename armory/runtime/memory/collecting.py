@@ -35,11 +35,12 @@ QUIET = 0.02
 SETTLED_S = 20.0
 """After what was set aside last; what comes and goes may have gone by then."""
 AGAIN_S = 10.0
-YOUNG = 200_000
+YOUNG = 500_000
 """New objects from which on the interpreter looks at them by itself, between two looks here. One
 that holds many, as a list of 100,000 tools, takes 10 to 20 ms each time that it is looked at while
-it is new, and all threads wait. The interpreter's own 700 come so often while 32 calls are under
-way, none of them garbage, that they take 8 % of a call."""
+it is new, and all threads wait; a thread makes 200,000 between two looks, hardly as many as these.
+The interpreter's own 700 come so often while 32 calls are under way, none of them garbage, that
+they take 8 % of a call."""
 NEW = 5_000
 """So many new objects are looked at: 1 to 2 ms."""
 _NEVER = 2**31 - 1

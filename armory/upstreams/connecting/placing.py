@@ -12,7 +12,7 @@ from armory.upstreams.connecting.negotiate import Connector
 from armory.upstreams.spec import UpstreamSpec
 
 OWN = ""
-"""Owner key of the gateway's own session, and of everybody's where they are shared."""
+"""Owner key of the gateway's own session, and of the one that all callers share."""
 
 
 class Placing:

@@ -26,9 +26,9 @@ class Waiting:
         self.granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @property
-    def said(self) -> str:
+    def status_text(self) -> str:
         """What is awaited, for people."""
-        return self._turns.said(self)
+        return self._turns.status_text_of(self)
 
 
 class Starter(Protocol):
@@ -51,7 +51,7 @@ class StartTurns:
         self._look_s = look_s
         self._line: list[Waiting] = []
 
-    def said(self, waiting: Waiting) -> str:
+    def status_text_of(self, waiting: Waiting) -> str:
         """What `waiting` waits for, for people."""
         before = self._line.index(waiting) if waiting in self._line else 0
         next_ones = f", {before} come before it" if before else ""

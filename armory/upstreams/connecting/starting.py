@@ -18,7 +18,7 @@ _T = TypeVar("_T")
 FOREVER_S = 86_400.0
 """Deadline of a single request to a process whose start is watched as a whole."""
 LOOK_S = 30.0
-"""A launcher that did nothing for so many seconds does nothing any more."""
+"""A launcher that did nothing for so long is taken for stuck."""
 
 
 class Starting:
@@ -38,7 +38,7 @@ class Starting:
         return time.monotonic() - self._began
 
     @property
-    def said(self) -> str:
+    def status_text(self) -> str:
         """What is awaited, for people."""
         launcher = self._link.spec.launcher
         also = f"; {launcher} may be installing it" if launcher else ""
@@ -69,7 +69,7 @@ class Starting:
                 done = self.work_done()
                 if worked is not None and (spec.launcher is None or done == worked):
                     raise UpstreamTimeout(
-                        f"upstream {spec.key!r}: {self.said}. If it needs longer, raise "
+                        f"upstream {spec.key!r}: {self.status_text}. If it needs longer, raise "
                         f"upstreams.{spec.key}.start_timeout_s ({spec.start_timeout_s:g} s)",
                         upstream=spec.key,
                     )

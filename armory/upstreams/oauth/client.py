@@ -21,7 +21,7 @@ from armory.upstreams.oauth.discovery import AuthServerMetadata
 
 _log = Logger(__name__)
 _LEAD_S = 30.0
-"""So long before it expires a token is renewed."""
+"""How long before it expires a token is renewed."""
 
 
 class NoToken(UpstreamUnavailable):
@@ -85,7 +85,7 @@ class TokenClient:
         self._trusted = trusted
         self._lock = asyncio.Lock()
 
-    async def given(
+    async def request_token(
         self,
         place: AuthServerMetadata,
         headers: Mapping[str, str],
@@ -152,14 +152,14 @@ class TokenClient:
             with suppress(UpstreamUnavailable):
                 self._route = replace(self._route, tls=self._trusted())
 
-    def refused(self, reason: str) -> TokenRefused:
-        """Likewise where the authorization server has answered."""
-        return TokenRefused(self.failed(reason).message, upstream=self._server)
-
     def failed(self, reason: str) -> NoToken:
         """The error that says why there is no token."""
         message = f"upstream {self._server!r}: no access token: {reason}"
         return NoToken(message, upstream=self._server)
+
+    def refused(self, reason: str) -> TokenRefused:
+        """As `failed`, where the authorization server answered and gave none."""
+        return TokenRefused(self.failed(reason).message, upstream=self._server)
 
 
 def secret_method(place: AuthServerMetadata) -> str:
@@ -168,7 +168,9 @@ def secret_method(place: AuthServerMetadata) -> str:
     return "client_secret_basic" if basic else "client_secret_post"
 
 
-def authenticated(method: str, id: str, secret: str, form: dict[str, str]) -> dict[str, str]:
+def client_authentication(
+    method: str, id: str, secret: str, form: dict[str, str]
+) -> dict[str, str]:
     """Headers (and members of `form`) with which a client says who it is, in a `method`."""
     if method == "client_secret_basic":
         return basic(id, secret)

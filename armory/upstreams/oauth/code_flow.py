@@ -20,7 +20,7 @@ from armory.oauth.pkce import challenge_of
 from armory.upstreams.oauth.client import (
     TokenClient,
     TokenResponse,
-    authenticated,
+    client_authentication,
     secret_method,
     why,
 )
@@ -138,8 +138,8 @@ class CodeFlow(TokenClient):
         client = begun.client
         if client.resource:
             form["resource"] = client.resource
-        headers = authenticated(client.method, client.client_id, client.client_secret, form)
-        given = await self.given(AuthServerMetadata(client.token_url), headers, form)
+        headers = client_authentication(client.method, client.client_id, client.client_secret, form)
+        given = await self.request_token(AuthServerMetadata(client.token_url), headers, form)
         return with_tokens(client, given), given.id_token
 
     def _scopes(

@@ -130,10 +130,10 @@ async def discover(
         raise
     except Undiscovered as error:
         raise Undiscovered(f"{error}; give 'auth.token_url' or 'auth.issuer'") from None
-    return place_in(server, url, issuer, resource)
+    return usable_metadata(server, url, issuer, resource)
 
 
-def place_in(
+def usable_metadata(
     server: Mapping[str, Any], url: URL, issuer: str, resource: Mapping[str, Any] | None
 ) -> AuthServerMetadata:
     """Where a token is to be had, as an authorization server's metadata say.

@@ -11,7 +11,7 @@ from typing import Any
 from yarl import URL
 
 from armory.oauth.metadata import Undiscovered
-from armory.upstreams.oauth.client import TokenResponse, authenticated, secret_method
+from armory.upstreams.oauth.client import TokenResponse, client_authentication, secret_method
 from armory.upstreams.oauth.discovery import AuthServerMetadata, Challenge, canonical, discover
 from armory.upstreams.oauth.grants import JwtBearer
 from armory.upstreams.oauth.subjects import TOKEN_TYPE, ExchangedTokens
@@ -39,7 +39,7 @@ class JwtBearerTokens(ExchangedTokens):
         place = await self._found_there(url)
         resource = place.resource or canonical(url)
         asked = {"audience": there.audience, "resource": resource}
-        vouched = await self.asked_for("id-jag", subject, asked, "N_A")
+        vouched = await self.exchange_for("id-jag", subject, asked, "N_A")
         if vouched.issued_type != f"{TOKEN_TYPE}id-jag":
             raise self.refused(
                 f"the identity provider gave {vouched.issued_type[:80]!r} in place of an ID-JAG"
@@ -48,10 +48,10 @@ class JwtBearerTokens(ExchangedTokens):
         if there.scopes:
             form["scope"] = " ".join(there.scopes)
         method = secret_method(place) if there.audience_client_secret else "none"
-        headers = authenticated(
+        headers = client_authentication(
             method, there.audience_client_id, there.audience_client_secret, form
         )
-        return await self.given(place, headers, form)
+        return await self.request_token(place, headers, form)
 
     async def _found_there(self, url: URL) -> AuthServerMetadata:
         """The upstream's authorization server, which must be the configured one."""

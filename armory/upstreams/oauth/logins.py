@@ -85,9 +85,7 @@ class LoginStore(Protocol):
         ...
 
     async def replace(self, login: Login) -> bool:
-        """Keep a login in place of the one that is there, unless there is none any more; whether
-        there was.
-        """
+        """Replace the login if there still is one; whether there was."""
         ...
 
     async def lease(self) -> bool:

@@ -22,12 +22,12 @@ from armory.upstreams.oauth.grants import (
 from armory.upstreams.oauth.jwt_bearer import JwtBearerTokens
 from armory.upstreams.oauth.logins import Login, PersonLogin, Sealed
 from armory.upstreams.oauth.person import AuthorizationCodeTokens
-from armory.upstreams.oauth.subjects import ExchangedTokens, PassedThrough
-from armory.upstreams.oauth.tokens import MachineTokens, Tokens
+from armory.upstreams.oauth.subjects import ExchangedTokens, PassthroughTokens
+from armory.upstreams.oauth.tokens import ClientCredentialsTokens, Tokens
 
 _KEPT = 10_000
 Vault = Callable[[str, str], Sealed]
-"""Where the login of a person at an upstream is: (`Principal.person`, the upstream's key)."""
+"""Gives the place of a person's login at an upstream: (`Principal.person`, the upstream's key)."""
 
 
 class PersonTokens(AuthorizationCodeTokens):
@@ -62,8 +62,10 @@ class PeopleTokens:
         self._came: LRUCache[str, Principal] = LRUCache(_KEPT)
 
     def note_caller(self, principal: Principal) -> None:
-        """A principal asks for something: what is sent for it outside requests goes with the same
-        token, unless it is known to have come with one that lasts longer.
+        """A principal sends a request.
+
+        What is sent for it outside requests uses the same token from now on, unless an earlier one
+        is known to last longer.
         """
         known = self._came.get(principal.key)
         if known is None or (known is not principal and not _outlasts(known, principal)):
@@ -116,5 +118,5 @@ def tokens_for(server: str, grant: Grant, **more: Any) -> Tokens:
     if isinstance(grant, TokenExchange):
         return ExchangedTokens(server, grant, **more)
     if isinstance(grant, Passthrough):
-        return PassedThrough(server, grant, **more)
-    return MachineTokens(server, grant, **more)
+        return PassthroughTokens(server, grant, **more)
+    return ClientCredentialsTokens(server, grant, **more)

@@ -18,7 +18,7 @@ from yarl import URL
 
 from armory.errors import ArmoryError
 from armory.tasks import Flight
-from armory.upstreams.oauth.client import NoToken, TokenRefused, authenticated
+from armory.upstreams.oauth.client import NoToken, TokenRefused, client_authentication
 from armory.upstreams.oauth.code_flow import BegunLogin, CodeFlow, with_tokens
 from armory.upstreams.oauth.discovery import AuthServerMetadata, Challenge
 from armory.upstreams.oauth.grants import AuthorizationCode
@@ -28,7 +28,7 @@ from armory.upstreams.oauth.tokens import Tokens
 _ELSEWHERE_S = 15.0
 _LOOK_S = 0.1
 Visit = Callable[[str], Awaitable[Mapping[str, str]]]
-"""Sends the person to a URL; gives the parameters with which they were sent back."""
+"""Sends the person to a URL and gives the parameters of the redirect back."""
 
 
 class AuthorizationCodeTokens(CodeFlow, Tokens):
@@ -98,8 +98,10 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
             raise self.login_needed(f"it wants further permissions ({asked}){first}")
 
     async def _refreshed(self, login: Login) -> Login:
-        """The login with a new token. Whoever waits for it may leave: refresh tokens tend to work
-        once, and what was given for one must be kept.
+        """The login with a new token.
+
+        Refreshing goes on even if whoever waits leaves: a refresh token tends to work once, and
+        what it was exchanged for must be kept.
 
         Raises:
             NoToken: the authorization server is not there.
@@ -120,10 +122,10 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
             "refresh_token": login.refresh_token,
             "resource": login.resource,
         }
-        headers = authenticated(login.method, login.client_id, login.client_secret, form)
+        headers = client_authentication(login.method, login.client_id, login.client_secret, form)
         kept = False
         try:
-            given = await self.given(AuthServerMetadata(login.token_url), headers, form)
+            given = await self.request_token(AuthServerMetadata(login.token_url), headers, form)
             login = with_tokens(login, given)
             kept = await self._store.replace(login)
         except NoToken as error:
@@ -145,13 +147,14 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
         return login
 
     async def _leased(self, login: Login) -> tuple[Login, bool]:
-        """The login as it is kept, which this process alone may refresh now, and whether another
-        one has done it meanwhile: then it is as good as new, and anybody may refresh it.
+        """(the login as kept, whether another process has just refreshed it).
+
+        Where no other has, this process alone may refresh it now.
         """
         until = time.monotonic() + _ELSEWHERE_S
         leased = await self._store.lease()
         while True:
-            kept = await self._store.load()  # with the lease, since it was the other's just before
+            kept = await self._store.load()  # after the lease: it may have just been saved
             if kept is None:
                 raise self.login_needed("nobody has logged in")
             if kept.access_token != login.access_token and _fresh(kept):
@@ -190,7 +193,9 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
         """Have its tokens revoked, where that can be done."""
         if login.revoke_url:
             form = {"token": login.refresh_token or login.access_token}
-            headers = authenticated(login.method, login.client_id, login.client_secret, form)
+            headers = client_authentication(
+                login.method, login.client_id, login.client_secret, form
+            )
             with suppress(NoToken):  # it is forgotten here in any case
                 await self.request("POST", login.revoke_url, headers, form)
 

@@ -27,7 +27,7 @@ from armory.upstreams.oauth.client import (
     NoToken,
     TokenRefused,
     TokenResponse,
-    authenticated,
+    client_authentication,
     secret_method,
 )
 from armory.upstreams.oauth.discovery import AuthServerMetadata, Challenge, canonical
@@ -82,7 +82,7 @@ class SubjectTokens(Tokens):
         return False
 
 
-class PassedThrough(SubjectTokens):
+class PassthroughTokens(SubjectTokens):
     """The caller's own token; see `Tokens`.
 
     Args:
@@ -169,9 +169,9 @@ class ExchangedTokens(SubjectTokens):
         """
         grant = self._grant
         audience = {"audience": grant.audience} if grant.audience else {"resource": canonical(url)}
-        return await self.asked_for("access_token", subject, audience)
+        return await self.exchange_for("access_token", subject, audience)
 
-    async def asked_for(
+    async def exchange_for(
         self, wanted: str, subject: str, audience: Mapping[str, str], kind: str = "Bearer"
     ) -> TokenResponse:
         """What the authorization server gives for the caller's token (RFC 8693).
@@ -197,8 +197,8 @@ class ExchangedTokens(SubjectTokens):
         if grant.scopes:
             form["scope"] = " ".join(grant.scopes)
         method = secret_method(place) if grant.client_auth == "auto" else grant.client_auth
-        headers = authenticated(method, grant.client_id, grant.client_secret, form)
-        return await self.given(place, headers, form, kind)
+        headers = client_authentication(method, grant.client_id, grant.client_secret, form)
+        return await self.request_token(place, headers, form, kind)
 
     async def _found(self) -> AuthServerMetadata:
         place, grant = self._place, self._grant

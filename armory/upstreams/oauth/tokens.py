@@ -17,7 +17,7 @@ from armory.oauth.metadata import Undiscovered
 from armory.upstreams.oauth.client import (
     NoToken,
     TokenClient,
-    authenticated,
+    client_authentication,
     secret_method,
 )
 from armory.upstreams.oauth.discovery import AuthServerMetadata, Challenge, canonical, discover
@@ -56,7 +56,7 @@ class Tokens(TokenClient, ABC):
         """
 
 
-class MachineTokens(Tokens):
+class ClientCredentialsTokens(Tokens):
     """By client credentials; see `Tokens`.
 
     Args:
@@ -123,7 +123,7 @@ class MachineTokens(Tokens):
         form = {"grant_type": "client_credentials", "resource": place.resource or canonical(url)}
         if scopes:
             form["scope"] = " ".join(scopes)
-        given = await self.given(place, self._authenticated(place, form), form)
+        given = await self.request_token(place, self._authenticated(place, form), form)
         self._token = given.token
         now = time.monotonic()
         self._expires, self._until = now + given.lifetime_s, now + given.fresh_s
@@ -138,7 +138,7 @@ class MachineTokens(Tokens):
         method = grant.client_auth
         if method == "auto":
             method = secret_method(place)
-        return authenticated(method, grant.client_id, grant.client_secret, form)
+        return client_authentication(method, grant.client_id, grant.client_secret, form)
 
     def _assertion(self, place: AuthServerMetadata) -> str:
         now = int(time.time())

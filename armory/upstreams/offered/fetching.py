@@ -99,8 +99,10 @@ class ListFetcher:
         )
 
     async def _groups(self, link: BaseLink, before: ServerLists | None) -> Sequence[OwnGroup]:
-        """The upstream's own groups, or those of last time. Who shakes hands declares them for all
-        of a session, so there they are asked for over another one, the gateway's.
+        """The upstream's own groups, else those of last time.
+
+        A handshake declares groups for its whole session, so such upstreams are asked over another
+        session of the gateway.
         """
         beside = link.era == "legacy"
         if beside and not link.owned_by_gateway:

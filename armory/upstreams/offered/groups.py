@@ -29,7 +29,7 @@ MAX_GROUPS = 500
 MAX_LEVELS = 8
 _MAX_PAGES = 100
 _MOST = 20_000
-"""Entries of a group that are gone through."""
+"""Entries of a group that are read."""
 _TEXT_CHARS = 4_000
 Entry = Mapping[str, Any]
 

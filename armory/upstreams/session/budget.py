@@ -18,11 +18,11 @@ RATE = 1_000.0
 """Units a second. A notification costs one, and one more for each KiB."""
 BURST = 5_000.0
 TOLD_TO_ALL = 20.0
-"""What it costs that lists changed: every open session is looked at, the lists are asked for."""
+"""Units that a changed list costs: every open session is looked at, and the lists are fetched."""
 TOLD_EACH_S = 0.05
-"""What is announced more often is told together, and costs what other notifications do."""
+"""Announcements that follow sooner are passed on as one and cost what other notifications do."""
 NUISANCE = 10.0
-"""What garbage costs, an answer to nothing, a request of the upstream's own."""
+"""Units that garbage costs, an answer to nothing, or a request of the upstream's own."""
 _LONGEST_PAUSE_S = 1.0
 _PATIENCE_S = 10.0
 _LINES = 20

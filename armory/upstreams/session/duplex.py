@@ -8,8 +8,7 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Generator
-from functools import partial
+from collections.abc import Generator
 
 from armory.errors import ArmoryError, UpstreamTimeout, UpstreamUnavailable
 from armory.http1.deadlines import CallDeadline
@@ -34,9 +33,9 @@ log = Logger(__name__)
 
 _WRITE_S = 10.0
 AT_ONCE_BYTES = 5 * PIECE_BYTES
-"""A frame that is no longer is decoded in one go: a millisecond at the worst."""
+"""Frames up to this size are decoded in one go: a millisecond at the worst."""
 _STEPS_S = 0.005
-"""Before another frame is read while one is decoded step by step."""
+"""Pause before another frame is read while one is decoded step by step."""
 _UNCANCELLABLE = frozenset(("initialize", "server/discover"))
 
 
@@ -73,7 +72,7 @@ class DuplexLink(StatefulLink):
         A large one is decoded step by step, between which others have their turn.
         """
         if not self._waiting and len(data) <= AT_ONCE_BYTES:
-            return self._take(data, partial(decode, data))
+            return self._take(data, _decoded(data))
         self._waiting.append(data)
         if len(self._waiting) == 1:
             self._begin()
@@ -86,13 +85,13 @@ class DuplexLink(StatefulLink):
     def _step(self, steps: Generator[None, None, list[UpstreamMessage]]) -> None:
         if steps is not self._steps:  # the end came first
             return
-        decoded: Callable[[], list[UpstreamMessage]]
+        decoded: list[UpstreamMessage] | UnreadableMessage
         try:
             next(steps)
         except StopIteration as done:
-            decoded = partial(_same, done.value)
+            decoded = done.value
         except UnreadableMessage as garbage:
-            decoded = partial(_raised, garbage)
+            decoded = garbage.with_traceback(None)  # which would hold this frame
         else:
             asyncio.get_running_loop().call_soon(self._step, steps)
             return
@@ -106,16 +105,17 @@ class DuplexLink(StatefulLink):
         self._steps = None
         while self._waiting:
             data = self._waiting.popleft()
-            self._take(data, partial(decode, data))
+            self._take(data, _decoded(data))
 
-    def _take(self, data: bytes | bytearray, decoded: Callable[[], list[UpstreamMessage]]) -> float:
-        try:
-            messages = decoded()
-        except UnreadableMessage as garbage:
-            self.budget.garbage(garbage, len(data))
+    def _take(
+        self, data: bytes | bytearray, decoded: list[UpstreamMessage] | UnreadableMessage
+    ) -> float:
+        """Serve the messages of a frame; for so many seconds nothing more should be read."""
+        if isinstance(decoded, UnreadableMessage):
+            self.budget.garbage(decoded, len(data))
             self.unreadable(data)
-            messages = []
-        for message in messages:
+            decoded = []
+        for message in decoded:
             hit = self.requests.route(message)
             if hit is not None:
                 hit[0].put(hit[1])
@@ -161,7 +161,7 @@ class DuplexLink(StatefulLink):
                 assert isinstance(item, Reply)
                 return item
         finally:
-            item = None  # an error that passes holds this frame by its trace
+            item = None  # an error's traceback keeps this frame, and so the item, alive
             self.requests.close(pending, answered=answered)
             if not answered and not self.closed and call.method not in _UNCANCELLABLE:
                 params = call_cancelled(pending.id)
@@ -186,9 +186,9 @@ class DuplexLink(StatefulLink):
             ) from None
 
 
-def _same(messages: list[UpstreamMessage]) -> list[UpstreamMessage]:
-    return messages
-
-
-def _raised(garbage: UnreadableMessage) -> list[UpstreamMessage]:
-    raise garbage
+def _decoded(data: bytes | bytearray) -> list[UpstreamMessage] | UnreadableMessage:
+    """The messages of a frame, or why there are none."""
+    try:
+        return decode(data)
+    except UnreadableMessage as garbage:
+        return garbage

@@ -18,14 +18,15 @@ from armory.protocol.nesting import deeper_than
 from armory.protocol.rawjson import encode, members, value
 
 MAX_LEVELS = 64
-"""Of a definition. The deepest of 27,595 published ones has 19; a thousand end the interpreter's
-stack, and clients take fewer still."""
+"""Nesting of a definition. The deepest of 27,595 published ones has 19 levels; a thousand end the
+interpreter's stack, and clients take fewer still.
+"""
 MAX_BYTES = 512 * 1024
-"""Of a definition: some 130,000 tokens. Whoever reads it, reads all of it in one go."""
+"""Size of a definition: some 130,000 tokens. It can only be read whole."""
 MAX_ANNOTATED_BYTES = 64 * 1024
-"""The same for one with `x-mcp-header`, which is written anew without them for most clients."""
+"""Size of a definition with `x-mcp-header`: for most clients it is written again without that."""
 MAX_VALUES = 50_000
-"""Of a definition: opened, each takes tens of bytes, however short it is."""
+"""JSON values in a definition: decoded, each takes tens of bytes, however short it is."""
 MAX_NAMED = 20
 _NAME_CHARS = 80
 _VALUE_BYTES = 64

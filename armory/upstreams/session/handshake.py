@@ -21,7 +21,7 @@ from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.context import Identity
 
 _ABOUT_BYTES = 1 << 20
-"""What an upstream may say of itself: it is kept, and told every client."""
+"""What an upstream may say of itself: it is kept, and sent to every client."""
 
 
 class NotModern(Exception):

@@ -26,7 +26,7 @@ GiveUp = Callable[[Any], None]
 
 
 LEAST_BYTES = 32 << 20
-"""So much there is room for, however much clients have not read."""
+"""Room that is left for unfinished messages, however much clients have not read."""
 
 
 def _nothing() -> int:

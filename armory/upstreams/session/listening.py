@@ -124,7 +124,7 @@ class ListenStream:
         honoured = {} if self._stream is None else self._stream.honoured
         named = honoured.get("resourceSubscriptions")
         known = cast("list[object]", named) if isinstance(named, list) else []
-        if len(known) >= len(uris):  # all of them, it may write them in another way
+        if len(known) >= len(uris):  # it named as many, perhaps spelled in another way
             return frozenset()
         return uris.difference(map(str, known))
 

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Raw
 
 from armory.domain.catalog import ServerLists, large
-from armory.domain.catalog_builder import taken_over
+from armory.domain.catalog_builder import with_shared_entries
 from armory.domain.skills import skill_problem
 from armory.errors import UpstreamUnavailable
 from armory.logger import Logger
@@ -41,12 +41,13 @@ log = Logger(__name__)
 MAX_PAGES = 2_000
 MAX_ENTRIES = 250_000
 MAX_LIST_BYTES = 256 * 1024 * 1024
-"""Some 150,000 published tools have as much."""
+"""As much as some 150,000 published tools."""
 LONGEST_S = 30.0
-"""After so long no further page is asked for, of lists other than the tools', which wait for it:
-there are servers that list every file of a cloud drive as a resource, ten a page."""
+"""After so long no further page is fetched of lists other than the tools', which wait for them:
+there are servers that list every file of a cloud drive as a resource, ten a page.
+"""
 _TURN_S = 0.001
-"""What opening entries may take of the event loop at a time."""
+"""How long entries are decoded before the event loop gets its next turn."""
 
 TOOLS = "tools/list"
 PROMPTS = "prompts/list"
@@ -196,7 +197,7 @@ async def _fetch(
         size += len(memoryview(NULL if reply.result is None else reply.result))
         page = _members(server, method, reply.result)
         if len(memoryview(page.get(MEMBER[method], NULL))) > PIECE_BYTES:
-            await asyncio.sleep(0)  # to see where a large list ends took long enough
+            await asyncio.sleep(0)  # finding the end of a large list took long enough
         await _collect(server, method, page, entries, room, omitted)
         if len(entries) > max_entries:
             raise BadList(
@@ -261,7 +262,7 @@ async def compared(lists: ServerLists, before: ServerLists | None) -> ServerList
     """
     if before is None:
         return lists
-    return (await in_turn_if(large((lists, before)), taken_over, lists, before))[0]
+    return (await in_turn_if(large((lists, before)), with_shared_entries, lists, before))[0]
 
 
 async def _in_turns(entries: Sequence[_T]) -> AsyncGenerator[_T]:

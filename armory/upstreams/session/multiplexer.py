@@ -26,7 +26,7 @@ from armory.protocol.methods import (
     LISTEN,
     LISTS_CHANGED,
     LOGGED,
-    OF_NO_REQUEST,
+    NEWS_FOR_LISTENERS,
     PROGRESS,
     loud_enough,
 )
@@ -88,8 +88,10 @@ class RequestMultiplexer:
         return pending
 
     def close(self, pending: Pending, *, answered: bool) -> None:
-        """The call is over. What it made the upstream ask is asked on where the upstream has
-        answered it: it may wait for that all the same.
+        """A call is over.
+
+        What the upstream asked because of it stays open if the call was answered: the upstream may
+        wait for that answer still.
         """
         self.pending.pop(pending.id, None)
         pending.end()
@@ -142,8 +144,10 @@ class RequestMultiplexer:
         return None
 
     def _cost_of_changes(self, method: str) -> float:
-        """What it costs that lists changed: servers say so with each of a thousand tools that they
-        add, and however often they do, others are told every `TOLD_EACH_S` at most.
+        """Units that a changed list costs.
+
+        Servers announce each of a thousand tools that they add, but clients are told every
+        `TOLD_EACH_S` at most: what comes in between costs little.
         """
         now = monotonic()
         if now < self._told_until.get(method, 0.0):
@@ -192,7 +196,7 @@ class RequestMultiplexer:
             loud = loud_enough(text_of(params, "level"), wants)
             return target, Note(method, params) if loud else None
         if via is not None:
-            if via.client is None or (method in OF_NO_REQUEST and via.call.method != LISTEN):
+            if via.client is None or (method in NEWS_FOR_LISTENERS and via.call.method != LISTEN):
                 return None
             return via, Note(method, params)
         listener = self._listener(params)

@@ -45,13 +45,13 @@ from armory.upstreams.session.turns import Turns, asks_possible
 log = Logger(__name__)
 
 _FIRST_CALL_S = 10.0
-"""So long what is asked at the start of a session waits for the first call that it can be of."""
+"""How long a question at the start of a session waits for a first call that it can belong to."""
 _OPEN = 64
 """Questions of one session that wait for people at once."""
 _ANSWERING = 16
-"""Answers at once that one session's upstream has not taken yet."""
+"""Answers of one session that its upstream may leave unread at once."""
 _ROOTS_S = 30.0
-"""So long after a client said that its roots changed an upstream may ask that client for them."""
+"""How long `roots/list` goes to the client that last said that its roots changed."""
 
 _NO_ROOTS = Raw(b'{"roots":[]}')
 
@@ -93,7 +93,7 @@ class Questions:
         self._send = weakref.WeakMethod(send)
         self._pending = pending
         self._exact = exact
-        self._rooted: tuple[ClientChannel, float] | None = None
+        self._roots_changed_by: tuple[ClientChannel, float] | None = None
         self._turns = Turns(link.silent, partial(_busy, pending))
         self._given_up, self._may_ask = Unfinished(), Unfinished()  # all; those that could ask
         self._open: dict[bytes, asyncio.Task[None]] = {}
@@ -119,8 +119,8 @@ class Questions:
             self._began.set()
 
     def outlive(self, pending: Pending) -> None:
-        """A call was answered, what it made the upstream ask is not: until it is, or the session
-        ends.
+        """A call was answered before the questions that it caused: they stay open until they are
+        answered or the session ends.
         """
         self._unbound |= pending.questions
         for task in pending.questions:
@@ -146,14 +146,14 @@ class Questions:
         return self._turns.answered_late(request_id) or known
 
     def may_be_anothers(self, call: Call) -> bool:
-        """Whether a line of log that comes while this call is in flight may be of one that another
+        """Whether a log line that comes during this call may belong to a call that another
         principal gave up.
         """
         return self._given_up.of_others(call.caller)
 
     def roots_changed(self, client: ClientChannel) -> None:
         """A client said so: what the upstream asks about roots for a while is meant for it."""
-        self._rooted = client, asyncio.get_running_loop().time() + _ROOTS_S
+        self._roots_changed_by = client, asyncio.get_running_loop().time() + _ROOTS_S
 
     def serve(self, question: Question, via: Pending | None) -> None:
         """Have somebody answer it, at once or beside everything else.
@@ -230,17 +230,19 @@ class Questions:
         self._put(question, calls[0].client or client if calls else client, *calls)
 
     def _roots_informer(self, method: str, via: Pending | None) -> ClientChannel | None:
-        """The client that said that its roots changed, where this asks for them thereupon."""
-        if method != "roots/list" or via is not None or self._rooted is None:
+        """The client whose `roots/list_changed` this `roots/list` follows; None: none does."""
+        if method != "roots/list" or via is not None or self._roots_changed_by is None:
             return None
-        client, until = self._rooted
+        client, until = self._roots_changed_by
         if until > asyncio.get_running_loop().time():
             return client
-        self._rooted = None
+        self._roots_changed_by = None
         return None
 
     def _attribute(self, method: str, via: Pending | None) -> tuple[Pending | None, str]:
-        """The call because of which it is asked; None, and why, where that cannot be told."""
+        """(call that caused the question, ""), or (None, why that cannot be told; "" where no
+        client could answer).
+        """
         needed = CAPABILITY.get(method)
 
         def able(pending: Pending) -> bool:

@@ -21,6 +21,7 @@ class StatefulLink(BaseLink):
     """A link with calls in flight, and an upstream that may ask in between.
 
     Args:
+        context: as every link's.
         exact: whether the transport tells because of which call the upstream asks.
 
     Attributes:

@@ -15,7 +15,7 @@ from msgspec import Raw
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
 from armory.logger import Logger
 from armory.protocol import codes, jsonrpc
-from armory.protocol.link import SAID_OF_RESOURCE, Call, Params, Refused, Reply
+from armory.protocol.link import RESOURCE_META, Call, Params, Refused, Reply
 from armory.protocol.methods import LISTEN, LOG_LEVELS, declares_groups, loud_enough
 from armory.protocol.rawjson import encode
 from armory.tasks import Tasks
@@ -25,7 +25,7 @@ from armory.upstreams.spec import UpstreamSpec
 
 log = Logger(__name__)
 _LEVEL_S = 1.0
-"""So long a call waits for the answer of an upstream that is told how much to log."""
+"""How long a call waits for the upstream's answer to `logging/setLevel`."""
 
 
 class Subscriptions:
@@ -106,9 +106,10 @@ class Subscriptions:
             await self._ask("resources/subscribe", uri)
 
     async def ensure_log_level(self, wanted: str | None) -> None:
-        """Legacy: have an upstream that logs do so at the lowest level that any caller has wanted
-        yet. One that does not answer at once is waited for beside the calls, and not asked again.
-        Calls that come meanwhile wait as long, since they must not overtake the first one.
+        """Legacy: have the upstream log at the lowest level that any caller has wanted yet.
+
+        Where it does not answer in time calls go on, and it is not asked again. Calls that come
+        meanwhile wait as well: they must not overtake the first one.
         """
         if self.identity.era == "modern" or wanted is None or wanted not in LOG_LEVELS:
             return
@@ -194,9 +195,9 @@ class Subscriptions:
 
     async def _ask(self, method: str, uri: str) -> None:
         params = {"uri": Raw(encode(uri))}
-        said = SAID_OF_RESOURCE.get()
-        if said is not None and said[0] == uri:
-            params["_meta"] = said[1]
+        meta = RESOURCE_META.get()
+        if meta is not None and meta[0] == uri:
+            params["_meta"] = meta[1]
         reply = await self._request(Call(method, params))
         if reply.error is not None:
             raise Refused(method, reply.error)

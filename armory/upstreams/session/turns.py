@@ -20,10 +20,10 @@ from armory.protocol.methods import may_be_asked
 
 _ASKING_METHODS = frozenset(("tools/call", "prompts/get", "resources/read"))
 _ABANDONED_S = 2.0
-"""So long the upstream may ask on behalf of a call that was given up."""
+"""How long the upstream may still ask because of a call that was given up."""
 _STEP_S = 0.1
 _KNOWN = 5_000
-"""Tools of one upstream that are known not to ask."""
+"""Tools of one upstream that are remembered as never asking."""
 
 
 class Turns:
@@ -73,7 +73,7 @@ class Turns:
 
     def given_up(self, request_id: int) -> None:
         """A call ended unanswered; for a moment the upstream may still ask because of it."""
-        self.abandoned()  # where nothing waits for its turn, nobody else looks at those before
+        self.abandoned()  # drops expired ones: without waiting calls nobody else does
         self._abandoned[request_id] = asyncio.get_running_loop().time() + _ABANDONED_S
 
     def answered_late(self, request_id: object) -> bool:

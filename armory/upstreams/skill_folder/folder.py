@@ -2,7 +2,7 @@
 
 Owns: entries, digests (each kept for as long as its file stays as it is), and reading a file.
 Nothing outside the folder is ever opened: URIs are looked up in what was found, never turned into
-paths. Blocking but for `found`; never imports a link.
+paths. Blocking but for `contents`; never imports a link.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from armory.upstreams.skill_folder.tree import File, Folder, holds, read_tree
 
 FOLDER_TYPE = "inode/directory"
 _FRESH_NS = 2_000_000_000
-"""A file that changed so little ago may change again without looking any different."""
+"""A file changed more recently may change again and show the same time stamp."""
 _OPEN = (
     os.O_RDONLY
     | getattr(os, "O_NOFOLLOW", 0)
@@ -48,7 +48,7 @@ class _Read:
 
 
 @dataclass(slots=True)
-class Found:
+class FolderContents:
     """What was in the folder when it was gone through.
 
     Attributes:
@@ -78,18 +78,18 @@ class SkillFolder:
         self._turn = asyncio.Lock()
         self._scanning = threading.Lock()
         self._begun = self._done = 0
-        self._found = Found()
+        self._found = FolderContents()
         self._root = ""
         self._before: dict[tuple[str, bool], _Read] = {}
         self._now: dict[tuple[str, bool], _Read] = {}
 
-    async def found(self) -> Found:
+    async def contents(self) -> FolderContents:
         """What is in the folder by now. Many who ask at once wait for one look at it.
 
         Raises:
             BadFolder: it cannot be served.
         """
-        wanted = self._begun + 1  # one that is under way may have passed by what was written since
+        wanted = self._begun + 1  # a scan that is under way may have missed later writes
         async with self._turn:
             if self._done < wanted:
                 self._begun = begun = self._begun + 1
@@ -104,16 +104,16 @@ class SkillFolder:
             BadFolder: it cannot be served.
         """
         for known in (self._found, None):
-            found = known or await self.found()
+            found = known or await self.contents()
             path = found.files.get(uri)
             if path is not None:
                 try:
                     return await asyncio.to_thread(self._bytes, path), mime_type(path)
                 except (OSError, BadSkill):
-                    continue  # it may have gone, or be somewhere else by now
+                    continue  # removed or moved since the scan
         return None
 
-    def scan(self) -> Found:
+    def scan(self) -> FolderContents:
         """Go through the folder; of the files only those are read that changed.
 
         Raises:
@@ -122,12 +122,14 @@ class SkillFolder:
         with self._scanning:
             tree, self._root = read_tree(self.path)
             self._before, self._now = self._now, {}
-            found = Found()
+            found = FolderContents()
             self._collect(tree, found, within=False, served=False)
             self._found = found
             return found
 
-    def _collect(self, folder: Folder, found: Found, *, within: bool, served: bool) -> bool:
+    def _collect(
+        self, folder: Folder, found: FolderContents, *, within: bool, served: bool
+    ) -> bool:
         """Add the skills of a folder and of those below; whether any SKILL.md was there.
 
         Args:
@@ -206,7 +208,7 @@ class SkillFolder:
         return known
 
     def _bytes(self, path: str) -> bytes:
-        """What a file has, which lies in the folder whatever has become of the way to it."""
+        """The bytes of a file that is in the folder, whatever its path leads to by now."""
         if os.path.realpath(path) != path or not holds(self._root, path):
             raise BadSkill("a link has taken the place of a file")
         opened = os.open(path, _OPEN)

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
-from armory.threads import as_usual
+from armory.threads import default_slice
 
 
 class ChildTransport(asyncio.SubprocessTransport):
@@ -53,7 +53,7 @@ class ChildTransport(asyncio.SubprocessTransport):
             OSError: it cannot be started.
         """
         pipe = subprocess.PIPE
-        with as_usual():
+        with default_slice():
             process = subprocess.Popen(  # noqa: ASYNC220 - forks and waits for `exec`, as asyncio does
                 command,
                 bufsize=0,
@@ -196,8 +196,10 @@ class _Pipe(asyncio.Protocol):
 
 
 class _Given:
-    """A file whose descriptor belongs to whoever asks for it. uvloop closes a descriptor and then
-    the file that it came from, when the number may be that of another thread's file already.
+    """A file whose descriptor belongs to whoever asks for it.
+
+    uvloop closes a descriptor and then the file that it came from, when another thread may already
+    have a file of that number.
     """
 
     def __init__(self, file: IO[bytes]) -> None:

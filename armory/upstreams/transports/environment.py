@@ -82,8 +82,10 @@ def inherited(environ: Mapping[str, str], also: Iterable[str] = ()) -> dict[str,
 
 
 def told_by_launcher(launcher: str | None, given: Iterable[str]) -> dict[str, str]:
-    """What has a launcher say what it does: npm says nothing of packages that it fetches, of their
-    scripts that it runs for minutes, nor which of those failed, unless it is asked.
+    """Settings that make a launcher report what it does.
+
+    Unasked, npm says nothing of the packages that it fetches, of scripts that it runs for minutes,
+    or which of them failed.
 
     Args:
         launcher: of the server; None: none.

@@ -15,13 +15,13 @@ from armory.observability.redaction import redacted
 
 _CUT = 300
 _OPENED_BYTES = 64 * 1024
-"""A longer body is looked at as text, at its beginning."""
+"""Longer bodies are read as text, and only at their beginning."""
 _WORDS = ("error_description", "message", "detail", "reason", "title", "error", "errors", "code")
 _TITLE = re.compile(r"<title[^<>]{0,200}>([^<]{1,300})", re.IGNORECASE)
 _TAG = re.compile(r"<[^<>]{0,500}>")
 
 
-def said_in(body: bytes | bytearray) -> str:
+def error_text(body: bytes | bytearray) -> str:
     """One line of what a body says, without secrets; "" where it says nothing."""
     try:
         found = _sentence(msgspec.json.decode(body if len(body) <= _OPENED_BYTES else b""), 3)

@@ -9,7 +9,7 @@ from armory.errors import UpstreamTimeout
 from armory.http1.eventstream import EventParser, EventTooLarge
 from armory.http1.failing import broken
 from armory.http1.pool import Fields
-from armory.http1.reading import BodyTooLarge, EventReader, arrived, let_go, read_body
+from armory.http1.reading import BodyTooLarge, EventReader, arrived, read_body, release
 from armory.protocol import jsonrpc
 from armory.protocol.headers import METHOD_HEADER, NAME_HEADER, VERSION_HEADER, header_value
 from armory.protocol.link import Call, ClientChannel, Params, Reply
@@ -34,6 +34,7 @@ class HttpLink(BaseLink):
     """A modern upstream over HTTP. There is no session: the link is never dead.
 
     Args:
+        context: as every link's.
         client: connections, shared with the upstream's other links; not closed by this one.
     """
 
@@ -141,7 +142,7 @@ class HttpLink(BaseLink):
             async for event in events:
                 for message in await messages_in(event, self.budget):
                     if message.method is None and own_id(message.id) == pending.id:
-                        let_go(response)
+                        release(response)
                         return self._reply(message, pending)
                     hit = self._requests.route(message, pending)
                     if hit is None or hit[0] is not pending:
@@ -150,7 +151,7 @@ class HttpLink(BaseLink):
                     if type(item) is Note:
                         await pending.deliver(item)
                     elif isinstance(item, Reply):
-                        let_go(response)
+                        release(response)
                         return item
                 await self.rest()
         raise self.unintelligible(f"its stream ended before the answer to {pending.call.method}")

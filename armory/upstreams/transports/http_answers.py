@@ -29,8 +29,9 @@ from armory.upstreams.transports.error_bodies import is_message
 from armory.upstreams.transports.http_failures import http_failure
 
 _AT_ONCE_BYTES = 5 * PIECE_BYTES
-"""What is no longer is looked at in one go: a millisecond at the worst, and each turn of the event
-loop costs as much as a piece."""
+"""Answers up to this size are decoded in one go: a millisecond at the worst, while each turn of the
+event loop costs as much as a piece.
+"""
 
 
 def stream_errors() -> tuple[type[Exception], ...]:

@@ -39,7 +39,7 @@ _KEEPALIVE_S = 4.0
 _OWN_HEADERS = {"User-Agent": "armory"}
 _REDIRECTS = frozenset((307, 308))
 _REDIRECTED_S = 60.0
-"""So long a redirect holds without being asked for again; an error ends it at once."""
+"""How long a redirect is followed without asking again; an error ends that at once."""
 
 
 def reusable(headers: Mapping[str, str]) -> Fields:
@@ -315,7 +315,7 @@ class _PersonClient(HttpClient):
         caller = CALLER.get()
         if caller is not None and caller.key == self._principal.key:
             return await send(tokens, method, headers, data, timeout_s, url=url, what=what)
-        # Nobody's call, or, where it makes room for its own session, somebody else's.
+        # Outside any call, or in another caller's that closes this session to make room.
         before = CALLER.set(self._people.newest(self._principal))
         try:
             return await send(tokens, method, headers, data, timeout_s, url=url, what=what)

@@ -11,7 +11,7 @@ from armory.errors import UpstreamUnavailable
 from armory.http1.failing import broken
 from armory.http1.reading import Answer
 from armory.observability.redaction import redacted, without_parameters
-from armory.upstreams.transports.error_bodies import said_in
+from armory.upstreams.transports.error_bodies import error_text
 
 
 class HttpFailure(UpstreamUnavailable):
@@ -30,7 +30,7 @@ class HttpFailure(UpstreamUnavailable):
         retry_after_s: float | None,
         leads_to: str = "",
     ) -> None:
-        said = said_in(body)
+        text = error_text(body)
         hint = f"; check the path of upstreams.{server}.url" if status == 404 else ""
         if leads_to:
             hint = (
@@ -38,14 +38,14 @@ class HttpFailure(UpstreamUnavailable):
                 f"upstreams.{server}.url if it is the server"
             )
         super().__init__(
-            self._told(server, f"HTTP {status}{' (' + said + ')' if said else ''}{hint}"),
+            self._message(server, f"HTTP {status}{' (' + text + ')' if text else ''}{hint}"),
             upstream=server,
             retry_after_s=retry_after_s,
         )
         self.status = status
         self.body = body
 
-    def _told(self, server: str, answered: str) -> str:
+    def _message(self, server: str, answered: str) -> str:
         return f"upstream {server!r} answered {answered}"
 
 
@@ -54,7 +54,7 @@ class LoginRequired(HttpFailure):
 
     code = "login_required"
 
-    def _told(self, server: str, answered: str) -> str:
+    def _message(self, server: str, answered: str) -> str:
         return (
             f"upstream {server!r} wants a login: it answered {answered}. Give a token under "
             f"upstreams.{server}.headers, or set upstreams.{server}.auth: {{type: "

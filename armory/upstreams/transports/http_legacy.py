@@ -7,8 +7,9 @@ Never imports another link.
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from armory.errors import ArmoryError
 from armory.http1.deadlines import CallDeadline
@@ -50,6 +51,7 @@ class LegacyHttpLink(StatefulLink):
     """One legacy session over HTTP.
 
     Args:
+        context: as every link's.
         client: connections, shared with the upstream's other links; not closed by this one.
         capabilities: the client capabilities to declare.
         version: revision to offer.
@@ -71,10 +73,19 @@ class LegacyHttpLink(StatefulLink):
         self._generation = 0
         self._renewing: asyncio.Task[None] | None = None
         self._dead = False
+        link = cast("LegacyHttpLink", weakref.proxy(self))  # which has both
+
+        def headers() -> Fields:
+            return link._headers()
+
         self._stream = ServerStream(
-            self, client, self._headers, on_message=self._deliver, on_gap=self.renewed
+            link,
+            client,
+            headers,
+            on_message=lambda message: link._deliver(message),
+            on_gap=lambda: link.renewed(),
         )
-        self._answers = AnswerStreams(self, client, self._headers)
+        self._answers = AnswerStreams(link, client, headers)
         self._closing = False
 
     @property

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from armory.errors import UpstreamUnavailable
 from armory.http1.eventstream import EventParser
 from armory.http1.failing import broken
-from armory.http1.reading import Answer, EventReader, let_go
+from armory.http1.reading import Answer, EventReader, release
 from armory.logger import Logger
 from armory.protocol.headers import LAST_EVENT_ID
 from armory.protocol.link import FOREVER_S, Reply
@@ -32,12 +32,12 @@ _RETRY_S = 1.0
 _RETRY_LEAST_S = 0.1
 _RETRY_MAX_S = 30.0
 _LASTING_S = 10.0
-"""A stream that was open so long did not fail, whether it said anything or not."""
+"""A stream that was open this long did not fail, even if nothing came on it."""
 _RESUMES = 5
-"""Streams of one answer that say nothing new before it is given up."""
+"""Attempts at resuming one answer that bring nothing new, before it is given up."""
 _NO_STREAM = frozenset((400, 404, 405, 406, 501))
 _OVER = frozenset((400, 404))
-"""What a stream that was there is answered where the session is unknown."""
+"""Statuses that end a stream which had been open: the session is unknown."""
 
 
 class ServerStream:
@@ -84,6 +84,7 @@ class ServerStream:
     async def close(self, timeout_s: float) -> None:
         """End the stream, and open no other."""
         await stop(self._task, timeout_s=timeout_s)
+        self._task = None  # its end holds, by its trace, this stream
 
     async def _listen(self) -> None:
         CALLER.set(None)  # it outlives the call that began it
@@ -221,7 +222,7 @@ class AnswerStreams:
                     for message in await messages_in(event, self._link.budget):
                         reply = await self.take(message, pending)
                         if reply is not None:
-                            let_go(response)
+                            release(response)
                             return reply
                     await self._link.rest()
         except broken() as error:

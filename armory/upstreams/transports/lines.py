@@ -17,7 +17,7 @@ from armory.upstreams.session.inflow import GIVEN_UP
 log = Logger(__name__)
 
 _TURN_S = 0.001
-"""So long the output of one process may keep the event loop."""
+"""How long the output of one process may keep the event loop."""
 _LINES_A_LOOK = 32
 _HEAD_ID = re.compile(rb'^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,15})\s*,')
 _TAIL_ID = re.compile(rb'"id"\s*:\s*(\d{1,15})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')

@@ -23,17 +23,17 @@ from armory.openapi.operations import Operations
 from armory.openapi.requests import BadArguments, request_for
 from armory.openapi.results import refused, result_of
 from armory.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
-from armory.protocol.link import Call, ClientChannel, Params, Reply, Sent
-from armory.protocol.rawjson import TooWide, brief, encode, members, text_of, value
+from armory.protocol.link import Call, Reply
+from armory.protocol.rawjson import TooWide, brief, members, text_of, value
 from armory.threads import for_callers
-from armory.upstreams.session.base import BaseLink
+from armory.upstreams.local_link import LocalLink, complete, error_reply, result_reply
 from armory.upstreams.session.context import Identity, LinkContext
 from armory.upstreams.transports.http_client import Answer, HttpClient
 
 _PARAMETER_BYTES = 64 * 1024
 _FORM_VALUES = 10_000
 _LARGE_BYTES = 256 * 1024
-"""A longer answer is written as a result beside the event loop."""
+"""Longer answers are turned into a result in a thread."""
 _UNAVAILABLE = frozenset((502, 503, 504))
 
 
@@ -52,7 +52,7 @@ class Api:
     identity: Identity
 
 
-class OpenApiLink(BaseLink):
+class OpenApiLink(LocalLink):
     """An API. There is no session: the link is never dead.
 
     Args:
@@ -61,22 +61,13 @@ class OpenApiLink(BaseLink):
         api: its description.
     """
 
-    stateless = True
-
     def __init__(self, context: LinkContext, client: HttpClient, api: Api) -> None:
-        super().__init__(context)
+        super().__init__(context, api.identity)
         self._client = client
         self._api = api
-        self._closing = False
         self.left_out = {"tools/list": api.operations.left_out}
         path, _, self._query = api.base.partition("?")
         self._base = path.rstrip("/")
-        self.adopt(api.identity)
-
-    @property
-    def closed(self) -> bool:
-        """Whether `close` was called."""
-        return self._closing
 
     async def request(self, call: Call) -> Reply:
         """As `BaseLink.request`: lists and calls tools, and knows nothing else."""
@@ -84,36 +75,23 @@ class OpenApiLink(BaseLink):
             raise self.unavailable("the session is closed")
         if call.method == "tools/list":
             tools = [operation.tool for operation in self._api.operations.by_name.values()]
-            return _reply({"tools": tools, "ttlMs": 0, "cacheScope": "private"})
+            return result_reply({"tools": tools, "ttlMs": 0, "cacheScope": "private"})
         if call.method == "tools/call":
             return await self._call(call)
         if call.method == "server/discover":
-            return _reply({})
-        return _error(METHOD_NOT_FOUND, f"Method not found: {call.method}")
-
-    async def notify(self, method: str, params: Params) -> None:
-        """An API hears no notifications."""
-
-    async def roots_changed(self, client: ClientChannel) -> None:
-        """An API has no use for roots."""
-
-    async def close(self) -> None:
-        """Nothing is open."""
-        self._closing = True
+            return result_reply({})
+        return error_reply(METHOD_NOT_FOUND, f"Method not found: {call.method}")
 
     async def _call(self, call: Call) -> Reply:
         name = text_of(call.params, "name") or ""
         operation = self._api.operations.by_name.get(name)
         if operation is None:
-            return _error(INVALID_PARAMS, f"Unknown tool: {name[:200]}")
-        if call.hop is not None:
-            call.hop = self.hop()
-            if call.sent is not None:
-                call.sent = Sent(0)
+            return error_reply(INVALID_PARAMS, f"Unknown tool: {name[:200]}")
+        self.note_sent(call)
         try:
             return Reply(result=await self._answer(call, operation), era="modern")
         except BadArguments as problem:
-            return _reply(refused(f"{operation.name} was not called: {problem}"))
+            return result_reply(refused(f"{operation.name} was not called: {problem}"))
 
     async def _answer(self, call: Call, operation: Operation) -> Raw:
         made = request_for(operation, _arguments(operation, call.params.get("arguments")))
@@ -199,16 +177,4 @@ def _many_values(form: Raw) -> bool:
 
 
 def _result(status: int, headers: Mapping[str, str], body: bytes) -> Raw:
-    return _complete(result_of(status, headers, body))
-
-
-def _complete(result: Mapping[str, Any]) -> Raw:
-    return Raw(encode({"resultType": "complete", **result}))
-
-
-def _reply(result: Mapping[str, Any]) -> Reply:
-    return Reply(result=_complete(result), era="modern")
-
-
-def _error(code: int, message: str) -> Reply:
-    return Reply(error=Raw(encode({"code": code, "message": message})), era="modern")
+    return complete(result_of(status, headers, body))

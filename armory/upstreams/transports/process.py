@@ -29,10 +29,11 @@ _STDERR_LINE = 2_000
 _STDERR_LINES = 200
 _STDERR_WINDOW_S = 60.0
 _MUTED_S = 0.05
-"""Between two looks at the standard error of a process that has said too much there."""
+"""Pause between two reads of the standard error of a process that wrote too much there."""
 LAST_WORDS_S = 1.0
-"""So long the exit status and the end of standard error are waited for once a process is going, so
-that one failure is told in one wording however they come."""
+"""How long exit status and the end of standard error are waited for once a process is ending, so
+that one failure is worded the same whichever comes first.
+"""
 _EXIT_S = 1.0
 _TERM_S = 2.0
 _KILL_S = 5.0
@@ -244,7 +245,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._exited.set()
         self._gone.set()
         self._end()
-        # Nothing more comes: who listened, and the transport, go with their last reference.
+        # Nothing more comes: drop the references to listeners and transport.
         self._transport, self._on_end = None, _ignore
         del self._lines
 

@@ -29,6 +29,7 @@ class SseLink(DuplexLink):
     """One event stream, and the endpoint that it named.
 
     Args:
+        context: as every link's.
         client: connections, shared with the upstream's other links; not closed by this one.
     """
 
@@ -78,6 +79,7 @@ class SseLink(DuplexLink):
             self._endpoint.cancel()
         await self.end_tasks()
         await stop(self._reader, timeout_s=_CLOSE_S)
+        self._reader = None  # its end holds, by its trace, this link
 
     async def _write(self, data: bytes) -> None:
         if self._death is not None:

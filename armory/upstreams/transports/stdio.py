@@ -15,7 +15,7 @@ from armory.upstreams.transports.process import LAST_WORDS_S, ServerProcess
 
 _WORDS_BYTES = 2_000
 _DEATH_S = 2 * LAST_WORDS_S
-"""How long a broken pipe waits for what the process died of."""
+"""How long a broken pipe waits for the process's exit status."""
 
 
 class StdioLink(DuplexLink):

@@ -17,7 +17,7 @@ from yarl import URL
 from armory.oauth.metadata import Undiscovered, server_metadata
 from armory.security.sealing import Seal
 from armory.upstreams.oauth.code_flow import BegunLogin, CodeFlow
-from armory.upstreams.oauth.discovery import AuthServerMetadata, Challenge, place_in
+from armory.upstreams.oauth.discovery import AuthServerMetadata, Challenge, usable_metadata
 from armory.upstreams.oauth.grants import AuthorizationCode
 
 _PURPOSE = "console login"
@@ -45,7 +45,7 @@ class _Flow(CodeFlow):
             if self._found is None or self._until < time.monotonic():
                 self._found = await server_metadata(self.issuer, self.fetch)
                 self._until = time.monotonic() + _METADATA_S
-            return place_in(self._found, url, self.issuer, {"resource": str(url)})
+            return usable_metadata(self._found, url, self.issuer, {"resource": str(url)})
         except Undiscovered as error:
             raise self.failed(str(error)) from None
 

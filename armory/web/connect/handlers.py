@@ -30,7 +30,7 @@ from armory.upstreams.oauth.code_flow import BegunLogin
 from armory.upstreams.upstream import Upstream
 from armory.web.connect import pages
 from armory.web.cookies import Hosts, SealedCookies
-from armory.web.pages import said
+from armory.web.pages import message_page
 
 _log = Logger(__name__)
 _SESSION, _LOGIN = "armory_person", "armory_login"
@@ -137,14 +137,14 @@ class Connect:
         async def guarded(request: web.Request) -> web.Response:
             _, host = self._s.hosts.seen_as(request.remote, request.headers)
             if not self._s.hosts.host_allowed(host):
-                return said("Not here", "This Host is not in server.allowed_hosts.", 403)
+                return message_page("Not here", "This Host is not in server.allowed_hosts.", 403)
             try:
                 return await handler(request)
             except (AuthenticationFailed, AccessDenied) as error:
-                return said("That did not work", error.message, 403)
+                return message_page("That did not work", error.message, 403)
             except ArmoryError as error:
                 _log.warning("connect_failed", error=error.message)
-                return said("That did not work", error.message, 502)
+                return message_page("That did not work", error.message, 502)
 
         return guarded
 
@@ -170,9 +170,9 @@ class Connect:
         if not is_server_key(server):
             return _not_there()
         if not self._from_here(request):
-            return said("Not from here", "Open the page itself, and use its buttons.", 403)
+            return message_page("Not from here", "Open the page itself, and use its buttons.", 403)
         if not await _small_form(request):
-            return said("Too large", "That is no form, or it is too large.", 413)
+            return message_page("Too large", "That is no form, or it is too large.", 413)
         form = await request.post()
         action, person = form.get("action"), await self._person(request)
         if action == "identify":
@@ -199,7 +199,7 @@ class Connect:
             await tokens.log_out()
             return self._back(server)
         if action != "connect":
-            return said("Not known", "There is no such button.", 400)
+            return message_page("Not known", "There is no such button.", 400)
         begun = await upstream.begin_login(principal, self._callback(request))
         return self._sent(request, Visit(server, begun, principal.key, time.time() + _LOGIN_S))
 
@@ -218,22 +218,24 @@ class Connect:
         visit = self._cookies.read(request, _LOGIN, Visit)
         state = request.query.get("state", "")
         if visit is None or visit.until < time.time():
-            return said(
+            return message_page(
                 "That did not work",
                 "This browser has begun no login here, or too long ago. Begin again.",
                 400,
             )
         if not secrets.compare_digest(state.encode(), visit.begun.state.encode()):
-            return said("That did not work", "The answer is of another login.", 400)
+            return message_page("That did not work", "The answer is of another login.", 400)
         if state in self._used:
-            return said("That did not work", "This login was used already.", 400)
+            return message_page("That did not work", "This login was used already.", 400)
         self._used[state] = None
         back = {name: request.query[name] for name in request.query}
         person = await self._person(request)
         if visit.whose is None:
             response = await self._signed_in(request, visit, back)
         elif person is None or person.principal.key != visit.whose:
-            response = said("That did not work", "Somebody else is in this browser now.", 403)
+            response = message_page(
+                "That did not work", "Somebody else is in this browser now.", 403
+            )
         else:
             response = await self._connected(visit, person.principal, back)
         response.del_cookie(_LOGIN, path=self._path)
@@ -254,10 +256,10 @@ class Connect:
         upstream = self._s.upstream(visit.server)
         tokens = None if upstream is None else upstream.login_of(principal)
         if tokens is None:
-            return said("Not found", "Nobody connects an account there any more.", 404)
+            return message_page("Not found", "Nobody connects an account there any more.", 404)
         await tokens.finish(visit.begun, back)
         _log.info("account_connected", upstream=visit.server)
-        return said(
+        return message_page(
             "Connected", "You may close this page. Let your MCP client try again what it tried."
         )
 
@@ -335,7 +337,7 @@ class Connect:
 
 
 def _not_there() -> web.Response:
-    return said("Not found", "Nobody connects an account there.", 404)
+    return message_page("Not found", "Nobody connects an account there.", 404)
 
 
 async def _small_form(request: web.Request) -> bool:

@@ -12,7 +12,7 @@ from yarl import URL
 from armory.domain.principal import Principal
 from armory.oauth.metadata import Undiscovered, server_metadata
 from armory.upstreams.oauth.code_flow import BegunLogin, CodeFlow
-from armory.upstreams.oauth.discovery import AuthServerMetadata, Challenge, place_in
+from armory.upstreams.oauth.discovery import AuthServerMetadata, Challenge, usable_metadata
 from armory.upstreams.oauth.grants import AuthorizationCode
 
 SignedIn = Callable[[str, str], Awaitable[Principal]]
@@ -49,6 +49,6 @@ class IssuerSignIn(CodeFlow):
         """As `CodeFlow.found`: the issuer itself, for no resource."""
         try:
             server = await server_metadata(self.issuer, self.fetch)
-            return place_in(server, url, self.issuer, None)
+            return usable_metadata(server, url, self.issuer, None)
         except Undiscovered as error:
             raise self.failed(str(error)) from None

@@ -23,8 +23,8 @@ from armory.logger import Logger
 from armory.upstreams.oauth.code_flow import BegunLogin
 from armory.web.cookies import SealedCookies
 from armory.web.oauth.consent import consent_page, is_remembered, remember
-from armory.web.oauth.places import OAuthServices, Places, form_of
-from armory.web.pages import said
+from armory.web.oauth.urls import GatewayUrls, OAuthServices, form_of
+from armory.web.pages import message_page
 
 _log = Logger(__name__)
 _BROWSER, _VISIT, _FORM = "armory_browser", "armory_visit", "oauth consent"
@@ -63,9 +63,9 @@ class Pages:
     def __init__(self, services: OAuthServices) -> None:
         self._s = services
         self._server = services.server
-        self._places = Places(services)
+        self._urls = GatewayUrls(services)
         self._path = f"{services.base_path}/oauth"
-        self._cookies = SealedCookies(services.seal, self._path, self._places.origin)
+        self._cookies = SealedCookies(services.seal, self._path, self._urls.origin)
 
     def register(self, app: web.Application) -> None:
         """Add the routes."""
@@ -75,18 +75,18 @@ class Pages:
 
     def _guarded(self, handler: _Handler) -> _Handler:
         async def guarded(request: web.Request) -> web.Response:
-            if not self._places.is_allowed(request):
-                return said("Not here", "This Host is not in server.allowed_hosts.", 403)
+            if not self._urls.is_allowed(request):
+                return message_page("Not here", "This Host is not in server.allowed_hosts.", 403)
             try:
                 return await handler(request)
             except Returned as back:
                 return _sent(back.url)
             except OAuthError as error:
                 _log.info("oauth_refused", path=request.path, error=error.code)
-                return said("That did not work", error.description, 400)
+                return message_page("That did not work", error.description, 400)
             except ArmoryError as error:
                 _log.warning("oauth_failed", path=request.path, error=error.message)
-                return said("That did not work", error.message, 502)
+                return message_page("That did not work", error.message, 502)
 
         return guarded
 
@@ -95,14 +95,14 @@ class Pages:
     async def authorize(self, request: web.Request) -> web.Response:
         """`GET /oauth/authorize`: a client sends a person here."""
         query = each_once(request.query, lambda name: len(request.query.getall(name)))
-        asker = self._places.asker(request)
+        asker = self._urls.asker(request)
         client = await self._server.client(query.get("client_id", ""), asker)
-        issuer = self._places.issuer(request)
+        issuer = self._urls.issuer(request)
         asked = read(
             query,
             client,
             issuer,
-            lambda url: self._places.is_resource(request, url),
+            lambda url: self._urls.is_resource(request, url),
             f"{issuer}/mcp",
         )
         if not self._server.settings.consent or is_remembered(self._cookies, request, asked):
@@ -116,31 +116,35 @@ class Pages:
 
     async def consent(self, request: web.Request) -> web.Response:
         """`POST /oauth/consent`: what a button of the page does."""
-        if request.headers.get("Origin", "").lower() != self._places.origin(request):
-            return said("Not from here", f"Use the buttons of the page itself. {_AGAIN}", 403)
+        if request.headers.get("Origin", "").lower() != self._urls.origin(request):
+            return message_page(
+                "Not from here", f"Use the buttons of the page itself. {_AGAIN}", 403
+            )
         form = await form_of(request)
         sealed = decoded(form.get("request", ""))
         data = None if sealed is None else self._s.seal.open(sealed, _FORM)
         asked = None if data is None else msgspec.json.decode(data, type=_Asked)
         browser = self._cookies.read(request, _BROWSER, _Browser)
         if asked is None or asked.until < time.time():
-            return said("Too late", f"The page is too old. {_AGAIN}", 400)
+            return message_page("Too late", f"The page is too old. {_AGAIN}", 400)
         if browser is None or not secrets.compare_digest(browser.id, asked.browser):
-            return said("Not from here", f"The page was shown in another browser. {_AGAIN}", 403)
+            return message_page(
+                "Not from here", f"The page was shown in another browser. {_AGAIN}", 403
+            )
         if form.get("action") != "allow":
             answer = {"error": "access_denied", "error_description": "the person said no"}
-            return _sent(asked.request.back(self._places.issuer(request), **answer))
+            return _sent(asked.request.back(self._urls.issuer(request), **answer))
         response = await self._to_provider(request, asked.request)
         remember(self._cookies, request, response, asked.request)
         return response
 
     async def _to_provider(self, request: web.Request, asked: Request) -> web.Response:
-        callback = f"{self._places.issuer(request)}/oauth/callback"
+        callback = f"{self._urls.issuer(request)}/oauth/callback"
         begun = await self._server.provider.begin_here(callback)
         response = _sent(begun.login_url)
         visit = _Visit(
             asked,
-            self._places.issuer(request),
+            self._urls.issuer(request),
             msgspec.structs.replace(begun, login_url=""),
             time.time() + _VISIT_S,
         )
@@ -163,14 +167,14 @@ class Pages:
             or visit.until < time.time()
             or not secrets.compare_digest(state.encode(), visit.begun.state.encode())
         ):
-            return said(
+            return message_page(
                 "That did not work",
                 f"This browser has begun no such login here, or too long ago. {_AGAIN}",
                 400,
             )
         grant = await self._server.grants.begin(state)
         if grant is None:
-            return said("That did not work", f"This login was used already. {_AGAIN}", 400)
+            return message_page("That did not work", f"This login was used already. {_AGAIN}", 400)
         try:
             login, identity = await self._server.provider.logged_in(visit.begun, back)
         except ArmoryError as error:

@@ -17,16 +17,16 @@ from armory.authserver.assertions import JWT_BEARER
 from armory.authserver.client_keys import KIND, claimed
 from armory.authserver.clients import Client
 from armory.authserver.errors import OAuthError, UnusableClient
-from armory.authserver.grants import Given
+from armory.authserver.grants import TokenResponse
 from armory.authserver.metadata import document
 from armory.errors import ArmoryError
 from armory.logger import Logger
 from armory.oauth.exchange import json_object
-from armory.web.oauth.places import (
+from armory.web.oauth.urls import (
     ANYBODY,
     BODY_BYTES,
+    GatewayUrls,
     OAuthServices,
-    Places,
     as_json,
     form_of,
     refusal,
@@ -44,7 +44,7 @@ class Endpoints:
     def __init__(self, services: OAuthServices) -> None:
         self._s = services
         self._server = services.server
-        self._places = Places(services)
+        self._urls = GatewayUrls(services)
 
     def register(self, app: web.Application) -> None:
         """Add the routes: metadata at the root, as RFC 8414 has it, and below `base_path`."""
@@ -61,7 +61,7 @@ class Endpoints:
     def _add(self, app: web.Application, method: str, path: str, handler: _Handler) -> None:
         async def guarded(request: web.Request) -> web.Response:
             try:
-                if not self._places.is_allowed(request):
+                if not self._urls.is_allowed(request):
                     raise OAuthError("access_denied", "this Host is not allowed here", 403)
                 return await handler(request)
             except OAuthError as error:
@@ -76,9 +76,9 @@ class Endpoints:
 
     async def _metadata(self, request: web.Request) -> web.Response:
         found = document(
-            self._places.issuer(request),
+            self._urls.issuer(request),
             self._server.settings.granted,
-            id_jags=self._server.assertions.taken,
+            id_jags=self._server.assertions.enabled,
         )
         return as_json(found, headers={"Cache-Control": "max-age=300"})
 
@@ -102,11 +102,11 @@ class Endpoints:
         if kind == "authorization_code":
             code, verifier = form.get("code", ""), form.get("code_verifier", "")
             uri = form.get("redirect_uri", "")
-            return self._given(await grants.redeem(code, client, uri, verifier, resource))
+            return self._token_response(await grants.redeem(code, client, uri, verifier, resource))
         if kind == "refresh_token":
             token = form.get("refresh_token", "")
-            return self._given(await grants.refresh(token, client, resource))
-        if kind == JWT_BEARER and self._server.assertions.taken:
+            return self._token_response(await grants.refresh(token, client, resource))
+        if kind == JWT_BEARER and self._server.assertions.enabled:
             return await self._vouched(request, form, client)
         raise OAuthError("unsupported_grant_type", "expected authorization_code or refresh_token")
 
@@ -114,20 +114,24 @@ class Endpoints:
         self, request: web.Request, form: Mapping[str, str], client: Client
     ) -> web.Response:
         """What a client gets whose identity provider vouches for its person."""
-        issuer, assertion = self._places.issuer(request), form.get("assertion", "")
+        issuer, assertion = self._urls.issuer(request), form.get("assertion", "")
         asked = form.get("scope", "").split()
         said = await self._server.assertions.read(assertion, client, issuer, asked, time.time())
         wanted = form.get("resource", "")
         resource = said.resource or wanted or f"{issuer}/mcp"
-        if (wanted and wanted != resource) or not self._places.is_resource(request, resource):
+        if (wanted and wanted != resource) or not self._urls.is_resource(request, resource):
             raise OAuthError(
                 "invalid_target",
                 f"resource must be the URL of an endpoint of this gateway, e.g. {issuer}/mcp, and "
                 "the one that the assertion names",
             )
-        return self._given(await self._server.grants.vouched(said, client, resource), said.scopes)
+        return self._token_response(
+            await self._server.grants.vouched(said, client, resource), said.scopes
+        )
 
-    def _given(self, given: Given, scopes: Sequence[str] | None = None) -> web.Response:
+    def _token_response(
+        self, given: TokenResponse, scopes: Sequence[str] | None = None
+    ) -> web.Response:
         found = {
             "access_token": given.access,
             "token_type": "Bearer",
@@ -162,8 +166,8 @@ class Endpoints:
             raise UnusableClient(f"expected client_assertion_type {KIND}")
         if assertion and not id:
             id = claimed(assertion)
-        client = await self._server.client(id, self._places.asker(request))
-        await self._server.check(client, secret, assertion, self._places.issuer(request))
+        client = await self._server.client(id, self._urls.asker(request))
+        await self._server.check(client, secret, assertion, self._urls.issuer(request))
         return client
 
 

@@ -18,7 +18,7 @@ from armory.web.rest.routes import Reply, RestCall, Route
 from armory.web.rest.shapes import GoneTools, IndexedTools, NewTools, RemovedTools
 
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
-"""The character as JSON; a pattern of a schema that names it has one more backslash."""
+"""A NUL in JSON; in the pattern of a schema it has one more backslash."""
 
 
 class IndexHandlers:

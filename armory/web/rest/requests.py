@@ -38,10 +38,11 @@ _KEY = re.compile(r"acx_[A-Za-z0-9_-]{8,}")
 _NO_STORE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 _LONGEST_PATH_PART = 200
 _MOST_VALUES = 10_000
-"""In a body of anybody's: what is wrong with them is found for all of them at once."""
+"""Values in a body on routes that are not for administrators alone: validation collects the errors
+of all of them."""
 _SHOWN_CHARS = 100
 CLIENT_LEFT = 499
-"""As which a request counts that was cancelled, as proxies write it; nothing is answered."""
+"""The status under which cancelled requests count, as with nginx; nothing is answered."""
 
 
 def request_id_of(request: web.Request) -> str:
@@ -76,7 +77,7 @@ async def _answer(
     request_id = request_id_of(request)
     cors: dict[str, str] = {}
     try:
-        cors = _knock(services, request)
+        cors = _check_origin(services, request)
         call = await _call(services, route, request, request_id, asked, cors)
         asked.has_body = route.body is not None
         done = await route.handler(call)
@@ -108,7 +109,7 @@ def refuse_method(services: RestServices, allowed: str, request: web.Request) ->
     """The answer to a method that a path does not have; a browser's preflight included."""
     request_id = request_id_of(request)
     try:
-        cors = _knock(services, request)
+        cors = _check_origin(services, request)
     except Problem as problem:
         return problem_response(problem, request_id)
     if request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers:
@@ -122,8 +123,12 @@ def refuse_method(services: RestServices, allowed: str, request: web.Request) ->
     return problem_response(problem, request_id)
 
 
-def _knock(services: RestServices, request: web.Request) -> dict[str, str]:
-    """Host and Origin; the CORS headers of the answer."""
+def _check_origin(services: RestServices, request: web.Request) -> dict[str, str]:
+    """The CORS headers of the answer.
+
+    Raises:
+        Problem: requests under this Host, or from pages of this Origin, are refused.
+    """
     gate = services.gate
     if gate is None:
         return {}
@@ -289,11 +294,11 @@ def _validated(model: type[BaseModel], value: object) -> BaseModel:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(_short(str(part)) for part in first["loc"]) or "body"
-        said = f"{where}: {_said(model, first)}"
+        said = f"{where}: {_validation_message(model, first)}"
         raise Problem(422, "invalid_request", said, parameter=where) from None
 
 
-def _said(model: type[BaseModel], error: ErrorDetails) -> str:
+def _validation_message(model: type[BaseModel], error: ErrorDetails) -> str:
     """What is wrong, what came and what is expected."""
     if error["type"] == "missing":
         return "is needed and missing"

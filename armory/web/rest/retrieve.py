@@ -167,7 +167,7 @@ class RetrieveHandlers:
     ) -> Reply | web.StreamResponse:
         started = time.perf_counter()
         if given.mode == "agent":
-            return await self._ask(call, given, started)
+            return await self._run_agent(call, given, started)
         query = Query(
             (given.query,),
             servers=frozenset((filters.server,)) if filters.server else None,
@@ -219,7 +219,9 @@ class RetrieveHandlers:
             )
         )
 
-    async def _ask(self, call: RestCall, given: Any, started: float) -> Reply | web.StreamResponse:
+    async def _run_agent(
+        self, call: RestCall, given: Any, started: float
+    ) -> Reply | web.StreamResponse:
         if self._agent is None:
             raise Problem(
                 422,
@@ -238,16 +240,16 @@ class RetrieveHandlers:
         asked["top_k"] = given.top_k
         asked["rejected"] = digests_of(given.rejected)
 
-        def told(result: AgentResult) -> bytes:
-            return self._told(call, given.query, result, len(visible), path, started)
+        def body_of(result: AgentResult) -> bytes:
+            return self._agent_body(call, given.query, result, len(visible), path, started)
 
         headers = limit_headers(quota)
         if "text/event-stream" in call.request.headers.get("Accept", ""):
             events = self._agent.stream(given.query, **asked)
-            return await self._stream(call, events, told, headers)
-        return Reply(told(await self._agent.run(given.query, **asked)), headers=headers)
+            return await self._stream(call, events, body_of, headers)
+        return Reply(body_of(await self._agent.run(given.query, **asked)), headers=headers)
 
-    def _told(
+    def _agent_body(
         self,
         call: RestCall,
         text: str,
@@ -272,7 +274,7 @@ class RetrieveHandlers:
         self,
         call: RestCall,
         run: AsyncGenerator[Event, None],
-        told: Callable[[AgentResult], bytes],
+        body_of: Callable[[AgentResult], bytes],
         limits: Mapping[str, str],
     ) -> web.StreamResponse:
         headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-store", **call.cors}
@@ -286,7 +288,7 @@ class RetrieveHandlers:
                         await response.prepare(call.request)
                     data = event.as_json()
                     if event.result is not None:
-                        data["result"] = msgspec.Raw(told(event.result))
+                        data["result"] = msgspec.Raw(body_of(event.result))
                     await response.write(_event(event.kind, data))
 
         try:

@@ -34,7 +34,7 @@ RESULT_TTL_S = 300.0
 _SETS_KEPT = 2_048
 _DIGITS = 6
 _ROUNDED = 0.5 * 10**-_DIGITS
-"""A score that is shown may be greater than it is by so much."""
+"""The most by which rounding can raise a score that is shown."""
 
 
 class Found(msgspec.Struct, frozen=True):

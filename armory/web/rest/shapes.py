@@ -60,7 +60,7 @@ class Paged(Answer):
 AGENT_TOLD = (
     "answer", "stopped", "error", "iterations", "documents", "chunks", "usage", "trace"
 )  # fmt: skip
-"""What the answer of the agent has beside tools."""
+"""Members of the agent's answer beside `tools`."""
 MAX_REJECTED = 1_000
 _DIGEST = r"^[0-9a-f]{32}$"
 _DIGESTS = r"^([0-9a-f]{32}(,[0-9a-f]{32})*)?$"
@@ -77,7 +77,7 @@ PATTERNS = {
     _DIGEST: "32 hexadecimal digits",
     _DIGESTS: "groups of 32 hexadecimal digits with commas between them",
 }
-"""What a pattern asks for, where an error has to say it."""
+"""What each pattern asks for, in words for error messages."""
 Digest = Annotated[str, Field(pattern=_DIGEST)]
 Rejected = Annotated[list[Digest], Field(max_length=MAX_REJECTED)]
 Digests = Annotated[str, Field(pattern=_DIGESTS, max_length=33_000)]

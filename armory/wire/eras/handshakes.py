@@ -49,7 +49,7 @@ def discover_result(described: Mapping[str, Any]) -> Raw:
 
 
 CAPABILITIES_BYTES = 16_384
-"""What a client may declare. A session keeps it, as objects some twelve times as large."""
+"""What a client may declare: a session keeps it, as objects of some twelve times that size."""
 
 
 def within_bounds(raw: Raw | None) -> bool:
@@ -69,7 +69,8 @@ def capabilities_of(raw: Raw | None) -> dict[str, Any]:
 
 
 def declared_upstream(capabilities: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a session's capabilities the gateway serves: all but `tasks`. A server would ask for
-    the client's tasks by ids, which are not kept apart by server as those of servers are.
+    """What of a session's capabilities is declared upstream: all but `tasks`.
+
+    A server would ask for the client's tasks by ids, and these are not kept apart by server.
     """
     return {name: value for name, value in capabilities.items() if name != "tasks"}

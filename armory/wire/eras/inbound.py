@@ -56,7 +56,7 @@ def refusal(
         twice = repeated(header_items)
         if twice is not None:
             return twice
-    if _clean(method, version, named, params, headers) and _object(meta):
+    if _is_usual(method, version, named, params, headers) and _has_capabilities(meta):
         return None
     missing = [key for key in (PROTOCOL_VERSION, CLIENT_CAPABILITIES) if key not in meta]
     if missing:
@@ -67,15 +67,16 @@ def refusal(
         if wrong is not None:
             return wrong
     if version is None:
-        return _no(PROTOCOL_VERSION, meta, "a string")
+        return _bad_meta(PROTOCOL_VERSION, meta, "a string")
     if version not in MODERN_VERSIONS:
         return version_refusal(version)
-    if _object(meta):
+    if _has_capabilities(meta):
         return None
-    return _no(CLIENT_CAPABILITIES, meta, f"an object of {CAPABILITIES_BYTES:,} bytes at most")
+    expected = f"an object of {CAPABILITIES_BYTES:,} bytes at most"
+    return _bad_meta(CLIENT_CAPABILITIES, meta, expected)
 
 
-def _clean(
+def _is_usual(
     method: str,
     version: str | None,
     named: str | None,
@@ -95,12 +96,12 @@ def _clean(
     return name is not None and name == text_of(params, named)
 
 
-def _object(meta: Mapping[str, Raw]) -> bool:
+def _has_capabilities(meta: Mapping[str, Raw]) -> bool:
     raw = meta.get(CLIENT_CAPABILITIES)
     return raw is not None and within_bounds(raw) and bytes(memoryview(raw)[:1]) == b"{"
 
 
-def _no(key: str, meta: Mapping[str, Raw], expected: str) -> RpcError:
+def _bad_meta(key: str, meta: Mapping[str, Raw], expected: str) -> RpcError:
     shown = brief(meta[key])
     return RpcError(codes.INVALID_PARAMS, f"params._meta[{key}] is {shown}; expected {expected}")
 

@@ -28,7 +28,7 @@ from armory.protocol.versions import Era
 
 _SERVER_INFO = SERVER_INFO.encode()
 _LARGE_BYTES = 16 * 1024
-"""From here on a result is passed on in parts rather than copied."""
+"""From this size on a result is passed on in parts rather than copied."""
 _COMPLETE = Raw(b'"complete"')
 _ZERO = Raw(b"0")
 _PRIVATE = Raw(b'"private"')

@@ -26,9 +26,11 @@ from armory.wire.messages import Data, Part, Parted
 from armory.wire.streams import SSE_HEADERS
 
 SHARE = 0.2
-"""Of the event loop, for looking through all bodies that are more than one piece."""
+"""Share of the event loop that checking all bodies of more than one piece may take."""
 _JOINED_APART_BYTES = 1 << 20
-"""Of more bytes the interpreter lets go of its lock while it joins them: 2 to 9 ms of 4 MiB."""
+"""From this size on bytes are joined in a thread: the interpreter lets go of its lock meanwhile, 2
+to 9 ms for 4 MiB.
+"""
 _Look = Callable[[bytes], Awaitable[None]]
 
 

@@ -160,7 +160,9 @@ class HttpEdge:
         app.router.add_route("*", f"{base}/.well-known/mcp.json", self.discovery)
         self.resources.register(app)
 
-    def straight(self) -> dict[str, Callable[[web.Request], Awaitable[web.StreamResponse]]]:
+    def fixed_path_handlers(
+        self,
+    ) -> dict[str, Callable[[web.Request], Awaitable[web.StreamResponse]]]:
         """Handlers of what `register` adds under a path without parameters, by path."""
         return {f"{self._settings.base_path}/mcp": self._handler("all")}
 

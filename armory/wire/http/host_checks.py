@@ -23,7 +23,7 @@ from armory.protocol.headers import (
 )
 
 PASSED = "X-Armory-Passed"
-"""Of a request that another replica passes on: what only replicas know of this one."""
+"""Header of requests that another replica passes on: a secret that only replicas know."""
 FORWARDED = ("X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto")
 _LOOPBACK_NAMES = frozenset(("localhost", "127.0.0.1", "::1"))
 _PORTS = {"http": ":80", "https": ":443"}

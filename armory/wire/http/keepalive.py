@@ -12,7 +12,7 @@ from typing import Protocol
 from armory.wire.streams import KEEPALIVE_S
 
 AT_ONCE = 32
-"""In one turn of the event loop: each writes, and thousands may be open."""
+"""Keep-alives written in one turn of the event loop: thousands of streams may be open."""
 _NEXT_S = 0.002
 
 

@@ -38,7 +38,11 @@ class OpenStreams:
         return self._count
 
     def take(self, key: str) -> str:
-        """Count one more of a principal; why not, where there are too many or the edge closes."""
+        """Count one more of a principal.
+
+        Returns:
+            "", or why it may not have one: there are too many, or the edge closes.
+        """
         if self.closing or self._count >= self._capacity:
             return "too many streams are open (server.limits.streams); try again later"
         if self._of[key] >= self._per_principal:

@@ -89,7 +89,7 @@ class Replicas(Directory):
                 timeout=timeout,
                 auto_decompress=False,
             )
-        passed = _Passed(admitted.request)
+        passed = _PassedRequest(admitted.request)
         exchange = start(self._exchange(self._http, admitted, url, passed), "request passed on")
         try:
             while not (await asyncio.wait((exchange,), timeout=self._alive_s / 3))[0]:
@@ -109,7 +109,11 @@ class Replicas(Directory):
                 exchange.exception()  # a client that leaves meanwhile is told nothing of it
 
     async def _exchange(
-        self, http: aiohttp.ClientSession, admitted: AdmittedRequest, url: str, passed: _Passed
+        self,
+        http: aiohttp.ClientSession,
+        admitted: AdmittedRequest,
+        url: str,
+        passed: _PassedRequest,
     ) -> web.StreamResponse:
         request = admitted.request
         headers = _forwarded(request.headers) | {PASSED: self.secret_of(url) or "1"}
@@ -132,7 +136,7 @@ class Replicas(Directory):
         return response
 
 
-class _Passed:
+class _PassedRequest:
     """A request that was passed on, and what has come back of its answer."""
 
     def __init__(self, request: web.Request) -> None:

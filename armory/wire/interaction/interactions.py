@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -20,12 +20,13 @@ from armory.logger import Logger
 from armory.protocol import codes, jsonrpc
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Reply
-from armory.protocol.methods import CAPABILITY
+from armory.protocol.methods import CAPABILITY, may_be_asked
 from armory.protocol.rawjson import NULL, encode, members_or_none, pack, text_of
 from armory.wire.eras.questions import may_ask, required
 from armory.wire.interaction.legacy_rounds import RESPONSES, STATE, answer_rounds, asks_for_input
 from armory.wire.interaction.parked import ParkedCall
 from armory.wire.interaction.state import Binding, RequestStates, refused_state
+from armory.wire.methods import Handler
 from armory.wire.settings import PARKED, PARKED_TIMEOUT_S
 
 _log = Logger(__name__)
@@ -33,7 +34,6 @@ _elicitations = msgspec.json.Decoder(list[dict[str, Any]])
 _NOT_VISITED = jsonrpc.error(
     codes.INTERNAL_ERROR, "the user did not visit the URL that the upstream asks to visit first"
 )
-Handler = Callable[[RequestContext, dict[str, Raw]], Coroutine[Any, Any, Reply]]
 
 
 class Interactions:
@@ -102,7 +102,7 @@ class Interactions:
             elif _declined(params.pop(RESPONSES, None)):
                 return Reply(error=_NOT_VISITED)
             # else "again": a URL was visited; the upstream hears the call anew
-        if not _interactive(context.client.capabilities):
+        if not may_be_asked(context.client.capabilities):
             reply = await handler(context, params)
             return await self._sealed(context, reply, binding)
         call = ParkedCall(context.client, context.version, binding)
@@ -245,10 +245,6 @@ def _declined(responses: Raw | None) -> bool:
 def _input_required(requests: Mapping[str, Any], state: str) -> Reply:
     result = {"resultType": "input_required", "inputRequests": requests, "requestState": state}
     return Reply(Raw(encode(result)), era="modern")
-
-
-def _interactive(capabilities: Mapping[str, Any]) -> bool:
-    return bool(capabilities) and any(name in capabilities for name in CAPABILITY.values())
 
 
 def _undeclared(context: RequestContext, requests: Mapping[str, Raw]) -> Raw | None:

@@ -20,7 +20,7 @@ from armory.wire.eras.questions import may_ask, refusal
 from armory.wire.interaction.state import Binding
 
 BATCH_S = 0.03
-"""So long a question waits for others of the same call, to travel with them."""
+"""How long a question waits for others of the same call, to be sent with them."""
 
 
 class ParkedCall:
@@ -45,7 +45,7 @@ class ParkedCall:
     def _ended(self, task: asyncio.Future[Reply]) -> None:
         self._wake.set()
         if not task.cancelled():
-            task.exception()  # whoever attends raises it; parked, nobody does
+            task.exception()  # retrieved: of a parked call nobody else would
 
     @property
     def running(self) -> asyncio.Future[Reply]:

@@ -25,7 +25,7 @@ _KEY_INFO = b"mcp/request-state/v1/aes-256-gcm"
 _ID_INFO = b"mcp/request-state/v1/kid:"
 _ID, _NONCE, _TAG = 4, 12, 16
 _KEPT = 4
-"""Secrets that still open what they sealed."""
+"""Latest secrets, the present one included, with which a seal may be opened."""
 
 
 class BrokenSeal(Exception):

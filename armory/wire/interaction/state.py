@@ -27,14 +27,14 @@ from armory.wire.interaction.sealing import SECRET_BYTES, BrokenSeal, Seals, loa
 _log = Logger(__name__)
 _sorted = msgspec.json.Encoder(order="deterministic").encode
 _SORTED_BYTES = 256 * 1024
-"""Longer arguments are the same where their bytes are: to sort small values takes long."""
+"""Longer arguments count as equal only byte for byte: sorting their members takes long."""
 _REFUSED = "Invalid or expired requestState"
 _REASON = {"reason": "invalid_request_state"}
 REFUSED_STATE = jsonrpc.error(INVALID_PARAMS, _REFUSED, _REASON)
-"""The error that answers a request whose state is of no use here."""
+"""The error that answers a request whose `requestState` cannot be used here."""
 Kind = Literal["parked", "upstream", "again"]
-"""What goes on: a call that is parked here, the upstream's own state, or the call from the start,
-after the user visited a URL.
+"""What a retry goes on with: a call that is parked here, the upstream's own state, or the call from
+its start, after the user visited a URL.
 """
 
 

@@ -9,7 +9,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 AT_ONCE = 4
-"""So many full batches may be held at a time."""
+"""How many full batches may be held at a time."""
 
 
 class OneBatch:
@@ -30,7 +30,7 @@ class OneBatch:
         return self._lacking(0)
 
     def take(self, size: int) -> str:
-        """Hold so many bytes more; why not, where that cannot be."""
+        """Hold so many bytes more; "", or why that cannot be."""
         why = self._lacking(size)
         if not why and not self._over:
             self.held += size

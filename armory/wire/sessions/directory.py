@@ -25,18 +25,18 @@ _T = TypeVar("_T")
 _log = Logger(__name__)
 ALIVE_S = 15.0
 REMEMBERED_S = 86_400.0
-"""So long a claim is kept that is not made again, and a quarter of that before it is."""
+"""Time to live of a claim in the store; it is renewed four times as often."""
 ATTEMPTS = 3
 WAITED_S = 1.0
-"""So long at most anybody waits for a store: a client whose session begins or ends, a replica that
-starts or ends.
+"""How long anybody waits for the store at most: a client whose session begins or ends, a replica
+that starts or ends.
 """
 _AT_ONCE = 16
-"""So many sessions are claimed side by side: a sign of life waits for all of them."""
+"""Sessions claimed side by side: the next sign of life waits for all of them."""
 _BEATS = 15
-"""Signs of life while one lasts."""
+"""Signs of life within the time for which one counts."""
 _LOST = "replicas-lost"
-"""Is in the store for a while after it was found to have lost what replicas had told it."""
+"""Key that is set for a while once the store was found to have lost what replicas had written."""
 _OWNERS_KEPT = 10_000
 _REPLICAS_KEPT = 1_000
 
@@ -108,7 +108,7 @@ class Directory:
         beating, self._beating = self._beating, None
         if beating is not None:
             await stop(beating, self._claiming)
-            if why := await self._not_deleted(self._life(self.own_url)):
+            if why := await self._try_delete(self._life(self.own_url)):
                 _log.info("replica_not_signed_off", error=why)
 
     async def _beat(self) -> None:
@@ -155,8 +155,9 @@ class Directory:
             await asyncio.sleep(self._alive_s / _BEATS)
 
     async def _complete(self) -> bool:
-        """Whether what the store does not have is nowhere: what it lost, or could not be told while
-        it was away, replicas tell it again within moments.
+        """Whether a key that the store does not have is nowhere.
+
+        After it lost data or was away, replicas need some moments to write their keys again.
         """
         if time.monotonic() - self._failed_at < self._alive_s / 3:
             return False
@@ -170,8 +171,10 @@ class Directory:
     # -- sessions ----------------------------------------------------------------------------
 
     async def claim(self, session_id: str) -> None:
-        """This replica owns the session; a store that fails is told with a later sign of life, and
-        the first client who has waited for it in vain is the last one.
+        """This replica owns the session.
+
+        A store that fails gets the claim with a later sign of life; after one client has waited in
+        vain no other does.
         """
         self._claimed.add(session_id)
         if self._failing or self._hangs:
@@ -202,18 +205,19 @@ class Directory:
             await asyncio.gather(*(self._claim(one) for one in some if one in self._claimed))
 
     async def release(self, session_id: str) -> None:
-        """A session ended: it belongs to no replica any more. A store that is away is not told, and
-        that it is, one client waits for: it forgets the session by itself, and whoever asks this
-        replica for it learns that it ended.
+        """A session ended: it belongs to no replica any more.
+
+        A store that is away is not told and forgets it by itself; one client at most waits for that
+        to show.
         """
         self._claimed.discard(session_id)
         if self._failing or self._hangs:
             return
-        if why := await self._not_deleted(f"session:{session_id}"):
+        if why := await self._try_delete(f"session:{session_id}"):
             _log.info("session_not_released", error=why)
 
-    async def _not_deleted(self, key: str) -> str:
-        """Why a key is still in the store, for as long as it was written; empty: it is deleted."""
+    async def _try_delete(self, key: str) -> str:
+        """Delete a key; "", or why it may still be in the store."""
         try:
             async with asyncio.timeout(WAITED_S):
                 await self.store.delete(key)

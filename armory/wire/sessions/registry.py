@@ -50,15 +50,15 @@ from armory.wire.streams import EventStream
 _T = TypeVar("_T")
 _log = Logger(__name__)
 _TURN_S = 0.001
-"""So long sessions are ended in one go."""
+"""How long sessions are ended before the event loop gets its next turn."""
 _AT_ONCE = 16
-"""So many sessions end side by side: each may wait for an upstream, or for a store."""
+"""Sessions that end side by side: each may wait for an upstream, or for a store."""
 _SOON_S = 0.01
-"""A session that takes longer to end waits for somebody else."""
+"""A session that takes longer to end does so beside the next ones."""
 _ERRANDS = 64
-"""What one client says at once that Armory does not know; more of it reaches nobody."""
+"""Notifications unknown to Armory that one client may have under way; further ones are dropped."""
 _TOLD = 5
-"""Of many that expire together so many are named."""
+"""How many the log names of sessions that expire together."""
 
 
 class TooMany(Exception):
@@ -66,7 +66,7 @@ class TooMany(Exception):
 
 
 OnEnded = Callable[[float, str], None]
-"""Is told of a session that ended: how many seconds it lasted, which revision it spoke."""
+"""Told of a session that ended: how many seconds it lasted, which revision it spoke."""
 
 
 class SessionDirectory(Protocol):
@@ -257,9 +257,10 @@ class Sessions:
             _log.info("sessions_expired", count=len(gone), first=[id[:8] for id in gone[:_TOLD]])
 
     async def _end_those(self, chosen: Callable[[Session], bool]) -> list[str]:
-        """End sessions, a millisecond of them at a time: what one caller opened in some seconds
-        ends together, half an hour later. One that waits for an upstream or a store ends beside the
-        others, and one that fails keeps none of them. Gives their ids.
+        """End the chosen sessions, a millisecond of them at a time; gives their ids.
+
+        What one caller opened within seconds expires together. A session that waits for an upstream
+        or a store ends beside the others, and one that fails keeps none of them from ending.
         """
         gone: list[str] = []
         endings: list[asyncio.Task[None]] = []
@@ -267,7 +268,7 @@ class Sessions:
         try:
             for session in list(self._sessions.values()):
                 if session.id in self._sessions and chosen(session):
-                    session.closed = True  # a request that comes before its end began finds none
+                    session.closed = True  # from here on no request finds it
                     endings.append(start(self._end(session), "end a session"))
                     gone.append(session.id)
                     await asyncio.sleep(0)
@@ -286,9 +287,7 @@ class Sessions:
         return gone
 
     async def _wholly(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Do all of it, also where whoever waits is cancelled, as a request is whose client leaves:
-        what was done by halves nobody would find again.
-        """
+        """Run `work` to its end even if the caller is cancelled: nobody would finish it later."""
         return await asyncio.shield(self._ending.spawn(work, "end sessions"))
 
     def end_streams(self) -> None:

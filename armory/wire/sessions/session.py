@@ -38,7 +38,7 @@ from armory.wire.sessions.running import Running, ended
 from armory.wire.streams import EventStream, Outlet
 
 DEFAULT_LOG_LEVEL = "info"
-"""Until a client chooses, a server sends what it thinks fit; so does the gateway."""
+"""Counts until the client sets a level: the specification leaves the choice to the server."""
 KEPT_STREAMS = 32
 KEPT_BYTES = 4 << 20
 ASK_TIMEOUT_S = 600.0
@@ -150,7 +150,7 @@ class Session:
         self._carriers.discard(outlet)
 
     def _read_now(self, wanted: Outlet) -> Outlet:
-        """Where the client is reached: `wanted`, or what it reads where it reads that no more."""
+        """The stream that reaches the client: `wanted`, or the one that it reads instead."""
         if not wanted.closed and (wanted.reading or wanted is not self.general):
             return wanted
         read = (stream for stream in self._carriers if stream.reading and not stream.closed)
@@ -199,7 +199,7 @@ class Session:
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._questions[key] = future
         hears = HEARS_PROGRESS.get()
-        if hears is not None:  # by a token of ours: those of two upstreams may be the same
+        if hears is not None:  # under a token of our own: two upstreams may use the same
             self._progress[key] = hears
             params = _with_token(params, Raw(key))
         stream = self._read_now(stream)

@@ -1,8 +1,8 @@
-"""Turns of the event loop that many requests of one caller take one after another.
+"""Which requests of one caller wait, so that those of others are answered in between.
 
-Owns: `OneATurn`, and `Shares`, which says when: a hundred requests that begin at once are one long
-turn, in which nobody else is answered, and one caller's short ones without pause leave no turn to
-others. Never imports a transport.
+Owns: `OneATurn`, and `Shares`, which says when. A hundred requests that begin at once would be one
+long turn of the event loop, in which nobody else is answered; short ones without a pause would
+leave no turn to others. Never imports a transport.
 """
 
 from __future__ import annotations
@@ -14,24 +14,25 @@ from collections.abc import Callable
 from weakref import WeakValueDictionary
 
 MANY = 8
-"""From so many requests of one caller under way on, the next begins in turn."""
+"""A caller with so many requests under way begins further ones one a turn."""
 SHARE = 0.5
-"""Of the event loop, for one caller beside others. The rest is theirs, or is left free: whoever is
-served at once finds nobody before them."""
+"""Share of the event loop that one caller may take beside others. The rest is theirs, or stays
+free, so that nobody else has to wait.
+"""
 LONG_STEP_S, LONG_SHARE = 0.001, 0.1
-"""What a step takes beyond so much is paid off as if a tenth of the loop were the caller's: nobody
-is served in the middle of it, so that it is its length that others wait, not its share.
+"""The part of a step beyond `LONG_STEP_S` is charged as if the caller's share were `LONG_SHARE`:
+nobody is served in the middle of a step, so others wait for its length.
 """
 AT_ONCE_S = 0.002
-"""So much of its share a caller may use at once that used none before."""
+"""Credit of a caller that used nothing lately."""
 RECENT_S = 0.1
-"""Who asked last so long ago asks nothing now."""
+"""A caller whose last request is older does not count as one of the others."""
 PRECISE_S = 1.0
-"""So long steps are measured closely at least."""
+"""How long a caller that seemed to use too much is measured by the thread's own time."""
 KEPT = 1_000
-"""Of more callers, those that used nothing lately are forgotten."""
+"""Accounts from which on those of callers that used nothing lately are forgotten."""
 LONGEST_S = 0.05
-"""A step of a request that took very long is not waited for in one go."""
+"""Longest wait for a turn, however long a step of the caller took."""
 
 
 class OneATurn:
@@ -53,7 +54,10 @@ class Account:
     """What one caller used of the event loop, and from when on it may use more beside others.
 
     Attributes:
-        free_at: by the clock of `Shares`.
+        key: the caller's.
+        free_at: when what it used is paid off, by the clock of `Shares`.
+        since: when its steps began to be measured by the thread's own time, by the same clock.
+        turn: held by the request of the caller that waits until `free_at`.
     """
 
     __slots__ = ("_clock", "_now", "_shares", "free_at", "key", "since", "turn")
@@ -69,8 +73,9 @@ class Account:
 
     @property
     def clock(self) -> Callable[[], float]:
-        """What steps are measured with, in seconds. Time on the wall costs next to nothing; of who
-        seems to use too much it is the thread's own time, which others' threads do not add to.
+        """What steps are measured with, in seconds: usually time on the wall, which costs next to
+        nothing; for a caller that seems to use too much the thread's own time, to which other
+        threads do not add.
         """
         return self._clock
 

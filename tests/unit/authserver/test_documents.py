@@ -17,7 +17,7 @@ from armory.oauth.exchange import Route
 from armory.testing.certificates import certificate
 from armory.testing.listening import listening
 from armory.testing.waiting import until
-from armory.web.oauth.places import network_of
+from armory.web.oauth.urls import network_of
 
 pytestmark = pytest.mark.anyio
 ANN, BOB = "192.0.2.1", "192.0.2.2"

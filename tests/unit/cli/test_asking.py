@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from armory.cli.answers import failed, failure_of
+from armory.cli.answers import error_of_response, error_of_result
 from armory.errors import (
     ArmoryError,
     InvalidRequest,
@@ -36,19 +36,21 @@ from armory.protocol.meta import ERROR
     ],
 )
 def test_by_its_code(code: int, message: str, data: Any, kind: type[ArmoryError]) -> None:
-    failure = failure_of(ErrorObject(code, message, data))
+    failure = error_of_response(ErrorObject(code, message, data))
     assert type(failure) is kind
     assert failure.message == (message or "refused")
 
 
 def test_what_else_a_gateway_tells_is_passed_on() -> None:
     data = {"parameter": "_meta[dev.armory/query]"}
-    wrong = failure_of(ErrorObject(codes.INVALID_PARAMS, "too long", data))
+    wrong = error_of_response(ErrorObject(codes.INVALID_PARAMS, "too long", data))
     assert isinstance(wrong, InvalidRequest)
     assert wrong.parameter == "_meta[dev.armory/query]"
     details = {"code": "rate_limited", "upstream": None, "retry_after_s": 2.5}
     content = [{"type": "text", "text": "too often"}]
-    limited = failed({"content": content, "isError": True, "_meta": {ERROR: details}}, "failed")
+    limited = error_of_result(
+        {"content": content, "isError": True, "_meta": {ERROR: details}}, "failed"
+    )
     assert isinstance(limited, RateLimited)
     assert (limited.message, limited.retry_after_s) == ("too often", 2.5)
-    assert failed({"content": []}, "it offers none").message == "it offers none"
+    assert error_of_result({"content": []}, "it offers none").message == "it offers none"

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from armory.cli.main import COMMANDS, cli, refused_by_the_system, told
+from armory.cli.main import COMMANDS, cli, error_json, refused_by_the_system
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -76,7 +76,7 @@ def test_a_folder_that_cannot_be_used_is_told_with_its_setting(
     monkeypatch.setenv("ARMORY_HOME", str(home))
     with pytest.raises(OSError) as refused:  # noqa: PT011 - whichever kind the system says
         (home / "pins.json").read_text()
-    failure = told(refused.value)
+    failure = error_json(refused.value)
     assert failure["exit_code"] == 2
     assert f"{home / 'pins.json'} cannot be used: Not a directory" in failure["message"]
     assert "$ARMORY_HOME" in failure["message"]
@@ -84,7 +84,7 @@ def test_a_folder_that_cannot_be_used_is_told_with_its_setting(
     monkeypatch.setenv("ARMORY_HOME", str(home / "below" / "armory"))
     with pytest.raises(OSError) as parent:  # noqa: PT011
         (home / "below").mkdir()
-    assert "$ARMORY_HOME" in told(parent.value)["message"]
+    assert "$ARMORY_HOME" in error_json(parent.value)["message"]
 
     with pytest.raises(FileNotFoundError) as absent:
         (tmp_path / "absent").read_text()

@@ -10,7 +10,7 @@ import pytest
 
 from armory.domain import catalog_builder
 from armory.domain.catalog import EMPTY, ServerLists, ToolRules
-from armory.domain.catalog_builder import CatalogBuilder, build_catalog, taken_over
+from armory.domain.catalog_builder import CatalogBuilder, build_catalog, with_shared_entries
 from armory.domain.principal import ANONYMOUS, Principal
 from armory.domain.query import VisibleSet
 from armory.domain.tool import (
@@ -275,19 +275,19 @@ def test_entries_that_another_has_likewise_are_held_once() -> None:
         return ServerLists(tools=tools, **more)
 
     everybody = lists(tool("a"), tool("b"), tool("c", x=1))
-    same, own = taken_over(lists(tool("a"), tool("b"), tool("c", x=1)), everybody)
+    same, own = with_shared_entries(lists(tool("a"), tool("b"), tool("c", x=1)), everybody)
     assert (same, own) == (everybody, 0)
     assert same is everybody
     mine = tool("c", x=True)  # equal in Python, not in JSON
-    found, own = taken_over(lists(tool("b"), mine, tool("d"), tool("b")), everybody)
+    found, own = with_shared_entries(lists(tool("b"), mine, tool("d"), tool("b")), everybody)
     assert [entry["name"] for entry in found.tools] == ["b", "c", "d", "b"]
     assert found.tools[0] is found.tools[3] is everybody.tools[1]
     assert found.tools[1] is mine
     assert own == 2
     other = lists(*everybody.tools, instructions="more")
-    assert taken_over(other, everybody) == (other, 0)
-    assert taken_over(other, everybody)[0] is other
-    fewer, own = taken_over(lists(tool("a")), everybody)
+    assert with_shared_entries(other, everybody) == (other, 0)
+    assert with_shared_entries(other, everybody)[0] is other
+    fewer, own = with_shared_entries(lists(tool("a")), everybody)
     assert (len(fewer.tools), own) == (1, 0)
 
 

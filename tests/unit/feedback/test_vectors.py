@@ -43,6 +43,15 @@ def test_too_little_evidence_does_not_count(memory: FeedbackVectors) -> None:
     assert recalled(memory) == {"tool": (1.0, 2.0)}
 
 
+def test_three_uses_count_by_default_although_time_has_passed(now: list[float]) -> None:
+    """As `armory eval --usage` remembers them, before it asks."""
+    memory = FeedbackVectors(clock=lambda: now[0])
+    for i in range(3):
+        memory.learn(f"q{i}", axis(i), "tool")
+    now[0] = 60.0
+    assert list(recalled(memory)) == ["tool"]
+
+
 def test_own_uses_weigh_more(memory: FeedbackVectors) -> None:
     memory.learn("a", axis(0), "tool", "ann")
     assert recalled(memory, "bob") == {}

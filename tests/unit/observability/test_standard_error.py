@@ -16,7 +16,12 @@ import structlog
 from armory.observability import standard_error
 from armory.observability.logging import configure_logging
 from armory.observability.settings import LogSettings
-from armory.observability.standard_error import WAITING, WrittenApart, apart, write_all
+from armory.observability.standard_error import (
+    WAITING,
+    ThreadedStream,
+    write_all,
+    written_by_thread,
+)
 
 WAIT_S = 10.0
 
@@ -45,8 +50,8 @@ class Reader:
 
 
 @contextmanager
-def written(reader: Reader) -> Generator[WrittenApart]:
-    stream = WrittenApart(io.TextIOWrapper(io.BytesIO(), "utf-8"), reader.take)
+def written(reader: Reader) -> Generator[ThreadedStream]:
+    stream = ThreadedStream(io.TextIOWrapper(io.BytesIO(), "utf-8"), reader.take)
     try:
         yield stream
     finally:
@@ -97,7 +102,7 @@ def test_a_disk_that_is_full_fails_nobody_and_is_told_when_it_is_not() -> None:
 
 def test_once_ended_it_is_the_stream_itself() -> None:
     reader, below = Reader(), io.StringIO()
-    stream = WrittenApart(below, reader.take)
+    stream = ThreadedStream(below, reader.take)
     stream.end()
     print("late", file=stream, flush=True)
     assert below.getvalue() == "late\n"
@@ -108,7 +113,7 @@ def test_once_ended_nobody_waits_for_a_reader_that_never_came(
 ) -> None:
     monkeypatch.setattr(standard_error, "_END_S", 0.05)
     reader, below = Reader(), io.BytesIO()
-    stream = WrittenApart(io.TextIOWrapper(below, "utf-8"), reader.take)
+    stream = ThreadedStream(io.TextIOWrapper(below, "utf-8"), reader.take)
     print("stuck", file=stream, flush=True)
     stream.end()
     print("late", file=stream, flush=True)
@@ -119,7 +124,7 @@ def test_once_ended_nobody_waits_for_a_reader_that_never_came(
 def test_standard_error_comes_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with (tmp_path / "log").open("w") as file:
         monkeypatch.setattr(sys, "stderr", file)
-        with apart():
+        with written_by_thread():
             assert sys.stderr is not file
             assert not sys.stderr.isatty()
             assert sys.stderr.fileno() == file.fileno()
@@ -131,7 +136,7 @@ def test_standard_error_comes_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 def test_what_is_no_file_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
-    with apart():
+    with written_by_thread():
         assert sys.stderr is stream
 
 
@@ -152,7 +157,7 @@ def test_a_pipe_that_another_process_made_non_blocking_loses_nothing() -> None:
 def test_it_may_be_closed_after_its_stream() -> None:
     """As by whoever lets go of both, which Python 3.13 tells where it fails."""
     under = io.TextIOWrapper(io.BytesIO(), "utf-8")
-    stream = WrittenApart(under, lambda _: None)
+    stream = ThreadedStream(under, lambda _: None)
     stream.end()
     under.close()
     stream.close()

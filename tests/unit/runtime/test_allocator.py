@@ -8,17 +8,17 @@ import sys
 
 import pytest
 
-from armory.runtime.memory.allocator import LARGE_BYTES, free_bytes, large_apart
+from armory.runtime.memory.allocator import LARGE_BYTES, free_bytes, return_large_buffers
 
 ANSWERS, EACH = 20, 15_000_000
 PROGRAM = f"""
-from armory.runtime.memory.allocator import large_apart
+from armory.runtime.memory.allocator import return_large_buffers
 
 def resident():
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * {4096}
 
-assert large_apart()
+assert return_large_buffers()
 del (bytearray({EACH}))[:]
 before, large, small = resident(), [], []
 for _ in range({ANSWERS}):
@@ -44,7 +44,7 @@ from armory.runtime.memory import allocator
 
 async def main():
     allocator.LOOK_S = 0.01
-    keeping = asyncio.ensure_future(allocator.keep_small())
+    keeping = asyncio.ensure_future(allocator.return_free_memory())
     await asyncio.sleep(0)
     held = [bytes(3_000) for _ in range(40_000)]
     most = allocator.resident_bytes()
@@ -67,5 +67,5 @@ def test_what_is_free_between_what_is_in_use_goes_back() -> None:
 
 def test_another_allocator_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert not large_apart()
+    assert not return_large_buffers()
     assert not free_bytes()

@@ -67,7 +67,7 @@ class Clock:  # how busy the machine keeps this process is chance
 
 async def main():
     allocator.LOOK_S, allocator.time = 0.01, Clock()
-    keeping = asyncio.ensure_future(allocator.keep_small())
+    keeping = asyncio.ensure_future(allocator.return_free_memory())
     with open(sys.argv[1], "r+b") as file:
         kept = mmap.mmap(file.fileno(), {SIZE}, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ)
     bytes(kept)

@@ -11,7 +11,7 @@ from armory.config.expand import referred
 from armory.errors import ConfigError
 from armory.observability import redaction
 from armory.runtime.editing.masking import Masked
-from armory.runtime.editing.unsaid import unsaid
+from armory.runtime.editing.message_redaction import redacted_message
 
 FILE = """\
 # top  token: hunter2
@@ -195,6 +195,6 @@ def test_messages_do_without_values() -> None:
         ('"it\'s" is no address', '"${HOME_KEY}" is no address'),
         ("abc is short", "abc is short"),
     ):
-        assert unsaid(message, hidden, variables) == told
-    assert unsaid(repr("it's\nmore"), (), {"K": "it's\nmore"}) == '"${K}"'
+        assert redacted_message(message, hidden, variables) == told
+    assert redacted_message(repr("it's\nmore"), (), {"K": "it's\nmore"}) == '"${K}"'
     assert referred("${A} ${env:B} $${C} ${D:-x${E}}") == {"A", "B", "D", "E"}

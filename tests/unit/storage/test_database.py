@@ -17,7 +17,7 @@ from armory.errors import BackendError, ConfigError
 from armory.storage.database import Database
 from armory.storage.engine import driver_url
 from armory.storage.schema import upgrade
-from armory.storage.straight import newest
+from armory.storage.sqlite_reading import newest
 from armory.storage.tables import metadata
 
 pytestmark = pytest.mark.anyio

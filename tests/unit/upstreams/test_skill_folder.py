@@ -307,6 +307,6 @@ async def test_who_ask_at_once_share_a_look(tmp_path: Path) -> None:
         return real()
 
     folder.scan = counted
-    found = await asyncio.gather(*(folder.found() for _ in range(20)))
+    found = await asyncio.gather(*(folder.contents() for _ in range(20)))
     assert all(list(each.skills) == ["skill://one/SKILL.md"] for each in found)
     assert scans <= 2

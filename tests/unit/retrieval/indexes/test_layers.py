@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from armory.retrieval.indexes import layers as layers_module
-from armory.retrieval.indexes import rounded
+from armory.retrieval.indexes import quantized
 from armory.retrieval.indexes.exact import ExactIndex, ExactView
 from armory.retrieval.indexes.layers import Layers
 from armory.retrieval.ports import FloatArray, Row
@@ -18,8 +18,8 @@ DIM = 16
 
 @pytest.fixture(autouse=True)
 def all_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rounded, "_FROM", 100)
-    monkeypatch.setattr(rounded.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(quantized, "_FROM", 100)
+    monkeypatch.setattr(quantized.platform, "machine", lambda: "x86_64")
 
 
 class Catalog:
@@ -87,13 +87,13 @@ async def test_one_changed_tool_rounds_no_other(monkeypatch: pytest.MonkeyPatch)
     catalog = Catalog()
     await catalog.index.update(catalog.rows, catalog.vectors)
     sizes: list[int] = []
-    real = layers_module.Rounded
+    real = layers_module.QuantizedVectors
 
-    def watched(vectors: layers_module.Segments) -> rounded.Rounded:
+    def watched(vectors: layers_module.Segments) -> quantized.QuantizedVectors:
         sizes.append(len(vectors))
         return real(vectors)
 
-    monkeypatch.setattr(layers_module, "Rounded", watched)
+    monkeypatch.setattr(layers_module, "QuantizedVectors", watched)
     changed = catalog.step(0)
     await catalog.index.update(catalog.rows, changed)
     assert sizes == [1]
@@ -102,9 +102,9 @@ async def test_one_changed_tool_rounds_no_other(monkeypatch: pytest.MonkeyPatch)
 async def test_fewer_than_is_worth_rounding_are_laid_together() -> None:
     catalog = Catalog()
     view = await catalog.index.update(catalog.rows, catalog.vectors)
-    assert view.layers.rounded
+    assert view.layers.quantized
     del catalog.rows[60:]
     view = await catalog.index.update(catalog.rows, {})
-    assert not view.layers.rounded
+    assert not view.layers.quantized
     assert isinstance(view.layers, Layers)
     await assert_as_anew(view, catalog)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from armory.errors import ConfigError
-from armory.retrieval.rankers.leaning import best_by, kept, leaned, trust
+from armory.retrieval.rankers.leaning import best_by_each, blended, kept_near_top, learned_share
 from armory.retrieval.scoring.calibration import (
     Calibration,
     Lean,
@@ -23,28 +23,28 @@ HYBRID = {"hybrid": 1.0}
 
 
 def test_a_few_dozen_tools_trust_what_was_learned() -> None:
-    assert trust(LEAN, DOUBTED, 4) == 1.0
-    assert trust(LEAN, DOUBTED, 50) == 1.0
+    assert learned_share(LEAN, DOUBTED, 4) == 1.0
+    assert learned_share(LEAN, DOUBTED, 50) == 1.0
 
 
 def test_trust_falls_with_size_where_the_query_gives_cause() -> None:
-    shares = [trust(LEAN, DOUBTED, n) for n in (50, 80, 300, 3_000)]
+    shares = [learned_share(LEAN, DOUBTED, n) for n in (50, 80, 300, 3_000)]
     assert shares == sorted(set(shares), reverse=True)
     assert shares[-1] == pytest.approx(0.15)
-    assert trust(LEAN, DOUBTED, 1_000_000) == shares[-1]
+    assert learned_share(LEAN, DOUBTED, 1_000_000) == shares[-1]
 
 
 def test_neither_order_is_ever_left_out() -> None:
     many_wishes = {"clauses": 9.0, "apart": 0.0}
-    assert trust(LEAN, many_wishes, 15_000) == pytest.approx(0.95)
-    assert trust(LEAN, DOUBTED, 15_000) == pytest.approx(0.15)
+    assert learned_share(LEAN, many_wishes, 15_000) == pytest.approx(0.95)
+    assert learned_share(LEAN, DOUBTED, 15_000) == pytest.approx(0.15)
 
 
 @pytest.mark.parametrize(("share", "first"), [(1.0, 0), (0.0, 1), (0.4, 1), (0.6, 0)])
 def test_the_order_is_of_both(share: float, first: int) -> None:
     odds = np.array([2.0, 0.0, -1.0, *[-6.0] * 20], np.float32)
     plain = {"hybrid": np.array([0.5, 0.7, 0.1, *[0.0] * 20], np.float32)}
-    found = leaned(odds, plain, HYBRID, share)
+    found = blended(odds, plain, HYBRID, share)
     assert int(found.argmax()) == first
     assert found.dtype == np.float32
 
@@ -56,7 +56,7 @@ def test_each_plain_formula_counts_by_its_share_whatever_its_scale() -> None:
         "semantic": np.array([10.0, 50.0, 90.0, *[0.0] * 19], np.float32),
     }
     firsts = [
-        int(leaned(odds, plain, {"hybrid": 1 - share, "semantic": share}, 0.0).argmax())
+        int(blended(odds, plain, {"hybrid": 1 - share, "semantic": share}, 0.0).argmax())
         for share in (0.0, 0.34, 0.66, 1.0)
     ]
     assert firsts == [0, 0, 2, 2]
@@ -64,21 +64,21 @@ def test_each_plain_formula_counts_by_its_share_whatever_its_scale() -> None:
 
 def test_a_formula_that_is_not_there_says_nothing() -> None:
     odds = np.array([1.0, 0.0, -6.0], np.float32)
-    found = leaned(odds, {}, {"hybrid": 0.5, "semantic": 0.5}, 0.5)
+    found = blended(odds, {}, {"hybrid": 0.5, "semantic": 0.5}, 0.5)
     assert int(found.argmax()) == 0
 
 
 def test_the_best_stays_as_likely_where_one_order_decides() -> None:
     odds = np.array([2.0, 0.0, -1.0], np.float32)
     plain = {"hybrid": np.array([0.1, 0.2, 0.7], np.float32)}
-    assert leaned(odds, plain, HYBRID, 0.0)[2] == pytest.approx(2.0)
-    assert leaned(odds, plain, HYBRID, 1.0) is odds
+    assert blended(odds, plain, HYBRID, 0.0)[2] == pytest.approx(2.0)
+    assert blended(odds, plain, HYBRID, 1.0) is odds
 
 
 def test_nothing_becomes_likelier_than_the_best_was() -> None:
     odds = np.array([2.0, 0.0, -1.0, *[-6.0] * 20], np.float32)
     plain = {"hybrid": np.array([0.5, 0.7, 0.1, *[0.0] * 20], np.float32)}
-    assert float(leaned(odds, plain, HYBRID, 0.5).max()) < 2.0
+    assert float(blended(odds, plain, HYBRID, 0.5).max()) < 2.0
 
 
 def _best(order: list[float]) -> list[int]:
@@ -92,14 +92,14 @@ def _only(place: int, count: int = 9) -> Any:
 
 
 def test_the_best_of_each_formula_counts_once() -> None:
-    assert best_by({"hybrid": _only(8), "semantic": _only(6), "words": _only(8)}) == [6, 8]
-    assert best_by({"hybrid": np.ones(9, np.float32)}) == [0]
-    assert best_by({}) == []
+    assert best_by_each({"hybrid": _only(8), "semantic": _only(6), "words": _only(8)}) == [6, 8]
+    assert best_by_each({"hybrid": np.ones(9, np.float32)}) == [0]
+    assert best_by_each({}) == []
 
 
 def test_what_is_kept_is_among_the_first_five() -> None:
     odds = -np.arange(9, dtype=np.float32)
-    found = kept(odds, [6, 8])
+    found = kept_near_top(odds, [6, 8])
     assert _best(found.tolist()) == [0, 1, 2, 6, 8]
     assert found.dtype == np.float32
     assert found[[0, 1, 2, 3, 4, 5, 7]].tolist() == [0, -1, -2, -3, -4, -5, -7]
@@ -108,25 +108,25 @@ def test_what_is_kept_is_among_the_first_five() -> None:
 
 def test_who_stands_among_the_five_stays_where_it_is() -> None:
     odds = -np.arange(9, dtype=np.float32)
-    assert kept(odds, [4, 0]) is odds
-    assert kept(odds, []) is odds
-    assert _best(kept(odds, [4, 7]).tolist()) == [0, 1, 2, 4, 7]
-    assert sorted(_best(kept(odds, [8, 7, 6, 5, 0]).tolist())) == [0, 5, 6, 7, 8]
+    assert kept_near_top(odds, [4, 0]) is odds
+    assert kept_near_top(odds, []) is odds
+    assert _best(kept_near_top(odds, [4, 7]).tolist()) == [0, 1, 2, 4, 7]
+    assert sorted(_best(kept_near_top(odds, [8, 7, 6, 5, 0]).tolist())) == [0, 5, 6, 7, 8]
 
 
 def test_equal_odds_and_catalogs_of_five_keep_their_order() -> None:
     same = np.zeros(9, np.float32)
-    assert _best(kept(same, [7, 8]).tolist())[:2] == [7, 8]
+    assert _best(kept_near_top(same, [7, 8]).tolist())[:2] == [7, 8]
     few = -np.arange(5, dtype=np.float32)
-    assert kept(few, [4]) is few
-    assert kept(few, []) is few
+    assert kept_near_top(few, [4]) is few
+    assert kept_near_top(few, []) is few
 
 
 def test_equal_values_and_a_single_tool() -> None:
     same = np.ones(5, np.float32)
-    assert np.isfinite(leaned(same, {"hybrid": same}, HYBRID, 0.3)).all()
+    assert np.isfinite(blended(same, {"hybrid": same}, HYBRID, 0.3)).all()
     one = np.array([0.4], np.float32)
-    assert leaned(one, {"hybrid": one}, HYBRID, 0.0) is one
+    assert blended(one, {"hybrid": one}, HYBRID, 0.0) is one
 
 
 def test_constants_without_lean_let_the_learned_order_stand() -> None:

@@ -26,7 +26,7 @@ from cryptography.x509.oid import NameOID
 from armory.config import load_file
 from armory.runtime.doctor.bundle import write_bundle
 from armory.runtime.doctor.examination import examined
-from armory.runtime.doctor.findings import Finding, bad
+from armory.runtime.doctor.findings import Finding, failed
 from armory.runtime.doctor.machine import clock
 from armory.testing.upstreams.http import ScriptedUpstream
 
@@ -234,9 +234,9 @@ async def test_a_broken_set_up_is_explained(
     finally:
         while OPEN:
             OPEN.pop().close()
-    failed = [finding for finding in findings if finding.state == "failed"]
-    named = [one for one in failed if one.check == check and cause in one.detail]
-    assert named, failed
+    broken = [finding for finding in findings if finding.state == "failed"]
+    named = [one for one in broken if one.check == check and cause in one.detail]
+    assert named, broken
     assert fix in named[0].fix
 
 
@@ -353,7 +353,7 @@ async def test_a_set_up_that_works_is_well_and_its_bundle_has_no_secret(
     assert [one for one in findings if one.state == "failed"] == []
     (reached,) = [one for one in findings if one.check == "upstream it"]
     assert "modern, revision 2026-07-28" in reached.detail
-    findings.append(bad("upstream it", 'it said a-"tökn"-in-the-file', "ask it"))
+    findings.append(failed("upstream it", 'it said a-"tökn"-in-the-file', "ask it"))
     file = tmp_path / "bundle.zip"
     names = write_bundle(file, findings, load_file(tmp_path / "armory.yaml"))
     assert file.stat().st_mode & 0o777 == 0o600

@@ -16,7 +16,7 @@ from armory.upstreams.connecting.negotiate import Connector
 from armory.upstreams.pool import Pool
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.supervisor import Supervisor
-from armory.upstreams.transports.error_bodies import said_in
+from armory.upstreams.transports.error_bodies import error_text
 
 pytestmark = pytest.mark.anyio
 
@@ -105,4 +105,4 @@ async def test_the_state_of_such_an_upstream_is_login_required(url: Url) -> None
     ],
 )
 async def test_what_a_body_says(body: bytes, said: str | None) -> None:
-    assert said is None or said_in(body) == said
+    assert said is None or error_text(body) == said

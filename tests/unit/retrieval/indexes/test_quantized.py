@@ -1,4 +1,4 @@
-"""Vectors in a byte a component, and the exact index of a catalog large enough for them."""
+"""Vectors quantized to int8, and the exact index of a catalog large enough for them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ import pytest
 from armory.errors import BackendError
 from armory.retrieval.indexes.base import Segments
 from armory.retrieval.indexes.exact import ExactIndex, ExactView
-from armory.retrieval.indexes.rounded import QUERY_ZERO, Rounded, multiplier, worth
+from armory.retrieval.indexes.quantized import (
+    QUERY_ZERO,
+    QuantizedVectors,
+    is_quicker,
+    packed_matmul,
+)
 from armory.retrieval.ports import FloatArray, Row, VectorHits
 
 pytestmark = pytest.mark.anyio
@@ -60,50 +65,53 @@ def test_cosines_are_right(kind: str, dimension: int, asked: int) -> None:
     made = {"normal": normal, "flat": flat, "sparse": sparse}[kind]
     given = segments(made(60, dimension), [1, 4, 2, 1, 2] * 6)
     queries = np.concatenate([made(asked, dimension), normal(1, dimension, 9)])
-    rounded = Rounded(given)
-    error = np.abs(rounded.best(queries) - truth(queries, given))
-    assert (error <= rounded.off + 1e-5).all()
+    quantized = QuantizedVectors(given)
+    error = np.abs(quantized.best(queries) - truth(queries, given))
+    assert (error <= quantized.error_bound + 1e-5).all()
 
 
 def test_the_error_is_small_in_the_mean() -> None:
     given = segments(normal(2_000, 384, 0), [2] * 1_000)
     queries = normal(20, 384, 1)
-    rounded = Rounded(given)
-    error = rounded.best(queries) - truth(queries, given)
+    quantized = QuantizedVectors(given)
+    error = quantized.best(queries) - truth(queries, given)
     assert float(np.sqrt((error**2).mean())) < 5e-4
     assert abs(float(error.mean())) < 1e-5
-    beyond = np.abs(error) > rounded.off
+    beyond = np.abs(error) > quantized.error_bound
     assert beyond.mean() < 2e-4
-    assert rounded.off < 0.003
+    assert quantized.error_bound < 0.003
 
 
 def test_zero_vectors_have_cosine_zero() -> None:
     matrix = normal(4, 16, 0)
     matrix[1] = 0
-    found = Rounded(segments(matrix, [1, 1, 2])).best(np.zeros((1, 16), np.float32))
+    found = QuantizedVectors(segments(matrix, [1, 1, 2])).best(np.zeros((1, 16), np.float32))
     assert found.tolist() == [[0, 0, 0]]
-    rounded = Rounded(segments(matrix, [1, 1, 2]))
-    assert rounded.best(normal(1, 16, 3))[0, 1] == 0
-    assert rounded.off == Rounded(segments(matrix[[0, 2, 3]], [1, 2])).off  # others are no coarser
+    quantized = QuantizedVectors(segments(matrix, [1, 1, 2]))
+    assert quantized.best(normal(1, 16, 3))[0, 1] == 0
+    others = QuantizedVectors(segments(matrix[[0, 2, 3]], [1, 2]))
+    assert quantized.error_bound == others.error_bound  # zeros make the others no coarser
 
 
 def test_neither_neighbours_nor_places_change_a_cosine() -> None:
     given = segments(normal(3_000, 64, 0), [1, 2, 3] * 500)
     queries = normal(3, 64, 1)
-    found = Rounded(given).best(queries)
+    found = QuantizedVectors(given).best(queries)
     order = np.random.default_rng(2).permutation(len(given))
-    np.testing.assert_array_equal(Rounded(given.take(order)).best(queries), found[:, order])
+    np.testing.assert_array_equal(
+        QuantizedVectors(given.take(order)).best(queries), found[:, order]
+    )
     few = order[:70]
-    np.testing.assert_array_equal(Rounded(given.take(few)).best(queries), found[:, few])
-    np.testing.assert_array_equal(Rounded(given).best(queries[1:2]), found[1:2])
+    np.testing.assert_array_equal(QuantizedVectors(given.take(few)).best(queries), found[:, few])
+    np.testing.assert_array_equal(QuantizedVectors(given).best(queries[1:2]), found[1:2])
 
 
 def test_many_queries_are_multiplied_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     given = segments(normal(600, DIM, 0), [1] * 600)
-    queries, rounded = normal(7, DIM, 1), Rounded(given)
-    whole = rounded.best(queries)
-    monkeypatch.setattr("armory.retrieval.indexes.rounded._AT_ONCE", 1_200)
-    np.testing.assert_array_equal(rounded.best(queries), whole)
+    queries, quantized = normal(7, DIM, 1), QuantizedVectors(given)
+    whole = quantized.best(queries)
+    monkeypatch.setattr("armory.retrieval.indexes.quantized._AT_ONCE", 1_200)
+    np.testing.assert_array_equal(quantized.best(queries), whole)
 
 
 def test_a_refusal_is_one_of_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,14 +120,14 @@ def test_a_refusal_is_one_of_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("onnxruntime.InferenceSession", refuse)
     with pytest.raises(BackendError, match="no memory"):
-        multiplier(np.zeros((DIM, 3), np.int8))
+        packed_matmul(np.zeros((DIM, 3), np.int8))
 
 
 def test_products_outlive_the_matrix_that_they_were_made_of() -> None:
     matrix = np.random.default_rng(0).integers(-127, 128, (DIM, 300), np.int8)
     rows = np.random.default_rng(1).integers(1, 128, (3, DIM), np.uint8)
     wanted = (rows.astype(np.int32) - QUERY_ZERO) @ matrix.astype(np.int32)
-    session, _ = multiplier(matrix)
+    session, _ = packed_matmul(matrix)
     matrix[:] = 0
     np.testing.assert_array_equal(session.run(None, {"queries": rows})[0], wanted)
 
@@ -128,7 +136,7 @@ def test_bytes_do_not_overflow_where_pairs_are_added_in_16_bits() -> None:
     matrix = np.full((DIM, 40), 127, np.int8)
     matrix[:, ::2] = -127
     rows = np.full((2, DIM), 127, np.uint8)
-    found = multiplier(matrix)[0].run(None, {"queries": rows})[0]
+    found = packed_matmul(matrix)[0].run(None, {"queries": rows})[0]
     wanted = (rows.astype(np.int32) - QUERY_ZERO) @ matrix.astype(np.int32)
     np.testing.assert_array_equal(found, wanted)
 
@@ -136,9 +144,9 @@ def test_bytes_do_not_overflow_where_pairs_are_added_in_16_bits() -> None:
 def test_few_vectors_and_other_processors_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     many, few = segments(normal(8_000, 8, 0), [8_000]), segments(normal(7_999, 8, 0), [7_999])
     monkeypatch.setattr(platform, "machine", lambda: "AMD64")
-    assert (worth(many), worth(few)) == (True, False)
+    assert (is_quicker(many), is_quicker(few)) == (True, False)
     monkeypatch.setattr(platform, "machine", lambda: "arm64")
-    assert not worth(many)
+    assert not is_quicker(many)
 
 
 # a large catalog in the index, whatever the processor
@@ -170,7 +178,7 @@ async def test_a_large_catalog_and_subsets_of_it() -> None:
     also = np.array([3, 17, 5_998])
     hits = await view.search(queries, 200, also=also)
     assert hits.rows.tolist() == list(range(TOOLS))
-    off = 1.2 * view.layers.off  # one in some ten thousand goes beyond
+    off = 1.2 * view.layers.error_bound  # one in some ten thousand goes beyond
     assert_right(hits, wanted, off)
     np.testing.assert_allclose(hits.cosine[:, also], wanted[:, also], atol=1e-6)
     for every in (2, 7, 40):
@@ -201,7 +209,7 @@ async def test_updates_of_a_large_catalog_leave_no_trace() -> None:
     asked = np.concatenate([fresh["t9"], fresh["new"]])
     best = (await view.search(asked, 5)).cosine.argmax(1)
     assert [later[i].key for i in best.tolist()] == ["t9", "t9", "t9", "new"]
-    off = 1.2 * old.layers.off
+    off = 1.2 * old.layers.error_bound
     np.testing.assert_allclose(await cosines(old), truth(queries, given), atol=off)
 
 

@@ -1,6 +1,6 @@
 """The tools of a memory at one moment, and which of them a query may find.
 
-Owns: `Held`, filters. Never imports the memory.
+Owns: `ToolSnapshot`, filters. Never imports the memory.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _SETS = 16
 """Visible sets that are kept: the retriever holds on to every one that it was given."""
 
 
-class Held:
-    """The tools of one moment: a search reads them whatever is changed while it waits.
+class ToolSnapshot:
+    """The tools of one moment: a search keeps reading these, whatever changes while it waits.
 
     Args:
         tools: by identifier.

@@ -1,7 +1,7 @@
-"""What is asked of one replica and meant for all: an upstream's restart, reading the configuration.
+"""What is asked of one replica and meant for all: an upstream's restart, a reload.
 
-Owns: doing it here, telling the others over the change feed, and doing here once what was asked of
-another. Never imports a transport.
+Owns: doing it here, telling the others over the change feed, and doing here, once, what another was
+asked. Never imports a transport.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SEEN = 1_000
 Effects = Mapping[str, list[str]]
 
 
-class Everywhere:
+class Broadcast:
     """Restarts and reloads of the gateways that go by one configuration file and one database.
 
     Args:
@@ -93,8 +93,10 @@ class Everywhere:
             _log.warning("replicas_not_told", upstream=server or None, error=error.message)
 
     async def _heard(self, value: str) -> None:
-        """Begin it. The feed tells of everything more than once, and whoever has just begun of what
-        was asked before.
+        """Do what another replica was asked.
+
+        Left out: what was heard before, since the feed tells of everything more than once, and
+        what was asked before this process began.
         """
         nonce, at_ms, id = value.split(" ")
         if self._closed or nonce in self._seen or int(at_ms) < self._began_ms:

@@ -1,6 +1,6 @@
-"""Where the gateway is, as a request sees it, and how it answers OAuth clients.
+"""The gateway's URLs as a request sees them, and the shape of its answers to OAuth clients.
 
-Owns: `OAuthServices`, `Places`, and the shape of JSON answers. Never decides anything.
+Owns: `OAuthServices`, `GatewayUrls`, forms and JSON answers. Never decides anything.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class OAuthServices:
     base_path: str = ""
 
 
-class Places:
+class GatewayUrls:
     """URLs of the gateway, as a request sees it."""
 
     def __init__(self, services: OAuthServices) -> None:

@@ -1,7 +1,7 @@
-"""The terms of tools, one tool after the other, and the same terms turned round.
+"""The forward index (terms by tool) and the inverted index (tools by term), as flat arrays.
 
-Owns: `Bag`, `Inverted` and making the next ones from the last at the cost of what changed. Never
-imports anything of Armory.
+Owns: `ForwardIndex`, `InvertedIndex`, and making the next state from the last at the cost of what
+changed. Never imports anything of Armory.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
-Places = NDArray[np.int64]
+Positions = NDArray[np.int64]
 Counts = NDArray[np.uint8 | np.float32]
 A = TypeVar("A", bound=NDArray[Any])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Bag:
-    """The terms of n tools, one tool after the other; t terms together.
+class ForwardIndex:
+    """The distinct terms of n tools, tool by tool; t in all.
 
     Attributes:
-        sizes: distinct terms of each tool, (n,) int64.
+        sizes: the number of distinct terms of each tool, (n,) int64.
         terms: numbers in the vocabulary, (t,) int32.
         counts: occurrences in each field, (t, fields).
         whole: whether the term only joins others of its tool (`readfile` of `read_file`), (t,).
         lengths: terms in each field, (n, fields) float32.
     """
 
-    sizes: Places
+    sizes: Positions
     terms: Ints
     counts: Counts
     whole: NDArray[np.bool_]
@@ -42,52 +42,54 @@ class Bag:
     def __len__(self) -> int:
         return len(self.sizes)
 
-    def picked(self, rows: Places) -> Bag:
+    def picked(self, rows: Positions) -> ForwardIndex:
         """These tools, in this order."""
         if len(rows) == len(self) and np.array_equal(rows, np.arange(len(rows))):
             return self
         at = flat(offsets(self.sizes)[rows], self.sizes[rows])
-        return Bag(
+        return ForwardIndex(
             self.sizes[rows], self.terms[at], self.counts[at], self.whole[at], self.lengths[rows]
         )
 
-    def after(self, source: Places, fresh: Bag) -> Bag:
-        """The next tools: `i` is tool `source[i]` of these, or, where that is negative, tool
-        `-1 - source[i]` of `fresh`. What stays side by side is copied in one piece.
+    def after(self, source: Positions, fresh: ForwardIndex) -> ForwardIndex:
+        """The next state. Tool `i` is tool `source[i]` of this one, or, where that is negative,
+        tool `-1 - source[i]` of `fresh`. Neighbours that stay neighbours are copied in one piece.
         """
         runs = list(_runs(source)) or [(False, 0, 0)]
         tools = [(fresh if new else self, start, end) for new, start, end in runs]
-        starts = {id(bag): offsets(bag.sizes) for bag in (self, fresh)}
-        pairs = [(bag, *starts[id(bag)][[start, end]].tolist()) for bag, start, end in tools]
-        return Bag(
-            np.concatenate([bag.sizes[start:end] for bag, start, end in tools]),
-            np.concatenate([bag.terms[start:end] for bag, start, end in pairs]),
-            np.concatenate([bag.counts[start:end] for bag, start, end in pairs]),
-            np.concatenate([bag.whole[start:end] for bag, start, end in pairs]),
-            np.concatenate([bag.lengths[start:end] for bag, start, end in tools]),
+        starts = {id(forward): offsets(forward.sizes) for forward in (self, fresh)}
+        pairs = [
+            (forward, *starts[id(forward)][[start, end]].tolist()) for forward, start, end in tools
+        ]
+        return ForwardIndex(
+            np.concatenate([forward.sizes[start:end] for forward, start, end in tools]),
+            np.concatenate([forward.terms[start:end] for forward, start, end in pairs]),
+            np.concatenate([forward.counts[start:end] for forward, start, end in pairs]),
+            np.concatenate([forward.whole[start:end] for forward, start, end in pairs]),
+            np.concatenate([forward.lengths[start:end] for forward, start, end in tools]),
         )
 
 
-def joined(bags: Sequence[Bag]) -> Bag:
-    """The tools of several bags, at least one, one bag after the other."""
-    return Bag(
-        np.concatenate([bag.sizes for bag in bags]),
-        np.concatenate([bag.terms for bag in bags]),
-        np.concatenate([bag.counts for bag in bags]),
-        np.concatenate([bag.whole for bag in bags]),
-        np.concatenate([bag.lengths for bag in bags]),
+def joined(parts: Sequence[ForwardIndex]) -> ForwardIndex:
+    """The tools of several indexes, at least one, in order."""
+    return ForwardIndex(
+        np.concatenate([forward.sizes for forward in parts]),
+        np.concatenate([forward.terms for forward in parts]),
+        np.concatenate([forward.counts for forward in parts]),
+        np.concatenate([forward.whole for forward in parts]),
+        np.concatenate([forward.lengths for forward in parts]),
     )
 
 
-class Inverted(NamedTuple):
-    """The pairs of n tools and v terms by term, those of a term by tool; e pairs.
+class InvertedIndex(NamedTuple):
+    """The e pairs of a tool and a term that it has, ordered by term, then tool; n tools, v terms.
 
     Attributes:
         rows: tool of each pair, (e,) int32.
         terms: term of each pair, (e,) int32.
-        counts, whole: of each pair, as in `Bag`.
-        df: pairs of each term, (v,) int64.
-        starts: of each term's pairs, (v + 1,) int64.
+        counts, whole: of each pair, as in `ForwardIndex`.
+        df: document frequency of each term, (v,) int64.
+        starts: where each term's pairs begin, (v + 1,) int64.
         size: the number n of tools.
     """
 
@@ -95,21 +97,21 @@ class Inverted(NamedTuple):
     terms: Ints
     counts: Counts
     whole: NDArray[np.bool_]
-    df: Places
-    starts: Places
+    df: Positions
+    starts: Positions
     size: int
 
     @classmethod
-    def of(cls, bag: Bag, width: int) -> Inverted:
-        """The pairs of a bag; `width`: the number v of terms."""
-        order = np.argsort(bag.terms, kind="stable")
-        rows = np.repeat(np.arange(len(bag), dtype=np.int32), bag.sizes)[order]
-        df = np.bincount(bag.terms, minlength=width)
-        terms, counts, whole = bag.terms[order], bag.counts[order], bag.whole[order]
-        return cls(rows, terms, counts, whole, df, offsets(df), len(bag))
+    def of(cls, forward: ForwardIndex, width: int) -> InvertedIndex:
+        """The pairs of a forward index; `width`: the number v of terms."""
+        order = np.argsort(forward.terms, kind="stable")
+        rows = np.repeat(np.arange(len(forward), dtype=np.int32), forward.sizes)[order]
+        df = np.bincount(forward.terms, minlength=width)
+        terms, counts, whole = forward.terms[order], forward.counts[order], forward.whole[order]
+        return cls(rows, terms, counts, whole, df, offsets(df), len(forward))
 
-    def after(self, source: Places, fresh: Bag, width: int) -> Inverted:
-        """The pairs of `Bag.after`; tools that stay must stay in their order."""
+    def after(self, source: Positions, fresh: ForwardIndex, width: int) -> InvertedIndex:
+        """The pairs of `ForwardIndex.after`; tools that stay must keep their order."""
         stay = np.flatnonzero(source >= 0)
         renumbered = np.full(self.size, -1, np.int32)
         renumbered[source[stay]] = stay
@@ -130,7 +132,7 @@ class Inverted(NamedTuple):
             for term, owner in zip(terms.tolist(), owners, strict=True)
         ]
         df += np.bincount(terms, minlength=width)
-        return Inverted(
+        return InvertedIndex(
             inserted(kept, at, owners),
             np.repeat(np.arange(width, dtype=np.int32), df),
             inserted(without(self.counts, gone), at, new.counts[order]),
@@ -140,32 +142,32 @@ class Inverted(NamedTuple):
             len(source),
         )
 
-    def pairs(self, terms: Places) -> Places:
-        """Where the pairs of some terms stand, those of one after those of the other."""
+    def pairs(self, terms: Positions) -> Positions:
+        """Positions of the pairs of some terms, term by term."""
         return flat(self.starts[terms], self.df[terms])
 
 
-def offsets(sizes: Places) -> Places:
-    """(n + 1,) where each of n groups of such sizes begins, and where the last one ends."""
+def offsets(sizes: Positions) -> Positions:
+    """(n + 1,) where each of n groups of these sizes begins, and where the last one ends."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
 
 
-def flat(starts: Places, sizes: Places) -> Places:
-    """The places of groups that begin and are as long as given."""
+def flat(starts: Positions, sizes: Positions) -> Positions:
+    """All positions in groups with these starts and sizes, group by group."""
     ends = np.cumsum(sizes)
     total = int(ends[-1]) if len(ends) else 0
     return np.arange(total) + np.repeat(starts - (ends - sizes), sizes)
 
 
-def without(values: A, gone: Places) -> A:
-    """`values` without those at the ascending places `gone`."""
+def without(values: A, gone: Positions) -> A:
+    """`values` without those at the ascending positions `gone`."""
     cuts = [-1, *gone.tolist(), len(values)]
     pieces = [values[a + 1 : b] for a, b in itertools.pairwise(cuts) if b > a + 1]
     return np.concatenate([values[:0], *pieces])  # pyright: ignore[reportReturnType]
 
 
 def inserted(values: A, at: Sequence[int], fresh: A) -> A:
-    """`values` with `fresh[i]` before what stands at `at[i]`, which ascends."""
+    """`values` with `fresh[i]` inserted before position `at[i]`; `at` ascends."""
     cuts = [0, *at, len(values)]
     pieces: list[NDArray[Any]] = []
     for i, (a, b) in enumerate(itertools.pairwise(cuts)):
@@ -173,8 +175,8 @@ def inserted(values: A, at: Sequence[int], fresh: A) -> A:
     return np.concatenate(pieces)  # pyright: ignore[reportReturnType]
 
 
-def _runs(source: Places) -> Iterator[tuple[bool, int, int]]:
-    """`source` as (whether fresh, first, end) of rows that follow each other."""
+def _runs(source: Positions) -> Iterator[tuple[bool, int, int]]:
+    """`source` as runs of consecutive rows: (whether fresh, first row, end)."""
     new = source < 0
     rows = np.where(new, -1 - source, source)
     breaks = np.flatnonzero((np.diff(rows) != 1) | (new[1:] != new[:-1])) + 1

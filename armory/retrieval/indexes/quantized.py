@@ -1,12 +1,13 @@
-"""A copy of an index's vectors, rounded to a byte a component, that is quicker to multiply.
+"""An index's vectors quantized to int8, one scale a vector: quicker to multiply than floats.
 
-Owns: `Rounded`. Never imports an index, an embedder or a ranker.
+Owns: `QuantizedVectors`. Never imports an index, an embedder or a ranker.
 
-A query times a large matrix takes as long as reading the matrix, and more for several queries: a
-byte is a quarter of a float, and products of bytes are cheap. NumPy has no quick one; onnxruntime
-has, so a model of one operator does it. Queries have two bytes: what a query was rounded by would
-put tools that are alike off alike, and so the mean of all. Sums of integers are exact, so a rounded
-cosine depends neither on the tools beside it nor, among x86-64 machines, on the processor.
+Multiplying a query with a large matrix takes as long as reading the matrix. Int8 is a quarter of
+float32, and products of bytes are cheap. NumPy has no fast int8 product; onnxruntime has, as the
+operator `MatMulInteger`, so the product is a model of that one operator. Queries are quantized to
+two bytes: with one, the error of the query would shift the cosines of all similar tools alike, and
+so their mean. Sums of integers are exact, so a cosine depends neither on the tools beside it nor,
+among x86-64 machines, on the processor.
 """
 
 from __future__ import annotations
@@ -31,25 +32,27 @@ _QUERY_TOP = 63
 QUERY_ZERO = 64
 #: How much finer the second byte of a query's component is than the first.
 QUERY_FINER = 2 * _QUERY_TOP
-#: Vectors rounded at a time.
+#: Vectors quantized at a time.
 _BLOCK = 1_024
 #: Cosines worked out at a time: each takes some 16 bytes for a while.
 _AT_ONCE = 6_000_000
-#: Fewer vectors are multiplied as quickly as they are.
+#: Fewer vectors are multiplied as quickly as floats.
 _FROM = 8_000
 #: Elements; a model's tensor is smaller than 2 GB. And sums of products stay within 32 bits.
 _UNTIL = 2_000_000_000
 _DIMENSIONS = 2**31 // (TOP * TOP * (QUERY_FINER + 1))
-#: Deviations of a rounded cosine within which all but one in some ten thousand are.
+#: Deviations of a quantized cosine within which all but one in some ten thousand are.
 _SURE = 4.0
-#: The step of a vector of zeros, which has no cosine with anything.
+#: The scale of a vector of zeros, which has no cosine with anything.
 _LEAST = np.float32(1e-9)
 
 
-def worth(segments: Segments, vectors: int | None = None) -> bool:
-    """Whether `Rounded` is quicker than the vectors themselves; known for x86-64 only.
+def is_quicker(segments: Segments, vectors: int | None = None) -> bool:
+    """Whether `QuantizedVectors` is quicker than the floats; measured on x86-64 alone.
 
-    `vectors`: how many there are; None: those of `segments`.
+    Args:
+        segments: the vectors.
+        vectors: how many to assume; None: as many as there are.
     """
     x86 = platform.machine().lower() in ("x86_64", "amd64")
     count, dimension = segments.matrix.shape
@@ -57,12 +60,12 @@ def worth(segments: Segments, vectors: int | None = None) -> bool:
     return x86 and count >= _FROM and dimension <= _DIMENSIONS and count * dimension < _UNTIL
 
 
-class Rounded:
+class QuantizedVectors:
     """The vectors of `segments` (one or more) and their products; immutable.
 
     Attributes:
-        off: by how much a cosine is off at most, but for one in some ten thousand. A component is
-            off by half a step at most, evenly; the sum of many goes with the root.
+        error_bound: the most by which a cosine is off, but for one in some ten thousand: four
+            standard deviations, where each component is off evenly by up to half a scale.
     """
 
     def __init__(self, segments: Segments) -> None:
@@ -77,14 +80,14 @@ class Rounded:
         for start in range(0, count, _BLOCK):
             part = slice(start, start + _BLOCK)
             vectors = segments.matrix.take(places[part], 0)
-            self._scale[part] = scale = steps(vectors, TOP)
+            self._scale[part] = scale = scales(vectors, TOP)
             vectors /= scale[:, None]
             matrix[:, part] = np.rint(vectors, out=vectors).T
-        self.off = _SURE / 12**0.5 * float(self._scale.max())
-        self._session, self._held = multiplier(matrix)
+        self.error_bound = _SURE / 12**0.5 * float(self._scale.max())
+        self._session, self._held = packed_matmul(matrix)
 
     def best(self, queries: FloatArray) -> FloatArray:
-        """(m, n) float32: best cosine of each query with each tool, `off` by a little."""
+        """(m, n) float32: best cosine of each query with each tool, to within `error_bound`."""
         return best_of_slots(self._products(queries), self._owners)
 
     def _products(self, queries: FloatArray) -> FloatArray:
@@ -93,7 +96,7 @@ class Rounded:
         if len(queries) > few:
             parts = range(0, len(queries), few)
             return np.concatenate([self._products(queries[i : i + few]) for i in parts])
-        rows, step = halves(queries)
+        rows, step = two_byte_queries(queries)
         first, second = multiplied(self._session, {"queries": rows}).reshape(2, len(queries), -1)
         first *= np.int32(QUERY_FINER)
         first += second
@@ -103,16 +106,19 @@ class Rounded:
         return found
 
 
-def steps(vectors: FloatArray, top: int) -> FloatArray:
-    """(v,) what one more is worth in bytes of (v, d) vectors that go up to `top`."""
+def scales(vectors: FloatArray, top: int) -> FloatArray:
+    """(v,) float32: the scale of each of (v, d) vectors whose bytes go up to `top`."""
     return np.maximum(np.abs(vectors).max(1) / np.float32(top), _LEAST)
 
 
-def halves(queries: FloatArray) -> tuple[NDArray[np.uint8], FloatArray]:
-    """(2 m, d) the first bytes of all queries, then the second ones, which are `QUERY_FINER` times
-    as fine, `QUERY_ZERO` more each; and (m,) by which the first ones are multiplied.
+def two_byte_queries(queries: FloatArray) -> tuple[NDArray[np.uint8], FloatArray]:
+    """Queries quantized to two bytes, and their scales.
+
+    Returns:
+        (2 m, d) the first bytes of all queries, then the second ones, which are `QUERY_FINER` times
+        as fine, both with the zero point `QUERY_ZERO`; (m,) the scales of the first ones.
     """
-    step = steps(queries, _QUERY_TOP)
+    step = scales(queries, _QUERY_TOP)
     given = queries / step[:, None]
     first = np.rint(given)
     second = np.rint((given - first) * QUERY_FINER)
@@ -150,16 +156,16 @@ def multiplied(session: Any, given: Mapping[str, NDArray[Any]]) -> NDArray[np.in
 
 
 @cache
-def unpacked() -> Any:
-    """What multiplies rows of unsigned bytes, `queries`, with any (d, N) `matrix`, as it is."""
+def matmul() -> Any:
+    """A session that multiplies uint8 rows, `queries`, with any (d, N) int8 `matrix`."""
     return _opened(_model("d", "n"), _options())
 
 
-def multiplier(matrix: NDArray[np.int8]) -> tuple[Any, Any]:
-    """What multiplies rows of unsigned bytes, less `QUERY_ZERO`, with a (d, N) matrix, and what to
-    keep beside it.
+def packed_matmul(matrix: NDArray[np.int8]) -> tuple[Any, Any]:
+    """A session that multiplies uint8 rows, less `QUERY_ZERO`, with one (d, N) matrix; and what has
+    to live as long as it.
 
-    Most processors get a packed copy; where there is none, the matrix itself is read.
+    On most processors onnxruntime packs a copy of the matrix; elsewhere it reads the matrix itself.
 
     Raises:
         BackendError: onnxruntime refuses it, for want of memory say.
@@ -201,7 +207,7 @@ def _model(dimension: int | str, count: int | str) -> bytes:
     fixed = isinstance(dimension, int) and isinstance(count, int)
     node = _field(1, b"queries") + _field(1, b"matrix") + (_field(1, b"zero") if fixed else b"")
     node += _field(2, b"products") + _field(4, b"MatMulInteger")
-    graph = _field(1, node) + _field(2, b"rounded")
+    graph = _field(1, node) + _field(2, b"quantized")
     if isinstance(dimension, int) and isinstance(count, int):
         zero = _field(2, uint8) + _field(8, b"zero") + _field(9, bytes([QUERY_ZERO]))
         graph += _field(5, zero)

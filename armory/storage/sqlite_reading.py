@@ -1,7 +1,7 @@
 """Reading an SQLite file with Python's own driver, for a command that reads once and ends.
 
-Owns: which databases can be read so, and the number of the schema that this Armory works with.
-Imports no SQLAlchemy: to load that takes longer than all the rest of such a command.
+Owns: which databases can be read so, and which schema revision this Armory works with. Never
+imports SQLAlchemy, which takes longer to load than such a command takes to run.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def revisions() -> set[str]:
     return {path.name[1:5] for path in (MIGRATIONS / "versions").glob("v[0-9]*.py")}
 
 
-def straight_rows(url: str, sql: str, values: Mapping[str, Any]) -> list[tuple[Any, ...]] | None:
-    """The rows of a query.
+def sqlite_rows(url: str, sql: str, values: Mapping[str, Any]) -> list[tuple[Any, ...]] | None:
+    """The rows of a query, where the database is an SQLite file that is up to date.
 
     Args:
         url: as `storage.url`.
@@ -39,8 +39,8 @@ def straight_rows(url: str, sql: str, values: Mapping[str, Any]) -> list[tuple[A
         values: of the parameters.
 
     Returns:
-        None where it takes a `Database`, which also says what is wrong: this is no file of SQLite,
-        there is none yet, it has another schema than this Armory's, or it cannot be read.
+        None where a `Database` has to be opened instead, which also says what is wrong: it is no
+        SQLite file, the file is missing or cannot be read, or its schema is of another revision.
     """
     file = _file(url)
     if file is None or not file.is_file():

@@ -15,13 +15,13 @@ from armory.accounts.users import Users
 from armory.storage.cache import MemoryCache
 from armory.storage.changes import ChangeFeed
 from armory.storage.database import Database
-from armory.storage.straight import straight_rows
+from armory.storage.sqlite_reading import sqlite_rows
 
 pytestmark = pytest.mark.anyio
 
 
 def found(url: str, listing: Listing[Any]) -> list[Any]:
-    rows = straight_rows(url, listing.sql, listing.values)
+    rows = sqlite_rows(url, listing.sql, listing.values)
     assert rows is not None
     return [listing.row(*row) for row in rows]
 
@@ -50,20 +50,20 @@ async def test_a_listing_is_the_same_with_the_driver_alone(tmp_path: Path) -> No
 async def test_what_it_cannot_read_is_for_the_database(tmp_path: Path) -> None:
     file, sql = tmp_path / "armory.db", "SELECT id FROM users"
     url = f"sqlite:///{file}"
-    assert straight_rows(url, sql, {}) is None
+    assert sqlite_rows(url, sql, {}) is None
     assert not file.exists()
-    assert straight_rows("postgresql://127.0.0.1:1/armory", sql, {}) is None
-    assert straight_rows("sqlite:///:memory:", sql, {}) is None
-    assert straight_rows(f"{url}?timeout=1", sql, {}) is None
+    assert sqlite_rows("postgresql://127.0.0.1:1/armory", sql, {}) is None
+    assert sqlite_rows("sqlite:///:memory:", sql, {}) is None
+    assert sqlite_rows(f"{url}?timeout=1", sql, {}) is None
     file.write_bytes(b"no database, and long enough not to look like an empty one" * 99)
-    assert straight_rows(url, sql, {}) is None
+    assert sqlite_rows(url, sql, {}) is None
     file.unlink()
     database = Database(url)
     await database.open()
     await database.close()
-    assert straight_rows(url, sql, {}) == []
-    assert straight_rows(url, "SELECT id FROM nothing", {}) is None
+    assert sqlite_rows(url, sql, {}) == []
+    assert sqlite_rows(url, "SELECT id FROM nothing", {}) is None
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
         connection.commit()
-    assert straight_rows(url, sql, {}) is None
+    assert sqlite_rows(url, sql, {}) is None

@@ -1,7 +1,7 @@
-"""Messages about a configuration, without what its variables and hidden values stand for.
+"""Messages about a configuration, without the values of its variables and hidden places.
 
-Owns: which those are, and taking them out again: whoever may have a text checked must not read by
-it what the gateway's environment holds, or what is hidden in its file.
+Owns: finding those values and taking them out: whoever may have a text checked must not learn from
+the answer what the gateway's environment holds, or what is hidden in its file.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from armory.config.load import variables_of
 from armory.observability.redaction import HIDDEN, redacted
 
 _SHORTEST = 4
-"""A value of fewer characters is in any message."""
+"""Shorter values stay: they occur in any message by chance."""
 _CUT = "..."
-"""Ends what is too long to be quoted whole."""
+"""Ends a quoted value that was cut short."""
 _CUT_CHARS = 77
 
 
-def unsaid(
+def redacted_message(
     message: str, hidden: Iterable[str] = (), variables: Mapping[str, str] | None = None
 ) -> str:
     """A message for whoever may not know these values.
@@ -59,7 +59,7 @@ def _spellings(value: str) -> Iterator[str]:
 
 
 def _without(message: str, value: str, shown: str) -> str:
-    """The message without a value, whatever has become of its capitals, and of its end."""
+    """The message without a value, in whatever case it stands there, and where it is cut short."""
     message = message.replace(value, shown)
     parts: list[str] = []
     lowered, sought, at = message.lower(), value.lower(), 0

@@ -26,17 +26,17 @@ _METRICS_PORT = "server.metrics.port"
 
 
 @dataclass(frozen=True, slots=True)
-class Doors:
+class Listeners:
     """What is open already.
 
     Attributes:
         listening: the port of clients.
-        apart: the port of health and metrics; None where they have none of their own.
+        metrics: the port of health and metrics; None where they have none of their own.
         operator: the token that the note holds.
     """
 
     listening: Listening
-    apart: Listening | None
+    metrics: Listening | None
     operator: StaticToken
     _note: ExitStack
 
@@ -46,7 +46,9 @@ class Doors:
         await self.listening.close()
 
 
-async def open_doors(loaded: Loaded, address: tuple[str, int], stack: AsyncExitStack) -> Doors:
+async def open_listeners(
+    loaded: Loaded, address: tuple[str, int], stack: AsyncExitStack
+) -> Listeners:
     """Bind the ports, before anything else is started, and accept connections.
 
     Args:
@@ -62,26 +64,26 @@ async def open_doors(loaded: Loaded, address: tuple[str, int], stack: AsyncExitS
     settings, prefix = listen_settings(server), base_path(loaded.config)
     bound = bind(*address)
     stack.callback(bound.close)
-    bound_apart = _bind_metrics(loaded, bound.host)
-    apart: Listening | None = None
-    if bound_apart is not None:
-        stack.callback(bound_apart.close)
-        apart = Listening(bound_apart, replace(settings, drain_timeout_s=1.0))
-        stack.push_async_callback(apart.close)
-        await apart.begin()
-        _log.info("metrics_listening", host=apart.host, port=apart.port)
+    bound_metrics = _bind_metrics(loaded, bound.host)
+    metrics: Listening | None = None
+    if bound_metrics is not None:
+        stack.callback(bound_metrics.close)
+        metrics = Listening(bound_metrics, replace(settings, drain_timeout_s=1.0))
+        stack.push_async_callback(metrics.close)
+        await metrics.begin()
+        _log.info("metrics_listening", host=metrics.host, port=metrics.port)
     private_folder(loaded.home)
     if any(place.is_file() for place in (loaded.home, *loaded.home.parents)):
         raise NotADirectoryError(ENOTDIR, os.strerror(ENOTDIR), str(loaded.home))
     listening = Listening(bound, settings, prefix, server.limits.body_bytes)
     note = stack.enter_context(ExitStack())
-    doors = Doors(listening, apart, operator_token(), note)
-    stack.push_async_callback(doors.close)
+    listeners = Listeners(listening, metrics, operator_token(), note)
+    stack.push_async_callback(listeners.close)
     await listening.begin()
     named = () if "*" in server.allowed_hosts else server.allowed_hosts
     host = next(iter(named), "")
-    note.enter_context(announced(loaded.home, listening.url, doors.operator.token, host))
-    return doors
+    note.enter_context(announced(loaded.home, listening.url, listeners.operator.token, host))
+    return listeners
 
 
 def _bind_metrics(loaded: Loaded, host: str) -> Bound | None:

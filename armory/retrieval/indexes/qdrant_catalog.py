@@ -1,7 +1,7 @@
 """Which point of a collection each tool of a catalog is.
 
-Owns: `Places`, which are made from the last ones at the cost of what changed. Never imports a
-store, an embedder or a ranker.
+Owns: `CatalogPoints`, made from the last ones at the cost of what changed. Never imports a store,
+an embedder or a ranker.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from armory.retrieval.ports import Row
 from armory.retrieval.states import differing
 
 
-class Places:
-    """The points of one state of a catalog; nothing of them changes. O(rows), mostly in C.
+class CatalogPoints:
+    """The points of one state of a catalog; immutable. Making them is O(rows), mostly in C.
 
     Args:
         rows: the tools.
-        before: the last places; tools that it has cost no hash.
+        before: those of the last state; tools that it has are not hashed again.
 
     Attributes:
         rows: as given.
@@ -32,10 +32,10 @@ class Places:
         servers: (n,) int32, a small code of each row's server.
         server_names: by code.
         digests: by key.
-        sampled: the ascending rows that stand for all in mean and deviation.
+        sampled: the ascending rows of the sample that stands for all (`background`).
     """
 
-    def __init__(self, rows: Sequence[Row], before: Places | None = None) -> None:
+    def __init__(self, rows: Sequence[Row], before: CatalogPoints | None = None) -> None:
         self.rows = tuple(rows)
         others = None if before is None else differing(self.rows, before.rows)
         self.ids = self._ids(before, others)
@@ -61,7 +61,7 @@ class Places:
             return ()
         return self._further.get(point) or (first,)
 
-    def _ids(self, before: Places | None, others: list[int] | None) -> list[str]:
+    def _ids(self, before: CatalogPoints | None, others: list[int] | None) -> list[str]:
         """Those of unchanged rows as they were; `others`: the rows that changed in their place."""
         if before is None:
             return [point_id(row) for row in self.rows]
@@ -79,7 +79,7 @@ class Places:
         return ids
 
     def _firsts(
-        self, before: Places | None, others: list[int] | None
+        self, before: CatalogPoints | None, others: list[int] | None
     ) -> tuple[dict[str, int], dict[str, list[int]]]:
         """The first row of each point, and all rows of those that are several."""
         if before is not None and others is not None and len(others) < len(self.ids) // 2:
@@ -99,7 +99,7 @@ class Places:
                     further.setdefault(point, [first[point]]).append(i)
         return first, further
 
-    def _stays(self, before: Places, i: int) -> bool:
+    def _stays(self, before: CatalogPoints, i: int) -> bool:
         """Whether a row has the name and the server of the one that was in its place."""
         row, was = self.rows[i], before.rows[i]
         return row.key == was.key and row.server == was.server

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from armory.retrieval.indexes import qdrant_places
-from armory.retrieval.indexes.qdrant_places import Places
+from armory.retrieval.indexes import qdrant_catalog
+from armory.retrieval.indexes.qdrant_catalog import CatalogPoints
 from armory.retrieval.indexes.qdrant_points import point_id
 from armory.retrieval.ports import Row
 
@@ -35,10 +35,10 @@ def edited(rows: list[Row], chance: random.Random) -> list[Row]:
 def test_places_after_others_are_those_made_anew(seed: int) -> None:
     chance = random.Random(seed)
     rows = [Row(f"t{i}", f"digest{i % 30}", f"s{i % 3}") for i in range(40)]
-    places = Places(rows)
+    places = CatalogPoints(rows)
     for _ in range(12):
         rows = edited(rows, chance)
-        places = Places(rows, places)
+        places = CatalogPoints(rows, places)
         assert places.are_of(rows)
         assert places.ids == [point_id(row) for row in rows]
         for point in places.ids:
@@ -54,16 +54,16 @@ def test_places_after_others_are_those_made_anew(seed: int) -> None:
 
 def test_a_changed_tool_costs_one_hash(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [Row(f"t{i}", f"digest{i}", "s") for i in range(100)]
-    places = Places(rows)
+    places = CatalogPoints(rows)
     hashed: list[Row] = []
 
     def counted(row: Row) -> str:
         hashed.append(row)
         return point_id(row)
 
-    monkeypatch.setattr(qdrant_places, "point_id", counted)
+    monkeypatch.setattr(qdrant_catalog, "point_id", counted)
     changed = Row("t5", "changed", "s")
-    places = Places([*rows[:5], changed, *rows[6:]], places)
+    places = CatalogPoints([*rows[:5], changed, *rows[6:]], places)
     assert hashed == [changed]
-    Places([*rows[:5], changed, *rows[7:]], places)
+    CatalogPoints([*rows[:5], changed, *rows[7:]], places)
     assert hashed == [changed]
