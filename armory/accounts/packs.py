@@ -85,7 +85,7 @@ class Packs:
                 await _write_entries(change.connection, pack)
                 change.changed(PACK, pack.id)
         except IntegrityError:
-            raise AlreadyExists("a pack with this id exists already", parameter="id") from None
+            raise AlreadyExists(f"a pack {pack.id!r} exists already", parameter="id") from None
         return pack
 
     async def replace(self, pack: Pack, *, user: str | None) -> Pack | None:

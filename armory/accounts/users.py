@@ -74,7 +74,7 @@ class Users:
                 await change.connection.execute(insert(users).values(**_row(made)))
                 change.changed(USER, user_id)
         except IntegrityError:
-            raise AlreadyExists("a user with this id exists already", parameter="id") from None
+            raise AlreadyExists(f"a user {user_id!r} exists already", parameter="id") from None
         return made
 
     async def ensure(self, connection: AsyncConnection, user_id: str) -> None:

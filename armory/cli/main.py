@@ -139,7 +139,8 @@ def refused_by_the_system(error: OSError) -> ConfigError:
         return ConfigError(f"the system refuses: {why}")
     home = home_here()
     message = f"{error.filename} cannot be used: {why}"
-    if Path(str(error.filename)).is_relative_to(home):
+    refused = Path(str(error.filename))
+    if refused.is_relative_to(home) or home.is_relative_to(refused):
         message += (
             f"; Armory keeps its data in {home}, which has to be a folder that this user may write:"
             " name another one with $ARMORY_HOME"

@@ -73,11 +73,18 @@ def refuse_blank(
     return value
 
 
-def _without_newline(
+def _one_line(
     _context: click.Context, _parameter: click.Parameter, value: str | None
 ) -> str | None:
     """A secret that comes from a file ends with a newline, as variables of the configuration do."""
-    return None if value is None else value.rstrip("\r\n")
+    if value is None:
+        return None
+    text = value.rstrip("\r\n")
+    if any(sign in text for sign in "\r\n\0"):
+        raise click.BadParameter("it holds a line break; expected a token, which is one line")
+    if any("\ud800" <= sign <= "\udfff" for sign in text):  # bytes that Python could not read
+        raise click.BadParameter("it is no UTF-8; expected a token")
+    return text
 
 
 def gateway_options(command: _F) -> _F:
@@ -100,7 +107,7 @@ def _url_and_token(command: _F, otherwise: str) -> _F:
         "--token",
         envvar="ARMORY_TOKEN",
         show_envvar=True,
-        callback=_without_newline,
+        callback=_one_line,
         help="Bearer token for --url.",
     )(command)
     return click.option(

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, cast
-from urllib.parse import parse_qs, urlsplit, urlunsplit
+from urllib.parse import parse_qs, urlunsplit
 
 from armory.cli.answers import OPERATOR, CommandLine, kind_of, packed, packed_value, result_of
+from armory.cli.urls import parts_of
 from armory.errors import (
     AccessDenied,
     ArmoryError,
     AuthenticationFailed,
-    ConfigError,
     UpstreamUnavailable,
 )
 from armory.protocol.link import Call, Owner
@@ -86,9 +86,7 @@ def endpoint_url(url: str, mode: str | None = None) -> str:
     Raises:
         ConfigError: it is no http(s) URL.
     """
-    parts = urlsplit(url if "://" in url else f"http://{url}")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(f"{url!r} is no URL of a gateway; write e.g. http://127.0.0.1:8080/mcp")
+    parts = parts_of(url, "/mcp")
     path = parts.path if parts.path.strip("/") else "/mcp"
     wanted = f"mode={mode}" if mode and "mode" not in parse_qs(parts.query) else ""
     query = "&".join(part for part in (parts.query, wanted) if part)

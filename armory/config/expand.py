@@ -7,7 +7,7 @@ files end with, the encoding that a URL asks of a password. Never imports a room
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -17,6 +17,8 @@ _REFERENCE = re.compile(
     r"\$(?P<escaped>\$\{)|\$\{(?P<kind>env:|input:)?(?P<name>[A-Za-z_][A-Za-z0-9_-]*)"
     r"(?P<rest>:-(?P<default>(?:[^{}]|\{[^{}]*\})*))?\}"
 )
+_BARE = re.compile(r"(?:[A-Za-z]++ )?\$[A-Za-z_]\w*+")
+"""`$NAME` alone, or behind the scheme of a header, as shells and other clients write it."""
 PRINCIPAL = "principal"
 _TEMPLATES = (("args",), ("env",), ("headers",), ("cwd",))
 """Keys of an upstream in which it is left for later."""
@@ -102,6 +104,31 @@ def referred(text: str) -> frozenset[str]:
         if match["default"]:
             names |= referred(match["default"])
     return frozenset(names)
+
+
+def taken_as_text(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
+    """(path, what to write) of texts that look like a reference and are none.
+
+    They are not quoted: one may be a password after all. In `args` they have a meaning for shells.
+    """
+    if path[:1] == ("upstreams",) and path[2:3] == ("args",):
+        return
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from taken_as_text(inner, (*path, str(key)))
+    elif isinstance(value, list):
+        for position, inner in enumerate(value):
+            yield from taken_as_text(inner, (*path, position))
+    elif not isinstance(value, str):
+        return
+    elif "${" in _REFERENCE.sub("", value):
+        yield (
+            path,
+            "a '${' in it begins no reference and is taken as it stands; write ${NAME} or "
+            "${NAME:-default}, or $${ if it is meant so",
+        )
+    elif _BARE.fullmatch(value) is not None:
+        yield path, "a $NAME is taken as it stands; write ${NAME} if the variable is meant"
 
 
 def _user_info(text: str) -> range:

@@ -18,7 +18,7 @@ from armory.config.checks.cross import cross_check
 from armory.config.clients import import_servers
 from armory.config.dotenv import NAME as DOTENV
 from armory.config.dotenv import read_variables
-from armory.config.expand import expand_tree
+from armory.config.expand import expand_tree, taken_as_text
 from armory.config.home import armory_home
 from armory.config.loaded import ConfigProblems, Loaded, Place
 from armory.config.model import Config
@@ -47,7 +47,8 @@ def read_file(path: File) -> str:
     try:
         return path.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not UTF-8 text: {error.reason}") from None
+        what = "UTF-16" if error.object.startswith((b"\xff\xfe", b"\xfe\xff")) else error.reason
+        raise ConfigError(f"{path} is not UTF-8 text ({what}); save it as UTF-8") from None
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
 
@@ -107,6 +108,7 @@ def load_text(
         where = (*origin, *inner[2:]) if origin else inner
         return dotted(where), source.line(where)
 
+    notices += [f"{place(inner)[0]}: {said}" for inner, said in taken_as_text(data)]
     unused = {inner for inner in missing if _is_off(filled, inner)}
     found = [(inner, message) for inner, message in missing.items() if inner not in unused]
     config: Config | None = None

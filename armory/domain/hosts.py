@@ -1,11 +1,26 @@
 """Addresses that a server listens at.
 
-Owns: which of them only this machine reaches. Does no I/O.
+Owns: which of them only this machine reaches, and what could be none. Does no I/O.
 """
 
 from __future__ import annotations
 
+import re
 from ipaddress import ip_address
+
+_NAME = re.compile(r"[^\s/:@?#*\[\]]+")
+NO_ADDRESS = (
+    "expected an address or a name alone, as 127.0.0.1, 0.0.0.0 or ::1, without http://, brackets "
+    "and the port"
+)
+
+
+def is_address(host: str) -> bool:
+    """Whether it may be an address or a name, whatever is behind it: nothing with a port."""
+    try:
+        return bool(ip_address(host))
+    except ValueError:
+        return _NAME.fullmatch(host) is not None
 
 
 def is_loopback(host: str) -> bool:

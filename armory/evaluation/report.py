@@ -124,7 +124,11 @@ def _figure(report: Mapping[str, Any], path: str) -> float | None:
     found: Any = report
     for part in path.split("."):
         if not isinstance(found, Mapping) or part not in found:
-            raise ConfigError(f"--min {path}: the report has no such figure")
+            known = [name for name, value in report.items() if isinstance(value, (int, float))]
+            raise ConfigError(
+                f"--min {path}: the report has no such figure; it has {', '.join(known)}, and more "
+                "within its parts, as threshold.recall"
+            )
         found = found[part]
     if found is not None and not isinstance(found, (int, float)):
         raise ConfigError(f"--min {path}: not a number in the report")

@@ -249,7 +249,7 @@ class CatalogKeeper:
             return await in_turn(self._pinning.admit, catalog)
         except OSError as error:
             _log.error("pins_not_stored", error=str(error))
-            return self._pinning.admit(catalog)  # in memory it is up to date: nothing to write
+            return await in_turn(self._pinning.judged, catalog)
 
     def _with_written_examples(self, catalog: Catalog, examples: Examples) -> Catalog:
         """The snapshot with what was written for its tools; records stay where nothing is new."""

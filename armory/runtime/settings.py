@@ -119,8 +119,11 @@ def upstream_spec(key: str, block: UpstreamConfig, loaded: Loaded) -> UpstreamSp
     return UpstreamSpec(
         key,
         **values_for(
-            UpstreamSpec, block, but=("env", "cwd", "inherit_env", "auth", "openapi", "skills")
+            UpstreamSpec,
+            block,
+            but=("command", "env", "cwd", "inherit_env", "auth", "openapi", "skills"),
         ),
+        command=_program(block, loaded),
         env=env,
         cwd=_path(block.cwd, loaded),
         inherit_env=(*loaded.config.inherit_env, *block.inherit_env),
@@ -144,6 +147,15 @@ def _description(given: str | None, loaded: Loaded) -> str | None:
     if given is None or given.startswith(("http://", "https://")):
         return given
     return _path(given, loaded)
+
+
+def _program(block: UpstreamConfig, loaded: Loaded) -> str | None:
+    """A name as it stands; a path from `cwd` on, where there is one: the process begins there."""
+    given = block.command
+    if given is None or os.sep not in given:
+        return given
+    path = os.path.expanduser(given)
+    return path if block.cwd is not None else str(loaded.folder.absolute() / path)
 
 
 def _path(given: str | None, loaded: Loaded) -> str | None:

@@ -110,10 +110,22 @@ class Pinning:
         self.withheld: dict[str, Changed] = {}
 
     def admit(self, catalog: Catalog) -> Catalog:
-        """The snapshot without the tools that are withheld; new tools are pinned on the way."""
+        """The snapshot without the tools that are withheld; new tools are pinned on the way.
+
+        Raises:
+            OSError: what is new cannot be stored. It is known here all the same, so that `judged`
+                says what this would have, and is stored with the next snapshot that can be.
+        """
+        kept = self.judged(catalog)
+        if self._unsaved and self.mode != "off":
+            self._write()
+        return kept
+
+    def judged(self, catalog: Catalog) -> Catalog:
+        """As `admit`; nothing is stored."""
         if self.mode == "off":
             return catalog
-        dirty = self._unsaved
+        dirty = False
         changes: list[Changed] = []
         for name, tool in catalog.tools.items():
             pins = self._pins.setdefault(tool.server, {})
@@ -132,8 +144,7 @@ class Pinning:
         self._tell(changes)
         self.withheld = {change.name: change for change in changes if self.mode == "block"}
         dirty |= self._forget_gone(catalog)
-        if dirty:
-            self._write()
+        self._unsaved |= dirty
         if not self.withheld:
             return catalog
         kept = {name: tool for name, tool in catalog.tools.items() if name not in self.withheld}

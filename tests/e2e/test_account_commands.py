@@ -38,7 +38,7 @@ def test_users_keys_and_packs_from_making_to_deleting(here: Run) -> None:
     assert said(here("users", "create", "ann", "--json"))["plan"] == "free"
     again = here("users", "create", "ann")
     assert again.returncode == 1
-    assert "exists already" in again.stderr
+    assert "a user 'ann' exists already" in again.stderr
     assert here("users", "create", " ann").returncode == 2
     assert [user["id"] for user in said(here("users", "list", "--json"))] == ["ann"]
     for command in (("create", "bob"), ("change", "ann")):
@@ -59,6 +59,9 @@ def test_users_keys_and_packs_from_making_to_deleting(here: Run) -> None:
     assert here("keys", "revoke", made["id"]).returncode == 0
     assert here("keys", "revoke", "nope").returncode == 1
     assert here("keys", "create", "x", "--expires", "soon").returncode == 2
+    past = here("keys", "create", "x", "--expires", "2020-01-31")
+    assert past.returncode == 2
+    assert "--expires is '2020-01-31', which is past" in past.stderr
 
     assert here("packs", "create", "ops", "--server", "time", "--tool", "time__b").returncode == 0
     for option, value, said_of in (
@@ -71,7 +74,8 @@ def test_users_keys_and_packs_from_making_to_deleting(here: Run) -> None:
         assert said_of in refused.stderr
     assert here("packs", "create", "Bad Id").returncode == 2
     assert here("packs", "install", "ops", "--user", "ann").returncode == 0
-    assert here("packs", "create", "ops", "--server", "time").returncode == 1
+    taken = here("packs", "create", "ops", "--server", "time")
+    assert (taken.returncode, "a pack 'ops' exists already" in taken.stderr) == (1, True)
     absent = here("packs", "install", "nope", "--user", "ann")
     assert absent.returncode == 1
     assert "no pack 'nope'; `armory packs list`" in absent.stderr
@@ -153,3 +157,12 @@ def test_a_running_gateway_hears_of_a_revocation_by_command(
     assert status() == status() == 200
     assert armory("keys", "revoke", made["id"]).returncode == 0
     wait_until(lambda: status() == 401)
+
+
+def test_what_is_installed_where_nobody_goes_by_it_is_told(armory: Run, tmp_path: Path) -> None:
+    for enabled in ("false", "true"):
+        text = f"upstreams: {{time: {{command: nothing}}}}\naccounts: {{enabled: {enabled}}}\n"
+        (tmp_path / "armory.yaml").write_text(text)
+        done = armory("packs", "install", "time", "--kind", "server", "--user", "ann")
+        assert done.returncode == 0, done.stderr
+        assert ("accounts.enabled is off" in done.stderr) is (enabled == "false")

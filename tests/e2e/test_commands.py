@@ -31,6 +31,23 @@ def test_init_writes_a_file_that_holds_and_never_overwrites(armory: Run, tmp_pat
     assert (tmp_path / "armory.yaml").read_text() == text
 
 
+def test_init_names_a_file_as_a_shell_takes_it(armory: Run, tmp_path: Path) -> None:
+    (tmp_path / "my files").mkdir()
+    done = armory("init", "my files/armory.yaml")
+    assert "armory serve --config 'my files/armory.yaml'" in done.stdout
+
+
+def test_a_question_that_nobody_answers_is_told_with_the_option(
+    armory: Run, tmp_path: Path, demo_upstreams: dict[str, Any]
+) -> None:
+    config = {"upstreams": {"notes": demo_upstreams["notes"]}, "agent": {"enabled": True}}
+    (tmp_path / "armory.yaml").write_text(yaml.safe_dump(config))
+    done = armory("queries")
+    assert done.returncode == 2
+    assert "nobody answers here whether to go on; --yes asks nobody" in done.stderr
+    assert armory("queries", input="n\n").returncode == 0
+
+
 CLAUDE = """{
   // Claude Desktop, with a comment and a trailing comma
   "mcpServers": {

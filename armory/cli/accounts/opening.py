@@ -96,4 +96,8 @@ def expiry_ms(text: str | None) -> int | None:
             "2027-01-31",
             parameter="expires",
         )
+    if until <= datetime.now(UTC):
+        raise InvalidRequest(
+            f"--expires is {text!r}, which is past; expected a time to come", parameter="expires"
+        )
     return int(until.timestamp() * 1000)

@@ -16,7 +16,7 @@ from armory.accounts.packs import Installation, Kind, Pack
 from armory.accounts.service import Accounts
 from armory.cli.accounts.opening import NotThere, need_user, with_accounts
 from armory.cli.options import config_option, json_option, loaded_config
-from armory.cli.output import columns, out, print_json
+from armory.cli.output import columns, out, print_json, say_notice
 from armory.domain.naming import split_name
 from armory.errors import InvalidRequest
 
@@ -154,7 +154,8 @@ def delete(pack_id: str, config: str | None, as_json: bool) -> None:
 @json_option
 def install(name: str, user: str, kind: Kind, config: str | None, as_json: bool) -> None:
     """Install a pack, a server or a tool for a user, active at once."""
-    configured = loaded_config(config, quiet=True).config.upstreams
+    loaded = loaded_config(config, quiet=True).config
+    configured = loaded.upstreams
     servers = [name] if kind == "server" else []
     tools = [name] if kind == "tool" else []
 
@@ -165,6 +166,8 @@ def install(name: str, user: str, kind: Kind, config: str | None, as_json: bool)
         await accounts.packs.install(user, [(kind, name)], sees_all=True)
 
     with_accounts(config, work)
+    if not loaded.accounts.enabled:
+        say_notice("accounts.enabled is off: no gateway goes by what is installed until it is on")
     _done(f"installed {kind} {name} for {user}", as_json)
 
 

@@ -5,6 +5,7 @@ Owns: the command, and fetching a description. Never imports a room but `config`
 
 from __future__ import annotations
 
+import http.client
 import json
 import sys
 import urllib.error
@@ -12,7 +13,7 @@ import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 import click
 
@@ -166,17 +167,21 @@ def _searched(word: str, registry: str) -> object:
 
 
 def _fetched(url: str) -> Any:
-    request = urllib.request.Request(url, headers={"Accept": "application/json"})
     try:
+        request = urllib.request.Request(url, headers={"Accept": "application/json"})
         with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
             body = answer.read(_MOST_BYTES + 1)
     except urllib.error.HTTPError as error:
         if error.code == 404:
             raise InvalidRequest(f"there is no server at {url}") from None
         raise UpstreamUnavailable(f"{url} answered HTTP {error.code}") from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "reason", None) or error
-        raise UpstreamUnavailable(f"{url} cannot be read: {reason}") from None
+    except OSError as error:
+        raise UpstreamUnavailable(_not_reached(url, error)) from None
+    except (ValueError, http.client.InvalidURL) as error:
+        raise InvalidRequest(f"{url} cannot be read: {error}; expected an http(s) URL") from None
+    except http.client.HTTPException as error:
+        said = f"{url} cannot be read: {type(error).__name__}: {error}"
+        raise UpstreamUnavailable(f"{said}; expected what speaks HTTP") from None
     if len(body) > _MOST_BYTES:
         raise InvalidRequest(f"{url} is larger than {_MOST_BYTES >> 20} MiB")
     try:
@@ -186,3 +191,17 @@ def _fetched(url: str) -> Any:
             f"{url} is no server.json; an MCP endpoint is added by hand: "
             "`upstreams: {NAME: {url: ...}}`"
         ) from None
+
+
+def _not_reached(url: str, error: OSError) -> str:
+    reason: Any = getattr(error, "reason", None) or error
+    if isinstance(reason, OSError):
+        reason = reason.strerror or reason
+    parts = urlsplit(url)
+    proxy = urllib.request.getproxies().get(parts.scheme)
+    if proxy is None or urllib.request.proxy_bypass(parts.netloc):
+        fix = f"a proxy is named by ${parts.scheme.upper()}_PROXY"
+        return f"{url} cannot be read: {reason}; {fix}, and a server.json may be a FILE as well"
+    there = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+    by = there.netloc.rpartition("@")[2]  # its password is told to nobody
+    return f"{url} cannot be read by way of the proxy {by}: {reason}; correct it, or $NO_PROXY"

@@ -5,6 +5,7 @@ Owns: the command. Never imports a room but `config`.
 
 from __future__ import annotations
 
+import shlex
 from importlib.resources import files
 from pathlib import Path
 
@@ -35,7 +36,7 @@ def init(file: Path, force: bool, as_json: bool) -> None:
         print_json({"written": [str(file), str(schema)]})
         return
     out().print(
-        f"Wrote {file} and {schema}. Next: armory serve --config {file}",
+        f"Wrote {file} and {schema}. Next: armory serve --config {shlex.quote(str(file))}",
         markup=False,
         soft_wrap=True,
     )

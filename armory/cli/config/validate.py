@@ -138,7 +138,7 @@ def _show_tried(report: dict[str, Any]) -> None:
         ready = found["state"] == "ready"
         row = Text(f"{key:{width}}  ").append(found["state"], "green" if ready else "red")
         tell(row.append(f"  {found['protocol_version']}  {found['tools']} tools" * ready))
-        if error := found["error"].removeprefix(f"upstream {key!r}: "):
+        if error := found["error"].removeprefix(f"upstream {key!r}").lstrip(": "):
             tell(f"    {error}", hang=4)
         for left in found["dropped"]:
             tell(f"    left out of {left['list']}: {left['entry']}: {left['reason']}", hang=4)

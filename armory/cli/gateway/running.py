@@ -5,6 +5,7 @@ Owns: finding them and reading one JSON answer. Never imports a web framework.
 
 from __future__ import annotations
 
+import http.client
 import json
 import urllib.error
 import urllib.request
@@ -12,18 +13,19 @@ from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+from armory.cli.urls import parts_of
 from armory.config.home import home_here
 from armory.errors import (
     AccessDenied,
     ArmoryError,
     AuthenticationFailed,
-    ConfigError,
     UpstreamUnavailable,
 )
 from armory.errors import UnknownTool as NotFound
 from armory.runtime.entry.local_access import running
 
 _WITHIN_S = 15.0
+_SHOWN = 80
 _HERE = ("127.0.0.1", "::1", "localhost")
 
 
@@ -79,10 +81,11 @@ class Gateway:
             AuthenticationFailed, AccessDenied: not with this token.
             UnknownTool: there is nothing of that name.
         """
-        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        asked = urllib.request.Request(self.url + path, method=method)
         if self.host:
-            headers["Host"] = self.host
-        asked = urllib.request.Request(self.url + path, headers=headers, method=method)
+            asked.add_header("Host", self.host)
+        if self.token:  # as bytes: the standard library knows Latin-1 alone
+            asked.headers["Authorization"] = cast("str", f"Bearer {self.token}".encode())
         try:
             with self._opened(asked) as answer:
                 return self._read(answer.read())
@@ -97,6 +100,11 @@ class Gateway:
             raise UpstreamUnavailable(
                 f"no gateway answers at {self.url} ({reason}); start one with `armory serve`, or "
                 "give another --url"
+            ) from None
+        except http.client.HTTPException as error:
+            said = (str(error).strip() or type(error).__name__)[:_SHOWN]
+            raise UpstreamUnavailable(
+                f"{self.url} is no gateway: what answers there does not speak HTTP ({said!r})"
             ) from None
 
     def _opened(self, asked: urllib.request.Request) -> Any:
@@ -146,9 +154,7 @@ def gateways(url: str | None, token: str | None) -> list[Gateway]:
             )
         # not $ARMORY_TOKEN: it is for remote gateways, and may lack the scope `admin` here
         return [Gateway(found.url, found.token, found.pid, found.host) for found in local]
-    parts = urlsplit(url if "://" in url else f"http://{url}")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(f"{url!r} is no URL of a gateway; write e.g. http://127.0.0.1:8080")
+    parts = parts_of(url)
     base = f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/").removesuffix("/mcp")
     known = [found for found in local if found.url == base]
     if known:

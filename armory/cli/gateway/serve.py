@@ -25,6 +25,7 @@ from armory.cli.gateway.watching import ConfigWatch
 from armory.cli.options import config_option, notices_of
 from armory.cli.output import print_json
 from armory.config import Loaded, find_config
+from armory.domain.hosts import NO_ADDRESS, is_address
 from armory.domain.principal import ANONYMOUS, Principal
 from armory.errors import ConfigError
 from armory.logger import Logger
@@ -49,6 +50,14 @@ _log = Logger(__name__)
 _USER_VARIABLES = ("ARMORY_USER", "AGENT_COREX_USER_ID")
 
 
+def _listenable(
+    _context: click.Context, _parameter: click.Parameter, value: str | None
+) -> str | None:
+    if value is not None and not is_address(value):
+        raise click.BadParameter(f"{NO_ADDRESS}; it is {value!r}")
+    return value
+
+
 class _Address(NamedTuple):
     """Where the command line says to listen; None: as configured."""
 
@@ -58,7 +67,7 @@ class _Address(NamedTuple):
 
 @click.command()
 @config_option
-@click.option("--host", help="Address to bind; default: server.host.")
+@click.option("--host", callback=_listenable, help="Address to bind; default: server.host.")
 @click.option("--port", type=click.IntRange(0, 65_535), help="Port to bind, 0: any that is free.")
 @click.option("--stdio", is_flag=True, help="Serve one client on standard input and output.")
 @click.option("--json", "as_json", is_flag=True, help="Say where it listens in JSON.")

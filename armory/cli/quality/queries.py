@@ -94,7 +94,7 @@ async def _queries(
             _say(cost, told)
             if only_estimate or not cost.tools:
                 return told, lacking
-            if not yes and not await asyncio.to_thread(click.confirm, "Go on?", err=True):
+            if not yes and not await asyncio.to_thread(_confirmed):
                 return told, lacking
             with waiting(_WRITING) as shown:
                 done = await generate_all(
@@ -103,6 +103,18 @@ async def _queries(
                 )  # fmt: skip
     err().print(f"{done.done} tools done, {done.failed} failed", markup=False)
     return {**told, **asdict(done)}, lacking
+
+
+def _confirmed() -> bool:
+    """Whether somebody says that it may go on.
+
+    Raises:
+        UsageError: nobody is there who could.
+    """
+    try:
+        return click.confirm("Go on?", err=True)
+    except click.Abort:  # the end of standard input: Ctrl-C reaches the main thread alone
+        raise click.UsageError("nobody answers here whether to go on; --yes asks nobody") from None
 
 
 def _without_generation(loaded: Loaded) -> Loaded:

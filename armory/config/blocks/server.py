@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
 
 from armory.config.base import (
     BASE_PATH,
@@ -18,6 +19,7 @@ from armory.config.base import (
     Texts,
     defaults_of,
 )
+from armory.domain.hosts import NO_ADDRESS, is_address
 from armory.domain.query import MAX_QUERY_CHARS, MAX_TOP_K, REST_QUERY_CHARS, REST_TOP_K
 from armory.gateway.settings import TASKS_PER_PRINCIPAL, Experimental
 from armory.retrieval.options import SEARCHES, SEARCHES_PER_CALLER
@@ -30,6 +32,12 @@ _HTTP = defaults_of(HttpSettings)
 _SPEC = defaults_of(UpstreamSpec)
 QueryChars = Annotated[int, Field(ge=1, le=MAX_QUERY_CHARS)]
 TopK = Annotated[int, Field(ge=1, le=MAX_TOP_K)]
+
+
+def _one_address(host: str) -> str:
+    if not is_address(host):
+        raise PydanticCustomError("host", NO_ADDRESS)
+    return host
 
 
 class LimitsConfig(Block):
@@ -124,7 +132,7 @@ class MetricsConfig(Block):
 class ServerConfig(Block):
     """Where the gateway listens and whom it trusts."""
 
-    host: str = Field(default="127.0.0.1", min_length=1)
+    host: Annotated[str, Field(min_length=1), AfterValidator(_one_address)] = "127.0.0.1"
     """Address to bind; `0.0.0.0`: every IPv4 one, `::`: every one of both kinds."""
     port: Annotated[int, Field(ge=0, le=65_535)] = 8080
     """Port to bind; 0: one that is free."""

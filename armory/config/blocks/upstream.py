@@ -133,7 +133,8 @@ class UpstreamConfig(Block):
     enabled: bool = True
     """false: it is checked, and neither started nor offered."""
     command: str | None = Field(default=None, min_length=1)
-    """Program of a stdio server: a name on the PATH or a path."""
+    """Program of a stdio server: a name on the PATH, or a path; a relative one counts from `cwd`,
+    else from the folder of the configuration file."""
     args: list[Text] = Field(default_factory=list[str])
     """Its arguments; `${principal}` becomes a file-safe form of the caller."""
     env: dict[str, Text] = Field(default_factory=dict[str, str])

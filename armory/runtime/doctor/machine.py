@@ -139,21 +139,32 @@ def folders(loaded: Loaded) -> Iterator[Finding]:
         yield _writable(check, folder)
 
 
-def _writable(check: str, folder: Path) -> Finding:
-    there = folder
-    while not there.exists() and there != there.parent:
-        there = there.parent
-    user = f"user {os.geteuid()}"
+def unwritable(folder: Path) -> str:
+    """Why nothing can be written into a folder, which may be still to be made; empty: it can."""
+    there, user = _nearest(folder), f"user {os.geteuid()}"
     if not there.is_dir():
-        return failed(
-            check, f"{there} is a file", f"move it away, or name another folder than {folder}"
-        )
+        return f"{there} is a file"
     try:
         with tempfile.TemporaryFile(dir=there):
-            pass
+            return ""
     except OSError as error:
-        fix = f"let {user} write there (chown, a volume), or name another folder"
-        return failed(check, f"{there} cannot be written by {user}: {error.strerror}", fix)
+        return f"{there} cannot be written by {user}: {error.strerror}"
+
+
+def _nearest(folder: Path) -> Path:
+    """The folder, or what there is of the way to it."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return folder
+
+
+def _writable(check: str, folder: Path) -> Finding:
+    there = _nearest(folder)
+    if why := unwritable(folder):
+        fix = f"let user {os.geteuid()} write there (chown, a volume), or name another folder"
+        if not there.is_dir():
+            fix = f"move it away, or name another folder than {folder}"
+        return failed(check, why, fix)
     found = there.stat()
     mine = found.st_uid == os.geteuid()  # a volume's folder is root's, and stays as it is
     if there == folder and found.st_mode & 0o077 and mine and folder == Path.home():

@@ -17,6 +17,7 @@ from armory.config.embedding import lacks_openai_key
 from armory.errors import ArmoryError, ConfigError
 from armory.retrieval.retriever import Retriever
 from armory.runtime.doctor.findings import Finding, failed, ok, warning
+from armory.runtime.doctor.machine import unwritable
 from armory.runtime.retrieval import open_retriever
 from armory.storage.database import Database
 from armory.storage.engine import sqlite_file
@@ -26,6 +27,9 @@ WITHIN_S = 20.0
 _SKEW_S = 30.0
 _NAMED = 5
 _SERVER = "start it, or correct storage.url: host, port, database, user, password"
+_FOLDER = (
+    "let this user write there, or name another file as storage.url, or folder as $ARMORY_HOME"
+)
 _FILE = "let this user write it and its folder; put a saved copy in the place of a damaged file"
 
 
@@ -54,7 +58,10 @@ async def _one(asked: Awaitable[Finding]) -> list[Finding]:
 
 async def database(url: str) -> Finding:
     """Whether it answers, and what its clock says."""
-    if _not_made_yet(url):
+    file = sqlite_file(make_url(url)) if url.startswith("sqlite") else None
+    if file is not None and not file.exists():
+        if why := unwritable(file.parent):
+            return failed("database", f"{file} cannot be made: {why}", _FOLDER)
         return ok("database", "its file will be made")
     opened: Database | None = None
     try:
@@ -75,12 +82,6 @@ async def database(url: str) -> Finding:
         fix = "set both clocks by NTP; keys and quotas go by them"
         return failed("clock", f"the database's differs by {apart:.0f} s", fix)
     return ok("database", "it answers")
-
-
-def _not_made_yet(url: str) -> bool:
-    """Whether the file of a SQLite database is not there."""
-    file = sqlite_file(make_url(url)) if url.startswith("sqlite") else None
-    return file is not None and not file.exists()
 
 
 async def redis(url: str, prefix: str) -> Finding:

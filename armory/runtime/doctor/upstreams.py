@@ -7,7 +7,6 @@ Owns: those checks, one after the other until one says why it cannot work. Calls
 from __future__ import annotations
 
 import asyncio
-import shutil
 import socket
 import ssl
 import time
@@ -20,6 +19,7 @@ from armory.errors import ArmoryError, UpstreamTimeout
 from armory.observability.redaction import redacted
 from armory.runtime.doctor.findings import Finding, failed, ok, warning
 from armory.upstreams.pool import Pool
+from armory.upstreams.programs import Unusable, program_of
 from armory.upstreams.spec import UpstreamSpec
 
 _CONNECT_S = 10.0
@@ -76,14 +76,10 @@ def _process(spec: UpstreamSpec) -> Finding | None:
         return failed(
             check, f"its folder {spec.cwd} is not there", f"correct upstreams.{spec.key}.cwd"
         )
-    within = Path(command) if "/" not in command else Path(spec.cwd or ".") / command
-    found = shutil.which(str(within) if "/" in command else command, path=spec.env.get("PATH"))
-    if found is None:
-        return failed(
-            check,
-            f"its command {command!r} is not found",
-            f"install it, or give its whole path as upstreams.{spec.key}.command",
-        )
+    try:
+        program_of(command, spec.env.get("PATH"), spec.cwd)
+    except Unusable as error:
+        return failed(check, error.why, f"{error.fix}: upstreams.{spec.key}.command")
     return None
 
 

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import glob
 import os
-import shutil
 import signal
 from collections.abc import Callable
 from typing import cast
@@ -18,6 +17,7 @@ from typing import cast
 from armory.http1.reading import Meter
 from armory.logger import Logger
 from armory.upstreams.error_output import ErrorOutput
+from armory.upstreams.programs import program_of, refused
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.child import ChildTransport
 from armory.upstreams.transports.environment import inherited, told_by_launcher
@@ -104,18 +104,16 @@ class ServerProcess(asyncio.SubprocessProtocol):
             OSError: it cannot be started; the message says why.
         """
         env = environment(spec)
-        command = spec.command or ""
-        found = shutil.which(command, path=env.get("PATH"))
-        if found is None and os.sep not in command:
-            fix = "install it or give its full path"
-            if len(command.split()) > 1:
-                fix = "what stands behind the program belongs into 'args'"
-            raise FileNotFoundError(f"command {command!r} was not found on the PATH; {fix}")
         if spec.cwd is not None and not os.path.isdir(spec.cwd):  # noqa: ASYNC240 - one stat
             raise FileNotFoundError(f"working directory {spec.cwd!r} does not exist")
+        command = spec.command or ""
+        program = program_of(command, env.get("PATH"), spec.cwd)
         kept = ErrorOutput() if errors is None else errors
         self = cls(spec.key, spec.message_bytes, on_line, on_lost_line, on_end, kept, meter)
-        await ChildTransport.started(self, [found or command, *spec.args], env, spec.cwd)
+        try:
+            await ChildTransport.started(self, [program, *spec.args], env, spec.cwd)
+        except OSError as error:
+            raise refused(error, command) from None
         return self
 
     async def write(self, line: bytes) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -138,7 +139,9 @@ def test_what_nobody_told_is_a_variable_and_said(
         (("weather", "--set", "NOPE=1"), 2, "does not ask for it"),
         (("weather", "--set", "NOPE"), 2, "expected NAME=VALUE"),
         (("weather", "--name", "My Own"), 2, "expected a name such as 'my-own'"),
-        (("http://127.0.0.1:1/x",), 3, "cannot be read"),
+        (("http://127.0.0.1:1/x",), 3, "cannot be read: Connection refused; a proxy is named by"),
+        (("http://a b/x",), 2, "expected an http(s) URL"),
+        (("weather", "--registry", "nowhere"), 2, "cannot be read: unknown url type"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_writes_nothing(
@@ -149,9 +152,21 @@ def test_a_mistake_is_one_sentence_and_writes_nothing(
     message: str,
 ) -> None:
     given = (argument.format(registry=registry) for argument in arguments)
-    assert run("add", *given, "--registry", registry) == code
+    assert run("add", "--registry", registry, *given) == code
     assert message in " ".join(capsys.readouterr().err.split())
     assert not Path("armory.yaml").exists()
+
+
+def test_a_proxy_that_does_not_answer_is_named_without_its_password(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://ann:hunter2@127.0.0.1:1")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setattr(urllib.request, "_opener", None)  # made once, with the proxies of then
+    assert run("add", "http://registry.example/x") == 3
+    said = " ".join(capsys.readouterr().err.split())
+    assert "by way of the proxy 127.0.0.1:1: Connection refused; correct it, or $NO_PROXY" in said
+    assert "hunter2" not in said
 
 
 @pytest.mark.parametrize("client", CLIENTS)

@@ -38,7 +38,8 @@ def test_a_file_of_windows_is_added_to_and_keeps_its_newlines(env: dict[str, str
 @pytest.mark.parametrize(
     ("held", "said"),
     [
-        (b"# caf\xe9\n", "armory.yaml is not UTF-8 text"),
+        (b"# caf\xe9\n", "armory.yaml is not UTF-8 text (invalid continuation byte); save it as"),
+        ("a: b".encode("utf-16"), "armory.yaml is not UTF-8 text (UTF-16); save it as UTF-8"),
         (b"upstreams:\n\there:\n", "line 2: broken YAML in column 1: a tab"),
         (b"- one\n", "line 1: a mapping of blocks is expected, this is a list"),
         (b"upstreams:\n  a: {command: x}\n  a: {command: y}\n", "this key is here twice"),

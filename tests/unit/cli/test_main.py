@@ -84,6 +84,19 @@ def test_a_folder_that_cannot_be_used_is_told_with_its_setting(
     assert f"{home / 'pins.json'} cannot be used: Not a directory" in failure["message"]
     assert "$ARMORY_HOME" in failure["message"]
 
+    monkeypatch.setenv("ARMORY_HOME", str(home / "below" / "armory"))
+    with pytest.raises(OSError) as parent:  # noqa: PT011
+        (home / "below").mkdir()
+    assert "$ARMORY_HOME" in error_json(parent.value)["message"]
+
     with pytest.raises(FileNotFoundError) as absent:
         (tmp_path / "absent").read_text()
     assert "$ARMORY_HOME" not in str(refused_by_the_system(absent.value))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8080", "http://127.0.0.1", "[::1]", ""])
+def test_an_address_with_a_port_is_refused_with_its_option(host: str) -> None:
+    with pytest.raises(click.BadParameter, match="expected an address or a name alone") as refused:
+        cli.main(args=["serve", "--host", host], standalone_mode=False)
+    assert "'--host'" in refused.value.format_message()
+    assert repr(host) in refused.value.format_message()

@@ -7,9 +7,11 @@ from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import click
 import pytest
 
 from armory.cli.gateway.running import Gateway
+from armory.cli.main import cli, main
 
 TOKEN = "the-token-of-an-administrator"
 
@@ -62,3 +64,34 @@ def test_another_origin_is_not_given_the_token(pid: int) -> None:
         gateway.target = "/here"
         assert asked.get("/to") == {}
         assert gateway.tokens == [f"Bearer {TOKEN}"] * 3
+
+
+def test_a_token_is_sent_as_clients_send_it() -> None:
+    with noting() as gateway:
+        asked = Gateway(f"http://127.0.0.1:{gateway.server_port}", "tökn-of-10-€")
+        assert asked.get("/here") == {}
+        (told,) = gateway.tokens
+    assert told is not None
+    assert told.encode("latin-1").decode() == "Bearer tökn-of-10-€"
+
+
+@pytest.mark.parametrize(
+    ("token", "said"), [("qx\ntwo", "holds a line break"), ("qx\udcff", "is no UTF-8")]
+)
+@pytest.mark.parametrize("command", ["tools", "status"])
+def test_what_no_header_can_hold_is_refused_and_not_shown(
+    command: str, token: str, said: str
+) -> None:
+    with pytest.raises(click.BadParameter, match=said) as refused:
+        cli.main([command, "--url", "http://h", "--token", token], standalone_mode=False)
+    message = refused.value.format_message()
+    assert "'--token'" in message
+    assert "qx" not in message
+
+
+def test_the_newline_of_a_file_is_no_part_of_a_token() -> None:
+    with noting() as gateway:
+        url = f"http://127.0.0.1:{gateway.server_port}"
+        with pytest.raises(SystemExit):
+            main(["logs", "x", "--url", url, "--token", f"{TOKEN}\r\n"])
+    assert gateway.tokens[0] == f"Bearer {TOKEN}"

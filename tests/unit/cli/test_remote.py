@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+
 import pytest
 
+from armory.cli.gateway.running import gateways
 from armory.cli.remote import endpoint_url
-from armory.errors import ConfigError
+from armory.errors import ConfigError, UpstreamUnavailable
 
 
 @pytest.mark.parametrize(
@@ -22,7 +26,39 @@ def test_a_mode_of_the_url_stays(given: str, meant: str) -> None:
     assert endpoint_url(given, "full") == meant
 
 
-@pytest.mark.parametrize("given", ["ftp://a", "http://", "file:///a"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        "ftp://a",
+        "http://",
+        "file:///a",
+        "http://[::1",
+        "a:b",
+        "http://a:0",
+        "a 8080",
+        "a:99999",
+        "",
+    ],
+)
 def test_what_is_no_gateway(given: str) -> None:
-    with pytest.raises(ConfigError, match="is no URL of a gateway"):
+    with pytest.raises(ConfigError, match="is no URL of a gateway; write"):
         endpoint_url(given)
+    with pytest.raises(ConfigError, match="is no URL of a gateway; write"):
+        gateways(given, None)
+
+
+def test_what_does_not_speak_http_is_no_gateway() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answer() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(1_000)
+                connection.sendall(b"SSH-2.0-\x1b[31m\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        (gateway,) = gateways(f"127.0.0.1:{listening.getsockname()[1]}", None)
+        with pytest.raises(UpstreamUnavailable, match=r"does not speak HTTP \('SSH-2.0-\\x1b"):
+            gateway.get("/readyz")
+        thread.join(5)

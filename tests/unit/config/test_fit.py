@@ -113,6 +113,27 @@ def test_an_address_that_cannot_be_one_is_named(text: str, path: str, said: str)
     assert said in found[path]
 
 
+@pytest.mark.parametrize("host", ["localhost:9000", "http://localhost", "[::1]", "a word", "*"])
+def test_a_port_or_scheme_at_the_address_to_bind_is_all_that_is_said(
+    host: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "armory.yaml"
+    file.write_text(f"server: {{host: '{host}'}}")
+    with pytest.raises(ConfigProblems) as caught:
+        checked(file)
+    (found,) = caught.value.problems
+    assert (found.path, found.line) == ("server.host", 1)
+    assert found.message.startswith("expected an address or a name alone")
+    assert found.message.endswith(f"it is {host!r}")
+
+
+@pytest.mark.parametrize("host", ["::", "::1", "fe80::1%eth0", "0.0.0.0", "a.example", "a_b"])
+def test_addresses_and_names_to_bind_are_taken(host: str) -> None:
+    token = "security: {tokens: {a: {token: 0123456789}}}"
+    config = load_text(f"server: {{host: '{host}'}}\n{token}", environ={}).config
+    assert config.server.host == host
+
+
 @pytest.mark.parametrize(
     "text",
     [

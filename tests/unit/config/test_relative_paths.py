@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from armory.config import load_file
+from armory.runtime.settings import upstream_specs
 
 
 @pytest.fixture
@@ -41,3 +42,25 @@ def test_a_relative_home_is_where_the_command_runs(elsewhere: Path, tmp_path: Pa
     assert loaded.home.absolute() == elsewhere / "home"
     assert loaded.config.storage.url == f"sqlite:///{elsewhere}/home/armory.db"
     assert loaded.config.storage.cache_dir == str(elsewhere / "home" / "cache")
+
+
+@pytest.mark.parametrize(
+    ("block", "command"),
+    [
+        ("command: ./run.sh", "{folder}/run.sh"),
+        ("command: bin/run", "{folder}/bin/run"),
+        ("command: ./run.sh, cwd: bin", "./run.sh"),
+        ("command: /bin/run", "/bin/run"),
+        ("command: ~/run.sh", "{home}/run.sh"),
+        ("command: run.sh", "run.sh"),
+    ],
+)
+def test_a_program_is_where_the_file_says(
+    elsewhere: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: str, command: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "armory.yaml").write_text(f"upstreams: {{a: {{{block}}}}}")
+    (spec,) = upstream_specs(load_file(Path("../armory.yaml"), environ={}))
+    assert spec.command is not None
+    wanted = command.format(folder=tmp_path, home=tmp_path / "home")
+    assert spec.command.replace("/elsewhere/..", "") == wanted

@@ -24,3 +24,30 @@ KEY = ", encryption_key: ['abcdefghijklmnopqrstuvwxyz012345']"
 def test_replicas_that_log_people_in_to_the_console_need_one_key(text: str, said: bool) -> None:
     warnings = warnings_of(load_text(text, environ={}).config)
     assert any("security.encryption_key" in warning for warning in warnings) == said
+
+
+@pytest.mark.parametrize("text", ["$TOKEN", "Bearer $TOKEN", "${TOKEN", "${}", "a ${TOKEN:?no}"])
+def test_what_looks_like_a_reference_and_is_none_is_told_and_not_quoted(text: str) -> None:
+    config = f"mcpServers: {{Far: {{url: 'http://x', headers: {{Key: '{text}'}}}}}}"
+    loaded = load_text(config, environ={})
+    assert loaded.config.upstreams["far"].headers == {"Key": text}
+    (notice,) = [said for said in loaded.notices if "as it stands" in said]
+    assert notice.startswith("mcpServers.Far.headers.Key: ")
+    assert "write ${NAME}" in notice
+    assert "TOKEN" not in notice
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        "env: {A: '${B}'}",
+        "env: {A: '${B:-${C}}'}",
+        "env: {A: '$${B}'}",
+        "env: {A: 'pa$$word', B: 'a $B c', C: '$1', D: '$'}",
+        "env: {A: '${principal}'}",
+        "args: [-c, '$HOME', '${1:?none}']",
+    ],
+)
+def test_references_and_other_signs_are_not_pointed_out(block: str) -> None:
+    text = f"upstreams: {{a: {{command: sh, {block}}}}}"
+    assert load_text(text, environ={"B": "$SECRET", "C": "c"}).notices == ()

@@ -196,7 +196,8 @@ def test_a_gate_of_no_figure_is_told_before_anything_is_measured(folder: Path) -
     options = ["eval", str(folder), "--embedder", "none", "--json", "--min", "recall@6=0.5"]
     done = CliRunner().invoke(cli, options)
     assert isinstance(done.exception, ConfigError)
-    assert "--min recall@6: the report has no such figure" in str(done.exception)
+    said = str(done.exception)
+    assert "--min recall@6: the report has no such figure; it has tools, queries, recall@1" in said
     assert done.stdout == ""
 
 

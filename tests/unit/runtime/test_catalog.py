@@ -188,6 +188,21 @@ async def test_changed_definitions_are_withheld_until_they_are_approved(tmp_path
 
 
 @pytest.mark.anyio
+async def test_tools_are_listed_where_their_definitions_cannot_be_kept(tmp_path: Path) -> None:
+    """As with a full disk, or a folder of data that nobody may write."""
+    pinning = Pinning(tmp_path / "pins.json", "block")
+    (tmp_path / "pins.json").mkdir()  # nothing can take its place
+    with structlog.testing.capture_logs() as logged:
+        async with House(pinning) as house:
+            house.lists = {"s": lists("a", "b", a="one")}
+            assert await house.settle() == ["s__a", "s__b"]
+            house.lists = {"s": lists("a", "b", "c", a="two")}
+            assert await house.settle() == ["s__b", "s__c"]
+    wrong = [entry["event"] for entry in logged if entry["log_level"] == "error"]
+    assert wrong == ["pins_not_stored", "pins_not_stored"]
+
+
+@pytest.mark.anyio
 async def test_it_tells_how_many_tools_are_being_indexed() -> None:
     begun, go = asyncio.Event(), asyncio.Event()
 

@@ -92,6 +92,22 @@ def audit_below_a_file(folder: Path) -> Config:
     return {**NO_RAG, "observability": {"audit": {"to": str(folder / "file" / "audit.jsonl")}}}
 
 
+def database_below_a_file(folder: Path) -> Config:
+    (folder / "file").write_text("")
+    return {**NO_RAG, "storage": {"url": f"sqlite:///{folder}/file/armory.db"}}
+
+
+def script(mode: int) -> Callable[[Path], Config]:
+    """A stdio server beside the file of the configuration."""
+
+    def made(folder: Path) -> Config:
+        (folder / "run.sh").write_text(f"#!/bin/sh\nexec {sys.executable} -m armory.demo\n")
+        (folder / "run.sh").chmod(mode)
+        return upstream(command="./run.sh", env={"PYTHONPATH": str(Path(__file__).parents[4])})
+
+    return made
+
+
 OPEN: list[socket.socket] = []
 SETUPS: dict[str, tuple[Callable[[Path], Config], str, str, str]] = {
     # what is broken: (set-up, check, cause, fix)
@@ -118,8 +134,14 @@ SETUPS: dict[str, tuple[Callable[[Path], Config], str, str, str]] = {
     "no such command": (
         lambda _: upstream(command="no-such-program-here"),
         "upstream it",
-        "'no-such-program-here' is not found",
+        "'no-such-program-here' was not found",
         "upstreams.it.command",
+    ),
+    "a script that may not be run": (
+        script(0o644),
+        "upstream it",
+        "run.sh' is not executable",
+        "chmod +x",
     ),
     "a server that dies": (
         lambda _: command("import sys; sys.exit('DATABASE_URL is not set')"),
@@ -155,6 +177,12 @@ SETUPS: dict[str, tuple[Callable[[Path], Config], str, str, str]] = {
         lambda _: {**NO_RAG, "storage": {"url": f"postgresql://u:p@127.0.0.1:{free_port()}/a"}},
         "database",
         "failed",
+        "storage.url",
+    ),
+    "a database that cannot be made": (
+        database_below_a_file,
+        "database",
+        "file is a file",
         "storage.url",
     ),
     "a database that is none": (
@@ -210,6 +238,14 @@ async def test_a_broken_set_up_is_explained(
     named = [one for one in broken if one.check == check and cause in one.detail]
     assert named, broken
     assert fix in named[0].fix
+
+
+async def test_a_script_beside_the_file_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    findings = await found(tmp_path, script(0o755)(tmp_path), monkeypatch)
+    (finding,) = [one for one in findings if one.check == "upstream it"]
+    assert (finding.state, "12 tools" in finding.detail) == ("ok", True), finding
 
 
 async def test_a_skill_that_cannot_be_served_is_told(

@@ -1,0 +1,30 @@
+"""The URL of a gateway, as it is given to `--url`.
+
+Owns: `parts_of`. Never imports a room.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from urllib.parse import SplitResult, urlsplit
+
+from armory.errors import ConfigError
+
+
+def parts_of(url: str, path: str = "") -> SplitResult:
+    """Its parts; http where it says no scheme.
+
+    Args:
+        url: as it was given.
+        path: what the example has behind the port.
+
+    Raises:
+        ConfigError: nobody could be asked there.
+    """
+    with suppress(ValueError):  # of brackets, or a port that is none
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        named = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        if named and not re.search(r"[\s\x00-\x1f\x7f]", url):
+            return parts
+    raise ConfigError(f"{url!r} is no URL of a gateway; write e.g. http://127.0.0.1:8080{path}")
