@@ -83,8 +83,8 @@ class OAuthScheme:
             principal = self._principal(
                 issuer, await self._verified(issuer, credential), credential
             )
-        elif signed and issuer_named(credential):
-            return None  # another one's, which is not for these to see
+        elif signed and self._settings.beside_jwt and issuer_named(credential):
+            return None  # another one's
         elif self._settings.introspection is not None and credential.isprintable():
             principal = await self._introspected(credential, digest)
         else:

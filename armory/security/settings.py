@@ -61,6 +61,8 @@ class OAuthSettings:
         user_claim: claim with the user's id.
         scopes_claim: claim with the scopes, a list or words in a text.
         introspection: for opaque tokens; None: they are not taken.
+        beside_jwt: whether signed tokens of issuers that are not named here are another scheme's,
+            and so not introspected.
         clock_skew_s: by how many seconds the clocks of the issuers may be apart from this one.
     """
 
@@ -70,4 +72,5 @@ class OAuthSettings:
     user_claim: str = "sub"
     scopes_claim: str = "scope"
     introspection: IntrospectionSettings | None = None
+    beside_jwt: bool = False
     clock_skew_s: float = 30.0

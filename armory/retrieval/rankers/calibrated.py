@@ -23,6 +23,8 @@ from armory.retrieval.scoring.tables import SignalTable, SparseSignals
 
 LIKE_BEFORE = 0.8
 """Cosine with a past query from which that query's success says that a tool is needed."""
+_MOSTLY = 0.5
+"""Share of a tool's name from which on a reason says that it is in the query."""
 _FEW_WORDS, _NAMED_AMONG = 3, 5
 
 
@@ -130,9 +132,11 @@ def tag_gains(records: Iterable[ToolRecord], settings: RankSettings) -> FloatArr
 
 
 def _name_said(features: CandidateFeatures, said: float, position: int) -> float:
-    """The share of a tool's name that is said; nothing where a small word of it, which is searched
-    for nowhere, is not: `git_show` is more than git.
+    """The share of a tool's name that is said; nothing where it is hardly said, or where a small
+    word of it, which is searched for nowhere, is not: `git_show` is more than git.
     """
+    if said < _MOSTLY:
+        return 0.0
     small = STOP_WORDS & every_word(features.records[position].original_name)
     texts = (every_word(subquery.text) for subquery in features.whole)
     return said if not small or any(small <= text for text in texts) else 0.0
@@ -144,7 +148,7 @@ def _words_shared(features: CandidateFeatures, position: int) -> float:
     """
     row = features.rows[position]
     shares = [
-        len(np.unique(s.hits.slots[s.hits.rows == row])) / max(len(s.hits.idf), 1)
+        len(set(s.hits.slots[s.hits.rows == row].tolist())) / max(len(s.hits.idf), 1)
         for s in features.whole
     ]
     return max(shares)
@@ -166,7 +170,7 @@ def explain(
     said = _name_said(features, signals.get("name_said", 0.0), position)
     if said >= 0.99:
         parts.append("its name is in the query")
-    elif said >= 0.5:
+    elif said >= _MOSTLY:
         parts.append("most of its name is in the query")
     if shared := _words_shared(features, position):
         parts.append(f"shares {shared:.0%} of the query's words")

@@ -84,7 +84,8 @@ def schemes(config: Config, accounts: Accounts | None) -> list[Scheme]:
     if accounts is not None and config.security.api_keys:
         found.append(accounts.keys)
     if config.security.oauth is not None and config.security.oauth.proxy is None:
-        found.append(oauth_scheme(config.security.oauth))
+        beside_jwt = config.security.jwt is not None
+        found.append(oauth_scheme(config.security.oauth, beside_jwt=beside_jwt))
     if config.security.jwt is not None:
         found.append(jwt_scheme(config))
     return found
@@ -106,18 +107,19 @@ def jwt_scheme(config: Config) -> JwtScheme:
     return JwtScheme(settings)
 
 
-def oauth_scheme(block: OAuthConfig) -> OAuthScheme:
-    """The check of access tokens."""
+def oauth_scheme(block: OAuthConfig, *, beside_jwt: bool) -> OAuthScheme:
+    """The check of access tokens; `beside_jwt`: `security.jwt` takes tokens of others."""
     from armory.security.issuer import Issuer  # cryptography: only where tokens are checked
     from armory.security.oauth import OAuthScheme
 
     asked = block.introspection
     settings = OAuthSettings(
-        **values_for(OAuthSettings, block, but=("introspection",)),
+        **values_for(OAuthSettings, block, but=("introspection", "beside_jwt")),
         issuers=tuple(block.issuer),
         introspection=None
         if asked is None
         else IntrospectionSettings(**values_for(IntrospectionSettings, asked)),
+        beside_jwt=beside_jwt,
     )
     return OAuthScheme(
         settings, [Issuer(name, leeway_s=block.clock_skew_s) for name in block.issuer]

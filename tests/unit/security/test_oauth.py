@@ -265,17 +265,22 @@ async def test_an_opaque_token_without_an_end_cuts_no_stream_within_minutes(
         assert found.expires_at > time.time() + 1_800
 
 
-async def test_a_signed_token_of_somebody_else_is_not_shown_to_the_issuer(
+async def test_a_signed_token_for_another_scheme_is_not_shown_to_the_issuer(
     provider: IdentityProvider,
 ) -> None:
-    """It is for another scheme to take, e.g. `security.jwt`, or for none."""
-    checks = scheme(provider, introspection=IntrospectionSettings("armory", "armory-secret"))
+    """Where it is for another scheme to take."""
+    asked = IntrospectionSettings("armory", "armory-secret")
+    checks = scheme(provider, introspection=asked, beside_jwt=True)
     async with IdentityProvider() as other:
         assert await checks.identify(other.sign(aud=HERE)) is None
         assert "/idp/introspect" not in provider.fetched
         with pytest.raises(AuthenticationFailed):  # of whom it is, it does not say
             await checks.identify(other.sign(aud=HERE, iss=None))
         assert provider.fetched["/idp/introspect"] == 1
+        alone = scheme(provider, introspection=asked)
+        with pytest.raises(AuthenticationFailed):
+            await alone.identify(other.sign(aud=HERE))
+        assert provider.fetched["/idp/introspect"] == 2
 
 
 async def test_introspection_that_fails_refuses_nobody(provider: IdentityProvider) -> None:
