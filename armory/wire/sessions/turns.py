@@ -23,16 +23,22 @@ LONG_STEP_S, LONG_SHARE = 0.001, 0.1
 """The part of a step beyond `LONG_STEP_S` is charged as if the caller's share were `LONG_SHARE`:
 nobody is served in the middle of a step, so others wait for its length.
 """
-AT_ONCE_S = 0.002
-"""Credit of a caller that used nothing lately."""
+VERY_LONG_STEP_S, VERY_LONG_SHARE = 0.004, 0.005
+"""The part of a step beyond `VERY_LONG_STEP_S`, likewise: as long as such steps take less than a
+hundredth of the time, hardly one call in a hundred meets one. A message of a few MB, all of small
+values, takes 10 to 20 ms, in C code that cannot be interrupted.
+"""
+AT_ONCE_S, VERY_LONG_AT_ONCE_S = 0.002, 10.0
+"""Credit of a caller that used nothing lately, in seconds of what it would pay off: 1 ms, and 50 ms
+of very long steps."""
+DEBT_S = 2.0
+"""The most that a caller has to pay off, however long a step took."""
 RECENT_S = 0.1
 """A caller whose last request is older does not count as one of the others."""
-PRECISE_S = 1.0
+PRECISE_S = 10.0
 """How long a caller that seemed to use too much is measured by the thread's own time."""
 KEPT = 1_000
 """Accounts from which on those of callers that used nothing lately are forgotten."""
-LONGEST_S = 0.05
-"""Longest wait for a turn, however long a step of the caller took."""
 
 
 class OneATurn:
@@ -56,17 +62,17 @@ class Account:
     Attributes:
         key: the caller's.
         free_at: when what it used is paid off, by the clock of `Shares`.
-        since: when its steps began to be measured by the thread's own time, by the same clock.
+        since: when it last was over by the thread's own time, or began to be measured so.
         turn: held by the request of the caller that waits until `free_at`.
     """
 
-    __slots__ = ("_clock", "_now", "_shares", "free_at", "key", "since", "turn")
+    __slots__ = ("_clock", "_now", "_shares", "_very_long", "free_at", "key", "since", "turn")
 
     def __init__(self, key: str, shares: Shares) -> None:
         self._now = shares.clock
         self._shares = shares
         self.key = key
-        self.free_at = 0.0
+        self.free_at = self._very_long = 0.0
         self._clock = self._now
         self.since = -math.inf
         self.turn = asyncio.Lock()
@@ -86,9 +92,16 @@ class Account:
 
     def spend(self, took: float) -> None:
         """A step of one of its requests took so many seconds of the event loop."""
+        now = self._now()
         beyond = max(took - LONG_STEP_S, 0.0)
         paid_off_in = (took - beyond) / SHARE + beyond / LONG_SHARE
-        self.free_at = max(self.free_at, self._now() - AT_ONCE_S) + paid_off_in
+        free_at = max(self.free_at, now - AT_ONCE_S) + paid_off_in
+        if took > VERY_LONG_STEP_S:
+            paid_off_in = (took - VERY_LONG_STEP_S) / VERY_LONG_SHARE
+            since = max(self._very_long, now - VERY_LONG_AT_ONCE_S)
+            self._very_long = min(since + paid_off_in, now + DEBT_S)
+            free_at = max(free_at, self._very_long)
+        self.free_at = min(free_at, now + DEBT_S)
 
     def seems_over(self, now: float) -> bool:
         """Whether it used too much, by the thread's own time."""
@@ -98,7 +111,9 @@ class Account:
             return False
         if self._clock is self._now:  # perhaps it only waited: once more, and closely
             self._clock, self.since, self.free_at = time.thread_time, now, now
+            self._very_long = 0.0
             return False
+        self.since = now
         return True
 
 
@@ -187,8 +202,9 @@ class Shares:
 
     async def _until_free(self, account: Account) -> None:
         async with account.turn:
-            left = account.free_at - self.clock()
-            await asyncio.sleep(min(max(left, 0.0), LONGEST_S))
+            await asyncio.sleep(0)
+            while self._over(account, now := self.clock()):  # noqa: ASYNC110 until a known time
+                await asyncio.sleep(min(account.free_at - now, RECENT_S))
 
     def leave(self, caller: str) -> None:
         """A request of the caller has ended."""

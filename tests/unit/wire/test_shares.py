@@ -13,6 +13,7 @@ import pytest
 
 from armory.wire.sessions.turns import (
     AT_ONCE_S,
+    DEBT_S,
     KEPT,
     LONG_SHARE,
     LONG_STEP_S,
@@ -20,6 +21,8 @@ from armory.wire.sessions.turns import (
     PRECISE_S,
     RECENT_S,
     SHARE,
+    VERY_LONG_AT_ONCE_S,
+    VERY_LONG_SHARE,
     Shares,
 )
 
@@ -168,6 +171,51 @@ async def test_one_long_step_is_dearer_than_many_short_ones() -> None:
     begun = clock.now - AT_ONCE_S
     assert short.free_at == pytest.approx(begun + 10 * LONG_STEP_S / SHARE)
     assert long.free_at == pytest.approx(begun + LONG_STEP_S / SHARE + 9 * LONG_STEP_S / LONG_SHARE)
+
+
+async def test_very_long_steps_take_hardly_any_of_the_loop_after_a_few() -> None:
+    clock = Clock()
+    shares = Shares(clock)
+    _seen_closely(shares, clock, "evil")
+    at_first, later, begun = 0, 0.0, clock.now
+    while clock.now < begun + 100.0:  # without pause, and others ask all the time
+        assert not _has_to_wait(shares, "good")
+        if _has_to_wait(shares, "evil"):
+            clock.now += 0.01
+        else:
+            _used(shares, clock, "evil", 0.014)
+            if clock.now < begun + 2.0:
+                at_first += 1
+            elif clock.now > begun + 20.0:
+                later += 0.014
+    assert at_first >= VERY_LONG_AT_ONCE_S * VERY_LONG_SHARE / 0.01
+    assert later <= 0.01 * 80.0
+
+
+async def test_one_step_is_paid_off_soon_however_long_it_was() -> None:
+    clock = Clock()
+    shares = Shares(clock)
+    _seen_closely(shares, clock, "once")
+    _used(shares, clock, "once", 30.0)
+    assert not _has_to_wait(shares, "another")
+    assert _has_to_wait(shares, "once")
+    clock.now += DEBT_S
+    assert not _has_to_wait(shares, "another")
+    assert not _has_to_wait(shares, "once")
+
+
+async def test_whoever_waits_goes_on_when_others_ask_no_more() -> None:
+    shares = Shares()
+    account = shares.account("evil")
+    for _ in range(2):  # once by the wall, once by the thread's own time
+        account.spend(1.0)
+        shares.enter("good")
+        shares.leave("good")
+        shares.enter("evil", account)
+        shares.leave("evil")
+    begun = asyncio.get_running_loop().time()
+    await asyncio.wait_for(shares.turn("evil", account), DEBT_S)
+    assert asyncio.get_running_loop().time() - begun < DEBT_S / 2
 
 
 async def test_whoever_took_too_much_is_free_where_nobody_else_asks() -> None:
