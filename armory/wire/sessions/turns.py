@@ -31,7 +31,7 @@ values, takes 10 to 20 ms, in C code that cannot be interrupted.
 AT_ONCE_S, VERY_LONG_AT_ONCE_S = 0.002, 10.0
 """Credit of a caller that used nothing lately, in seconds of what it would pay off: 1 ms, and 50 ms
 of very long steps."""
-DEBT_S = 2.0
+DEBT_S = 5.0
 """The most that a caller has to pay off, however long a step took."""
 RECENT_S = 0.1
 """A caller whose last request is older does not count as one of the others."""
