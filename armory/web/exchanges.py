@@ -180,10 +180,7 @@ def forget_trace(failure: BaseException | None) -> None:
 
 
 async def _raised(failure: Exception, _request: BaseRequest) -> StreamResponse:
-    try:
-        raise failure
-    finally:
-        del failure  # this frame, which its trace holds, would hold it
+    raise failure
 
 
 async def _returned(response: StreamResponse, _request: BaseRequest) -> StreamResponse:

@@ -72,7 +72,7 @@ class Account:
         self._now = shares.clock
         self._shares = shares
         self.key = key
-        self.free_at = self._very_long = 0.0
+        self.free_at = self._very_long = 0.0  # the latter: of very long steps alone
         self._clock = self._now
         self.since = -math.inf
         self.turn = asyncio.Lock()
