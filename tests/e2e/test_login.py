@@ -26,6 +26,19 @@ from armory.testing.waiting import until
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
 
+async def logging_in(file: Path, environ: dict[str, str]) -> tuple[asyncio.subprocess.Process, str]:
+    """`armory login kept`, and the URL that it names."""
+    login = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "armory.cli.main", "login", "kept", "--no-browser",
+        "--config", str(file), env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert login.stderr is not None
+    async with asyncio.timeout(60):
+        while not (line := await login.stderr.readline()).startswith(b"http"):
+            assert line
+    return login, line.decode().strip()
+
+
 async def test_a_person_logs_in_and_the_gateway_goes_on(
     serve: Callable[..., Any], armory: Callable[..., Any], environ: dict[str, str], tmp_path: Path
 ) -> None:
@@ -37,15 +50,7 @@ async def test_a_person_logs_in_and_the_gateway_goes_on(
         await asyncio.to_thread(served.wait_for, "armory login kept")
         file = tmp_path / "armory.yaml"
         file.write_text(yaml.safe_dump(config))
-        login = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "armory.cli.main", "login", "kept", "--no-browser",
-            "--config", str(file), env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
-        assert login.stderr is not None
-        async with asyncio.timeout(60):
-            while not (line := await login.stderr.readline()).startswith(b"http"):
-                assert line
-        url = line.decode().strip()
+        login, url = await logging_in(file, environ)
         back = world.sent_back(url)
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/callback", world.asked["redirect_uri"])
         query = urllib.parse.urlencode(back)
@@ -132,15 +137,8 @@ async def test_the_page_says_what_became_of_the_login(
         upstream = {"url": f"{world.url}/mcp", "auth": {"type": "authorization_code"}}
         file = tmp_path / "armory.yaml"
         file.write_text(yaml.safe_dump({"upstreams": {"kept": upstream}}))
-        login = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "armory.cli.main", "login", "kept", "--no-browser",
-            "--config", str(file), env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
-        assert login.stderr is not None
-        async with asyncio.timeout(60):
-            while not (line := await login.stderr.readline()).startswith(b"http"):
-                assert line
-        back = world.sent_back(line.decode().strip())
+        login, url = await logging_in(file, environ)
+        back = world.sent_back(url)
         place = world.asked["redirect_uri"]
         for other in ({}, {**back, "state": "another"}, {"error": "access_denied"}):
             async with http.get(place, params=other) as page:

@@ -131,12 +131,17 @@ async def test_a_grant_ends_where_the_provider_refuses_its_person(
             assert says in refused.value.description
 
 
+def login_as(provider: IdentityProvider, client_id: str, secret: str) -> Login:
+    """One that the gateway got as this client."""
+    return Login(
+        provider.issuer, f"{provider.issuer}/token", "", client_id, secret,
+        "client_secret_post", access_token="a", refresh_token="r",
+    )  # fmt: skip
+
+
 async def test_a_client_that_is_not_configured_any_more_ends_its_grants(tmp_path: Path) -> None:
     async with IdentityProvider() as provider:
-        login = Login(
-            provider.issuer, f"{provider.issuer}/token", "", "the-one-before", "a-secret",
-            "client_secret_post", access_token="a", refresh_token="r",
-        )  # fmt: skip
+        login = login_as(provider, "the-one-before", "a-secret")
         settings = ProxySettings("armory", "armory-secret", issuer=provider.issuer)
         async with gateway(tmp_path, settings) as found:
             _, refresh = await found.logged_in(login)
@@ -146,10 +151,7 @@ async def test_a_client_that_is_not_configured_any_more_ends_its_grants(tmp_path
 
 async def test_the_secret_of_now_is_shown_to_the_provider(tmp_path: Path) -> None:
     async with IdentityProvider() as provider:
-        login = Login(
-            provider.issuer, f"{provider.issuer}/token", "", "armory", "expired",
-            "client_secret_post", access_token="a", refresh_token="r",
-        )  # fmt: skip
+        login = login_as(provider, "armory", "expired")
         settings = ProxySettings("armory", "armory-secret", issuer=provider.issuer)
         async with gateway(tmp_path, settings) as found:
             _, refresh = await found.logged_in(login)
