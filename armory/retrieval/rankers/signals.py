@@ -17,6 +17,7 @@ from armory.retrieval.features import CandidateFeatures, greatest
 from armory.retrieval.lexical.intents import MAX_CLAUSES, form, named
 from armory.retrieval.ports import FloatArray
 from armory.retrieval.rankers.fusion import FEW, Fusion
+from armory.retrieval.scoring.calibration import share_of_many
 from armory.retrieval.scoring.tables import SignalTable
 
 _NAME, _SERVER, _DESCRIPTION, _PARAMS = 0, 1, 3, 4
@@ -165,6 +166,8 @@ def query_signals(
     gap, covered = signals["fusion_gap"], signals["covered"]
     whole = [subquery.text for subquery in features.whole]
     few = max(0.0, float(np.log(MANY / max(features.visible, _LEAST_VISIBLE))))
+    put = form(_put(features))
+    put["form_terse"] *= share_of_many(features.visible)  # over a few tools the bar is lower anyway
     about = {
         "clauses": float(len(features.subqueries) - len(whole)),
         "log_tools": _log_tools(features),
@@ -178,7 +181,7 @@ def query_signals(
         "gap10": float(-gap[min(9, len(gap) - 1)]),
         "near_1": float(np.log(max((gap > -1.0).sum(), 1))),
         "near_half": float(np.log(max((gap > -0.5).sum(), 1))),
-        **form(_put(features)),
+        **put,
     }
     if "cosine_best" in signals:
         cosine = signals["cosine_best"] if cosine is None else cosine

@@ -46,6 +46,11 @@ def sigmoid(x: FloatArray) -> FloatArray:
     return np.divide(1, found, out=found).astype(np.float32, copy=False)
 
 
+def share_of_many(tools: int) -> float:
+    """Whether there are many tools: 0 up to `_FEW`, 1 from `_MANY` on, between by the logarithm."""
+    return min(math.log(max(tools, _FEW) / _FEW) / math.log(_MANY / _FEW), 1.0)
+
+
 def cost_weighted(probability: FloatArray, miss_cost: float) -> FloatArray:
     """The score c*P / (c*P + 1 - P), in [0, 1]; c superfluous tools are as bad as one missed."""
     gain = miss_cost * probability
@@ -149,8 +154,7 @@ class Calibration:
             need: probability that it needs a tool.
             tools: how many are visible.
         """
-        size = math.log(max(tools, _FEW) / _FEW) / math.log(_MANY / _FEW)
-        return need < self.refuse_below * _LENIENT ** (1 - min(size, 1.0))
+        return need < self.refuse_below * _LENIENT ** (1 - share_of_many(tools))
 
     def to_json(self) -> dict[str, Any]:
         """As the file holds it."""

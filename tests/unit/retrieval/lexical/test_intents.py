@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -141,6 +142,27 @@ def test_form_tells_requests_from_questions() -> None:
     assert question["form_wh"] == question["form_why"] == 1
     assert request["form_concrete"] > question["form_concrete"]
     assert question["form_others"] > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "terse"),
+    [
+        ("resign", 1.0),
+        ("lights off", 2 / 3),
+        ("put on some jazz", 1 / 3),
+        ("say hi in #ops", 1 / 3),  # a wish, though it begins like a greeting
+        ("what time is it in Tokyo right now", 0.0),
+        ("今天北京的天气怎么样", 1 - math.log(6, 8)),  # ten signs, and the word that they are
+        ("Hi there!", 0.0),
+        ("ok cool, thanks", 0.0),
+        ("have a nice day :)", 0.0),
+        ("?!", 0.0),
+    ],
+)
+def test_form_tells_how_terse_a_wish_is_and_that_a_pleasantry_is_none(
+    text: str, terse: float
+) -> None:
+    assert form(text)["form_terse"] == pytest.approx(terse)
 
 
 @pytest.mark.parametrize("text", ["", "天气", "x" * 5_000])

@@ -129,3 +129,36 @@ async def test_the_words_of_a_name_are_no_talk(make_tool: MakeTool) -> None:
         assert not found.refused
         assert found.matches[0].tool.original_name == "fork_repository"
         assert (await retriever.search(Query(("thanks",)))).refused
+
+
+@pytest.mark.anyio
+async def test_a_wish_of_a_few_words_is_answered_where_a_joke_is_not(make_tool: MakeTool) -> None:
+    described = {
+        ("spotify", "play_track"): "Play a track, an album or an artist on the active device",
+        ("spotify", "pause_playback"): "Pause the music that is playing",
+        ("home", "toggle_entity"): "Turn a light, a switch or another entity on or off",
+        ("todo", "add_todo"): "Add an entry to the list of things to do",
+        ("calendar", "list_events"): "List the events of a day in the calendar",
+    }
+    others = ("create", "list", "update", "delete", "export")
+    things = ("invoice", "ticket", "employee", "shipment", "pipeline", "cluster", "dataset",
+              "campaign", "contract", "sensor", "repository", "certificate")  # fmt: skip
+    described |= {
+        (thing, f"{verb}_{thing}"): f"{verb.capitalize()} {thing}s of the account"
+        for verb in others
+        for thing in things
+    }
+    wishes = {
+        "play some jazz": "play_track",
+        "lights off": "toggle_entity",
+        "what's on today": "list_events",
+        "pause it": "pause_playback",
+    }
+    tools = [make_tool(name, text, server) for (server, name), text in described.items()]
+    async with Retriever(EmbeddedEmbedder(), ExactIndex(), make_rankers()) as retriever:
+        await retriever.index(tools)
+        for text, wanted in wishes.items():
+            found = await retriever.search(Query((text,)))
+            assert wanted in [match.tool.original_name for match in found.matches], text
+        for text in ("tell me a joke", "how do I bake bread", "hi there", "ok cool", "thanks!"):
+            assert (await retriever.search(Query((text,)))).refused, text
