@@ -97,6 +97,7 @@ async def measure(dataset: Dataset, chosen: Sequence[System], cache: DocumentCac
                 setup = Setup(identity, "exact", system.ranker)
                 result = await evaluate(dataset, retriever, setup)
                 report = to_json(result)
+                report.pop("latency_ms")  # time is for benchmarks/scale, on an idle machine
                 extra = metatool(dataset.name, result)
                 rows.append({"set": dataset.name, "system": system.name, **report, **extra})
                 print(
