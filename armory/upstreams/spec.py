@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 from armory.domain.principal import Principal
 from armory.errors import ConfigError
 from armory.protocol.versions import ALL_VERSIONS
+from armory.upstreams.launchers import launcher_of
 from armory.upstreams.oauth.grants import Grant, is_personal
-from armory.upstreams.programs import launcher_of
 
 PROTOCOLS = ("auto", *ALL_VERSIONS)
 

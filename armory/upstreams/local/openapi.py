@@ -1,7 +1,7 @@
 """An HTTP API behind an OpenAPI description, as an upstream whose tools are its operations.
 
-Owns: `OpenApiLink`, which answers the protocol itself and calls the API. Never imports the other local
-links.
+Owns: `OpenApiLink`, which answers the protocol itself and calls the API. Never imports the other
+local links.
 """
 
 from __future__ import annotations
