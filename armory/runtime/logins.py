@@ -20,7 +20,8 @@ from armory.upstreams.oauth.grants import AuthorizationCode
 from armory.upstreams.oauth.logins import PersonLogin
 from armory.upstreams.oauth.person import AuthorizationCodeTokens, Visit
 from armory.upstreams.spec import UpstreamSpec
-from armory.upstreams.transports.http_client import HttpClient, asking_for_tokens
+from armory.upstreams.transports.http_client import HttpClient
+from armory.upstreams.transports.tls import asking_for_tokens
 
 
 async def log_in(
