@@ -24,7 +24,8 @@ from armory.upstreams.clock import Clock
 from armory.upstreams.connecting.placing import OWN
 from armory.upstreams.offered.login_tool import lists_before_login
 from armory.upstreams.session.base import BaseLink
-from armory.upstreams.session.lists import TOOLS, compared
+from armory.upstreams.session.lists.pages import TOOLS
+from armory.upstreams.session.lists.server_lists import compared
 from armory.upstreams.upstream import Upstream
 
 log = Logger(__name__)

@@ -26,7 +26,7 @@ from armory.upstreams.link_pool import LinkPool
 from armory.upstreams.offered.groups import fetch_groups
 from armory.upstreams.offered.login_tool import lists_before_login
 from armory.upstreams.session.base import BaseLink
-from armory.upstreams.session.lists import fetch_lists
+from armory.upstreams.session.lists.server_lists import fetch_lists
 from armory.upstreams.spec import UpstreamSpec
 
 log = Logger(__name__)
