@@ -25,12 +25,12 @@ from armory.observability.activity import Activity
 from armory.retrieval.retriever import Retriever
 from armory.retrieval.search.candidates import Experience
 from armory.runtime.blocks.accounts import make_accounts, schemes
+from armory.runtime.blocks.authentication import authenticator
 from armory.runtime.blocks.chat import chat_of
 from armory.runtime.blocks.encryption import logs_people_in
 from armory.runtime.blocks.learning import learning_of
 from armory.runtime.blocks.people import follow_logins, vault_of
 from armory.runtime.blocks.pins import follow_approvals, pinning_of
-from armory.runtime.blocks.replicas import Shared
 from armory.runtime.blocks.secrets import hide_secrets
 from armory.runtime.blocks.watching import watched
 from armory.runtime.catalog import CatalogKeeper
@@ -40,8 +40,9 @@ from armory.runtime.figures import Figures
 from armory.runtime.limits import Limits
 from armory.runtime.memory.allocator import give_back
 from armory.runtime.reloading import Reloaded, difference
+from armory.runtime.replicas.shared import Shared
 from armory.runtime.retrieval import Progress, open_retriever, retriever_settings
-from armory.runtime.settings import activity_settings, authenticator, reloadable
+from armory.runtime.settings import activity_settings, reloadable
 from armory.runtime.version import armory_version
 from armory.security.pinning import Pinning
 from armory.security.policy import Policy

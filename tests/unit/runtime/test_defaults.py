@@ -10,6 +10,7 @@ from armory.gateway.settings import GatewaySettings
 from armory.observability.settings import LogSettings
 from armory.retrieval.options import Limits
 from armory.retrieval.registry import RetrievalOptions
+from armory.runtime.blocks.upstreams import tool_rules, upstream_spec
 from armory.runtime.retrieval import retrieval_options
 from armory.runtime.settings import (
     gateway_settings,
@@ -17,8 +18,6 @@ from armory.runtime.settings import (
     listen_settings,
     log_settings,
     stdio_settings,
-    tool_rules,
-    upstream_spec,
 )
 from armory.runtime.version import armory_version
 from armory.upstreams.spec import UpstreamSpec

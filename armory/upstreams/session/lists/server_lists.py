@@ -31,12 +31,10 @@ from armory.upstreams.session.lists.pages import (
     Room,
     in_turns,
 )
+from armory.upstreams.spec import LIST_BYTES, LIST_ENTRIES
 
 log = Logger(__name__)
 
-_MAX_ENTRIES = 250_000
-_MAX_LIST_BYTES = 256 * 1024 * 1024
-"""As much as some 150,000 published tools."""
 _CAPABILITY = {TOOLS: "tools", PROMPTS: "prompts", RESOURCES: "resources", TEMPLATES: "resources"}
 
 
@@ -44,8 +42,8 @@ async def fetch_lists(
     link: BaseLink,
     *,
     before: ServerLists | None = None,
-    max_entries: int = _MAX_ENTRIES,
-    max_bytes: int = _MAX_LIST_BYTES,
+    max_entries: int = LIST_ENTRIES,
+    max_bytes: int = LIST_BYTES,
     quiet: bool = False,
 ) -> ServerLists:
     """Every list that the upstream's capabilities promise.
