@@ -15,7 +15,6 @@ from msgspec import UNSET, Raw, UnsetType
 
 from armory.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
 from armory.protocol.errors import Malformed
-from armory.protocol.nesting import DepthScan, deeper_than
 from armory.protocol.rawjson import (
     MOST_MEMBERS,
     TooWide,
@@ -29,6 +28,7 @@ from armory.protocol.rawjson import (
     value,
 )
 from armory.protocol.rawjson import NULL as NULL_VALUE
+from armory.protocol.scanning.nesting import DepthScan, deeper_than
 
 NULL = b"null"
 

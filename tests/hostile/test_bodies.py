@@ -14,7 +14,7 @@ import pytest
 from aiohttp import StreamReader, web
 
 from armory.protocol.errors import Malformed
-from armory.protocol.nesting import PIECE_BYTES
+from armory.protocol.scanning.nesting import PIECE_BYTES
 from armory.web.pacing import Pace
 from armory.wire.http.admitted import Bodies
 

@@ -25,8 +25,9 @@ from armory.config import load_text
 from armory.domain.catalog import ServerLists
 from armory.domain.principal import ANONYMOUS
 from armory.gateway.gateway import Gateway
-from armory.protocol import jsonrpc, nesting
+from armory.protocol import jsonrpc
 from armory.protocol.link import Call, Owner, Reply
+from armory.protocol.scanning import nesting
 from armory.runtime.settings import http_settings
 from armory.security.authentication import Authenticator, StaticToken
 from armory.testing.clients.raw import modern_body, modern_headers

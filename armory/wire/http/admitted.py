@@ -19,7 +19,7 @@ from aiohttp import web
 
 from armory.domain.principal import ANONYMOUS
 from armory.protocol import jsonrpc
-from armory.protocol.nesting import PIECE_BYTES
+from armory.protocol.scanning.nesting import PIECE_BYTES
 from armory.wire.caller import Caller
 from armory.wire.http.answers import JsonAnswer
 from armory.wire.messages import Data, Part, Parted

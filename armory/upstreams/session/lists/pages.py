@@ -18,7 +18,8 @@ from armory.errors import UpstreamUnavailable
 from armory.protocol.codes import METHOD_NOT_FOUND
 from armory.protocol.jsonrpc import error_of
 from armory.protocol.link import Call
-from armory.protocol.rawjson import NULL, PIECE_BYTES, items_in_pieces, members, scalar
+from armory.protocol.rawjson import NULL, members, scalar
+from armory.protocol.scanning.pieces import PIECE_BYTES, items_in_pieces
 from armory.tasks import give_way
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.lists.entries import Omissions, Unusable, opened, weight

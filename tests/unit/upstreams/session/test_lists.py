@@ -16,9 +16,9 @@ from msgspec.json import encode
 
 from armory.domain.catalog import ServerLists
 from armory.errors import UpstreamUnavailable
-from armory.protocol import rawjson
 from armory.protocol.link import Call, Reply
 from armory.protocol.rawjson import items
+from armory.protocol.scanning import pieces
 from armory.testing.upstreams.exchange import definition
 from armory.upstreams.session.lists import pages
 from armory.upstreams.session.lists.entries import MAX_VALUES
@@ -354,7 +354,7 @@ async def test_no_turn_opens_much_of_a_large_list(
         sizes.append(len(memoryview(raw)))
         return items(raw)
 
-    monkeypatch.setattr(rawjson, "items", seen)
+    monkeypatch.setattr(pieces, "_items", seen)
     tools = _many(20_000)
     said = dumps({"tools": tools})
     page = said.encode() if isinstance(said, str) else said

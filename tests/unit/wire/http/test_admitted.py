@@ -16,7 +16,7 @@ from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from yarl import URL
 
 from armory.protocol.errors import Malformed
-from armory.protocol.nesting import PIECE_BYTES
+from armory.protocol.scanning.nesting import PIECE_BYTES
 from armory.wire.http.admitted import Bodies, url_of
 
 pytestmark = pytest.mark.anyio
