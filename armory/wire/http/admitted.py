@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl
 from aiohttp import web
 
 from armory.domain.principal import ANONYMOUS
-from armory.protocol import jsonrpc
+from armory.protocol import bodies, jsonrpc
 from armory.protocol.scanning.nesting import PIECE_BYTES
 from armory.wire.caller import Caller
 from armory.wire.http.answers import JsonAnswer
@@ -155,7 +155,7 @@ class Bodies:
         if not content.is_eof() or content.total_bytes > min(PIECE_BYTES, self._most_bytes):
             return None
         body = content.read_nowait()
-        jsonrpc.check_depth(body, self._depth)
+        bodies.check_depth(body, self._depth)
         return body
 
     async def read(self, request: web.Request) -> bytes | None:
@@ -170,11 +170,11 @@ class Bodies:
         if body is None or len(body) > PIECE_BYTES:
             _understood(request)
         else:
-            jsonrpc.check_depth(body, self._depth)
+            bodies.check_depth(body, self._depth)
         return body
 
     def _looking(self, size: int) -> _Look:
-        check = jsonrpc.DepthCheck(self._depth)
+        check = bodies.DepthCheck(self._depth)
         head = b""
 
         async def look(part: bytes) -> None:

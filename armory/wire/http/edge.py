@@ -16,7 +16,7 @@ from msgspec import Raw
 from armory.domain.principal import Principal
 from armory.gateway.gateway import Gateway
 from armory.logger import Logger
-from armory.protocol import codes, jsonrpc, versions
+from armory.protocol import bodies, codes, jsonrpc, versions
 from armory.protocol.errors import Malformed
 from armory.protocol.headers import SESSION_HEADER, VERSION_HEADER
 from armory.protocol.jsonrpc import Message
@@ -260,7 +260,7 @@ class HttpEdge:
         if _names_unknown(admitted, version):
             return _unknown_revision(admitted, version)
         admitted.body = body
-        if jsonrpc.is_batch(body):
+        if bodies.is_batch(body):
             if version is not None and version not in versions.LEGACY_VERSIONS:
                 raise Malformed(
                     codes.INVALID_REQUEST,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from armory.protocol.jsonrpc import BATCH_BYTES, BATCH_ITEMS
+from armory.protocol.bodies import BATCH_BYTES, BATCH_ITEMS
 from armory.wire.settings import JSON_DEPTH, PARKED, PARKED_TIMEOUT_S, SESSION_IDLE_S, SESSIONS
 
 
