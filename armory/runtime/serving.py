@@ -16,13 +16,8 @@ from armory.accounts.users import ENDED, SWITCHED_OFF
 from armory.errors import ArmoryError
 from armory.runtime.blocks.accounts import schemes
 from armory.runtime.blocks.authentication import authenticator
-from armory.runtime.blocks.authorization import (
-    authorization_server,
-    follow_grants,
-    routes_of,
-)
-from armory.runtime.blocks.encryption import logs_people_in
-from armory.runtime.blocks.people import connect_services
+from armory.runtime.blocks.authorization import authorization_server, follow_grants, routes_of
+from armory.runtime.blocks.people import connect_services, logs_people_in
 from armory.runtime.blocks.upstreams import upstream_specs
 from armory.runtime.entry.listeners import Listeners
 from armory.runtime.readiness import readiness
