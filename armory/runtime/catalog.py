@@ -20,7 +20,7 @@ from armory.domain.tool import ToolRecord
 from armory.errors import ArmoryError
 from armory.logger import Logger
 from armory.security.pinning import Pinning
-from armory.threads import TURNS, in_turn, in_turn_if, let_go
+from armory.threads import SWITCH_INTERVAL, in_turn, in_turn_if, let_go
 
 _log = Logger(__name__)
 Lists = Callable[[], Mapping[str, ServerLists]]
@@ -188,7 +188,7 @@ class CatalogKeeper:
             self._dirty.clear()
             asked = self._asked
             try:
-                with TURNS.short():
+                with SWITCH_INTERVAL.short():
                     await self._renew(lists(), publish)
             except Exception:  # noqa: BLE001 - whatever a list holds, the next one gets its turn
                 _log.exception("snapshot_failed")
@@ -288,7 +288,7 @@ class CatalogKeeper:
                 continue
             started = time.monotonic()
             try:
-                with TURNS.short():
+                with SWITCH_INTERVAL.short():
                     outdated = partial(self._outdated, len(tools), started)
                     await self._retriever.index(tools, outdated)
             except ArmoryError as error:

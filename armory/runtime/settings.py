@@ -26,8 +26,7 @@ from armory.telemetry.settings import OtelSettings
 from armory.upstreams.oauth.grants import has_logins, is_personal
 from armory.upstreams.spec import UpstreamSpec
 from armory.web.settings import ListenSettings
-from armory.wire.http.settings import HttpSettings
-from armory.wire.settings import StdioSettings
+from armory.wire.settings import HttpSettings, StdioSettings
 
 
 @dataclass(frozen=True, slots=True)

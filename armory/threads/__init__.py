@@ -19,16 +19,16 @@ from armory.threads.priorities import (
     lower_priority,
     wake_sooner,
 )
-from armory.threads.switching import SHORT_S, TURNS, Turns
+from armory.threads.switching import SHORT_S, SWITCH_INTERVAL, SwitchInterval
 
 __all__ = [
     "CATALOG_NICE",
     "GIVES_WAY",
     "SHORT_S",
     "SLICE_NS",
-    "TURNS",
+    "SWITCH_INTERVAL",
     "LoopThread",
-    "Turns",
+    "SwitchInterval",
     "default_slice",
     "for_callers",
     "in_order",

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from armory.threads.pieces import FREEING
 from armory.threads.priorities import lower_priority
-from armory.threads.switching import TURNS
+from armory.threads.switching import SWITCH_INTERVAL
 
 _T = TypeVar("_T")
 
@@ -37,7 +37,7 @@ async def for_callers(large: bool, work: Callable[..., _T], *arguments: Any) -> 
     """As `in_turn_if`, for what a caller waits for: it does not queue behind work on catalogs."""
     if not large:
         return work(*arguments)
-    with TURNS.short():
+    with SWITCH_INTERVAL.short():
         return await _run(_FOR_CALLERS, work, *arguments)
 
 
@@ -50,7 +50,7 @@ async def in_turn_if(large: bool, work: Callable[..., _T], *arguments: Any) -> _
     """As `in_turn` where the work is `large`; else do it at once."""
     if not large:
         return work(*arguments)
-    with TURNS.short():
+    with SWITCH_INTERVAL.short():
         return await in_turn(work, *arguments)
 
 

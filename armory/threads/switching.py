@@ -15,7 +15,7 @@ computes. It is not always so short, since a thread that writes rows would then 
 at each row."""
 
 
-class Turns:
+class SwitchInterval:
     """The interpreter's switch interval, shortened while anybody asks; one for the process."""
 
     def __init__(self) -> None:
@@ -37,4 +37,4 @@ class Turns:
                 sys.setswitchinterval(self._usual_s)
 
 
-TURNS = Turns()
+SWITCH_INTERVAL = SwitchInterval()

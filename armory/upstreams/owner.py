@@ -163,9 +163,7 @@ class UpstreamOwner:
         """The owner task met an error that nobody foresaw; the seconds until it is to be started
         again.
 
-        The pause grows each time. The log gets each error once.
-
-        The log gets each error once.
+        The pause grows each time; the log gets each error once.
         """
         now = self._clock.now()
         if now - self._crashed_at >= STABLE_S + LONGEST_PAUSE_S:

@@ -44,9 +44,9 @@ from armory.testing.front import (
 from armory.testing.waiting import until
 from armory.wire.caller import Caller
 from armory.wire.http.edge import HttpEdge
-from armory.wire.http.settings import HttpSettings
 from armory.wire.sessions import registry
 from armory.wire.sessions.turns import MANY
+from armory.wire.settings import HttpSettings
 
 pytestmark = pytest.mark.anyio
 NAMES = ("greedy", "spare", "other")

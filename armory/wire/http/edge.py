@@ -28,11 +28,11 @@ from armory.wire.eras.inbound import is_modern
 from armory.wire.http.admission import Admission, Kind, RequestRejected
 from armory.wire.http.admitted import (
     AdmittedRequest,
-    Bodies,
     json_answer,
     refusal,
     share_of,
 )
+from armory.wire.http.body import BodyReader
 from armory.wire.http.context import EdgeContext
 from armory.wire.http.host_checks import HostChecks
 from armory.wire.http.keepalive import KeepaliveTimer
@@ -41,7 +41,6 @@ from armory.wire.http.modern import ModernEndpoint
 from armory.wire.http.open_streams import OpenStreams
 from armory.wire.http.replicas import Replicas
 from armory.wire.http.resources import ProtectedResources
-from armory.wire.http.settings import HttpSettings
 from armory.wire.http.sse_front import SseFront
 from armory.wire.interaction.interactions import Interactions
 from armory.wire.interaction.shared_key import SharedKey
@@ -49,6 +48,7 @@ from armory.wire.methods import refuse_begun, refuse_large
 from armory.wire.observed import Observers, dispatcher_of
 from armory.wire.sessions.registry import Sessions
 from armory.wire.sessions.turns import Shares
+from armory.wire.settings import HttpSettings
 
 _log = Logger(__name__)
 _SWEEP_S = 15.0
@@ -112,7 +112,7 @@ class HttpEdge:
         self.streams = OpenStreams(settings.streams, settings.streams_per_principal)
         self._shares = Shares()
         self._keepalive = KeepaliveTimer()
-        self._bodies = Bodies(settings.body_bytes, settings.json_depth, refuse_begun)
+        self._bodies = BodyReader(settings.body_bytes, settings.json_depth, refuse_begun)
         shared = EdgeContext(
             dispatcher=dispatcher_of(gateway, self.interactions, observers),
             sessions=self.sessions,

@@ -22,8 +22,7 @@ from armory.runtime.settings import (
 from armory.runtime.version import armory_version
 from armory.upstreams.spec import UpstreamSpec
 from armory.web.settings import ListenSettings
-from armory.wire.http.settings import HttpSettings
-from armory.wire.settings import StdioSettings
+from armory.wire.settings import HttpSettings, StdioSettings
 
 
 def loaded(text: str = "") -> Loaded:
