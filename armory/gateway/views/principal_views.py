@@ -26,8 +26,8 @@ from armory.gateway.requests import ClientRequest
 from armory.gateway.views.declared_lists import DeclaredLists
 from armory.gateway.views.principal_lists import PrincipalLists
 from armory.gateway.views.view import View
+from armory.protocol.capabilities import HANDSHAKE
 from armory.protocol.link import Owner
-from armory.protocol.methods import HANDSHAKE
 from armory.security.policy import VisibleCatalog
 from armory.tasks import spawn, stop
 from armory.threads import for_callers, let_go
@@ -256,7 +256,7 @@ class PrincipalViews:
             owner: the caller.
             endpoint: where it asks.
             base: what everybody else is served from.
-            answers: what of an upstream's questions its client answers; see `protocol.methods`.
+            answers: what its client answers of what servers ask; see `protocol.capabilities`.
         """
         wanted = self._wanted(owner, endpoint, base, answers)
         return base if wanted is None else self._view(self._made_from(base), wanted)

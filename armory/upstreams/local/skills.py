@@ -11,9 +11,9 @@ from collections.abc import Awaitable
 from typing import Any, TypeVar
 
 from armory.errors import UpstreamTimeout
+from armory.protocol.capabilities import DIRECTORY_READ, SKILLS_EXTENSION
 from armory.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from armory.protocol.link import Call, Reply
-from armory.protocol.methods import DIRECTORY_READ, SKILLS_EXTENSION
 from armory.protocol.rawjson import text_of
 from armory.protocol.versions import MODERN_VERSIONS
 from armory.upstreams.local.link import LocalLink, error_reply, result_reply

@@ -15,8 +15,8 @@ from armory.domain.catalog import ServerLists
 from armory.domain.groups import OwnGroup
 from armory.errors import LoginNeeded, UpstreamUnavailable
 from armory.logger import Logger
+from armory.protocol.capabilities import GROUPS_DECLARED, declares_groups
 from armory.protocol.link import Owner
-from armory.protocol.methods import GROUPS_DECLARED, declares_groups
 from armory.protocol.session_events import SessionObservers
 from armory.upstreams.clock import Clock
 from armory.upstreams.connecting.negotiate import Connector

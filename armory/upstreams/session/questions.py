@@ -25,6 +25,7 @@ from msgspec import Raw
 from armory.errors import ArmoryError
 from armory.logger import Logger
 from armory.protocol import jsonrpc
+from armory.protocol.capabilities import CAPABILITY
 from armory.protocol.codes import INTERNAL_ERROR, METHOD_NOT_FOUND
 from armory.protocol.link import (
     HEARS_PROGRESS,
@@ -35,7 +36,7 @@ from armory.protocol.link import (
     Params,
 )
 from armory.protocol.meta import PROGRESS_TOKEN
-from armory.protocol.methods import CAPABILITY, PROGRESS
+from armory.protocol.methods import PROGRESS
 from armory.protocol.rawjson import EMPTY_OBJECT, encode, members_or_none, scalar
 from armory.tasks import spawn
 from armory.upstreams.session.abandoned import AbandonedCalls

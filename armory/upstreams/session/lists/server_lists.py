@@ -13,8 +13,8 @@ from armory.domain.catalog_builder import with_shared_entries
 from armory.domain.skills import skill_problem
 from armory.errors import UpstreamUnavailable
 from armory.logger import Logger
+from armory.protocol.capabilities import skills_settings
 from armory.protocol.headers import HEADER_KEY_JSON, annotation_problem
-from armory.protocol.methods import skills_settings
 from armory.protocol.rawjson import encode
 from armory.threads import in_turn_if
 from armory.upstreams.session.base import BaseLink
