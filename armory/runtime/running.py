@@ -32,7 +32,7 @@ from armory.runtime.blocks.people import follow_logins, logs_people_in, vault_of
 from armory.runtime.blocks.pins import follow_approvals, pinning_of
 from armory.runtime.blocks.secrets import hide_secrets
 from armory.runtime.blocks.watching import watched
-from armory.runtime.catalog import CatalogKeeper
+from armory.runtime.catalog.keeper import CatalogKeeper
 from armory.runtime.checking import checked
 from armory.runtime.entry.home_watch import HomeWatch
 from armory.runtime.figures import Figures

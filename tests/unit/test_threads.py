@@ -20,7 +20,7 @@ from armory.domain.catalog import ServerLists
 from armory.domain.tool import ToolRecord
 from armory.retrieval.embedders.embedded import EmbeddedEmbedder
 from armory.retrieval.search.threads import SearchThreads
-from armory.runtime.catalog import CatalogKeeper
+from armory.runtime.catalog.keeper import CatalogKeeper
 from armory.threads import (
     CATALOG_NICE,
     GIVES_WAY,

@@ -13,7 +13,7 @@ from armory.accounts.service import Accounts
 from armory.config import Loaded
 from armory.errors import BackendError
 from armory.logger import Logger
-from armory.runtime.catalog import CatalogKeeper
+from armory.runtime.catalog.keeper import CatalogKeeper
 from armory.security.pinning import Changed, Pinning
 from armory.security.settings import PinningMode
 
