@@ -50,7 +50,7 @@ class QueryStore(Protocol):
         ...
 
     def put_queries(self, generator: str, key: str, texts: Sequence[str]) -> None:
-        """Store it."""
+        """Store the texts under them."""
         ...
 
 

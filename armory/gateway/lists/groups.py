@@ -61,7 +61,7 @@ def scoped_by_upstream(context: RequestContext) -> frozenset[str]:
 
 
 class Groups:
-    """Serves the two methods.
+    """Answers `groups/list` and `groups/get`.
 
     Args:
         pass_on: sends a request on to the upstream whose own endpoint it came to.
