@@ -26,12 +26,7 @@ from armory.security.authentication import Authenticator
 from armory.tasks import spawn, stop
 from armory.wire.eras.inbound import is_modern
 from armory.wire.http.admission import Admission, Kind, RequestRejected
-from armory.wire.http.admitted import (
-    AdmittedRequest,
-    json_answer,
-    refusal,
-    share_of,
-)
+from armory.wire.http.admitted import AdmittedRequest, json_answer, refusal, share_of
 from armory.wire.http.body import BodyReader
 from armory.wire.http.context import EdgeContext
 from armory.wire.http.host_checks import HostChecks
@@ -55,7 +50,7 @@ _SWEEP_S = 15.0
 
 
 class HttpEdge:
-    """MCP's HTTP front.
+    """Serves MCP over HTTP.
 
     Args:
         gateway: the request path.
