@@ -20,8 +20,9 @@ from armory.http1.reading import BodyTooLarge, read_body
 from armory.openapi.media import is_json
 from armory.openapi.operation import Operation
 from armory.openapi.operations import Operations
-from armory.openapi.requests import BadArguments, request_for
+from armory.openapi.requests import request_for
 from armory.openapi.results import refused, result_of
+from armory.openapi.styles import BadArguments
 from armory.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from armory.protocol.link import Call, Reply
 from armory.protocol.rawjson import TooWide, brief, members, text_of, value
