@@ -1,7 +1,8 @@
-"""Where a project's pinned definitions are kept: by configuration file, so that two projects that
-name a server alike do not share what they know of it.
+"""Pinned definitions: where a project keeps its own, and how replicas hear of an approval.
 
-Owns: the place, and telling other replicas what was approved at one. Opens nothing but the file.
+Owns: the place, one for each configuration file, so that two projects with a server of the same
+name share nothing; and telling other replicas what was approved at one. Opens nothing but the
+file.
 """
 
 from __future__ import annotations
