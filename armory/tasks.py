@@ -1,17 +1,14 @@
 """Tasks that run beside whoever started them: started, watched and stopped in one way.
 
 Owns: starting a task, telling the log when one fails that nobody waits for, cancelling tasks
-until they have ended, work that several wait for, and event loops in threads of their own.
-Structured work (`asyncio.TaskGroup`, `gather`) needs none of this. Never imports a room: every one
-starts tasks.
+until they have ended, and work that several wait for. Structured work (`asyncio.TaskGroup`,
+`gather`) needs none of this. Never imports a room: every one starts tasks.
 """
 
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from concurrent.futures import Future
 from typing import Any, Generic, TypeVar
 
 from armory.logger import Logger
@@ -160,7 +157,7 @@ class Flight(Generic[_T]):
 
     @property
     def under_way(self) -> bool:
-        """Whether it is."""
+        """Whether the work is."""
         return self._task is not None
 
     async def join(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
@@ -230,48 +227,7 @@ class Flights(Generic[_T]):
     def _landed(self, key: str, task: asyncio.Task[_T]) -> None:
         if self._tasks.get(key) is task:
             del self._tasks[key]
-        if not task.cancelled():
-            task.exception()  # seen: everybody who waited may have been cancelled
-
-
-class LoopThread:
-    """An event loop in a daemon thread of its own, from now on; `end` it.
-
-    Args:
-        name: the thread's, for debuggers.
-    """
-
-    def __init__(self, name: str) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
-        self._thread.start()
-
-    @property
-    def here(self) -> bool:
-        """Whether the caller runs there, who must not wait for anything else there."""
-        return threading.current_thread() is self._thread
-
-    def submit(self, work: Coroutine[Any, Any, _T]) -> Future[_T]:
-        """Run `work` there; from any thread."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
-
-    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Run `work` there and wait for it; from any other thread."""
-        return self.submit(work).result()
-
-    def end(self, timeout_s: float) -> None:
-        """Cancel what still runs there, and wait until it and the thread have ended.
-
-        Args:
-            timeout_s: so long the wait is at most.
-        """
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(timeout_s)
-
-    def _serve(self) -> None:
-        # Its end gives every task its own: one that is dropped half-way leaves connections open.
-        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-            runner.get_loop().run_forever()
+        _seen(task)
 
 
 def _seen(task: asyncio.Task[Any]) -> None:

@@ -26,7 +26,8 @@ from jsonschema.exceptions import SchemaError
 from armory.openapi.document import BadDescription, Document, read_document
 from armory.openapi.operation import Operation
 from armory.openapi.operations import read_operations
-from armory.openapi.requests import BadArguments, request_for
+from armory.openapi.requests import request_for
+from armory.openapi.styles import BadArguments
 
 KINDS = (".json", ".yaml", ".yml")
 _SAYS = re.compile(rb"""^\s*\{?\s*["']?(openapi|swagger)["']?\s*:\s*["']?(\d[\d.]*)""", re.M)

@@ -43,14 +43,14 @@ Answer with a JSON array of {count} strings and nothing else.\
 
 
 class QueryStore(Protocol):
-    """Where generated queries are kept (`retrieval.embedders.cache.DocumentCache`). Blocking."""
+    """Where generated queries are kept (`retrieval.indexing.cache.DocumentCache`). Blocking."""
 
     def get_queries(self, generator: str, key: str) -> Sequence[str] | None:
         """What is stored under a generator's identity and a tool's key."""
         ...
 
     def put_queries(self, generator: str, key: str, texts: Sequence[str]) -> None:
-        """Store it."""
+        """Store the texts under them."""
         ...
 
 

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from sqlalchemy import select
 
-from armory.audit.record import COLUMN_CHARS, Check, Verdict, column, parsed, verify
+from armory.audit.checking import Check, Verdict, verify
+from armory.audit.record import COLUMN_CHARS, column, parsed
 from armory.errors import ConfigError
 from armory.storage.database import Database
 from armory.storage.tables import audit as table

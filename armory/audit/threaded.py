@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from armory.audit.record import Entry
 from armory.audit.sinks import Sink
-from armory.tasks import LoopThread
+from armory.threads import LoopThread
 
 T = TypeVar("T")
 _END_S = 10.0

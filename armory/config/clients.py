@@ -56,7 +56,7 @@ _LOCAL_REFERENCE = re.compile(r"\$\{(userHome|workspaceFolder|pathSeparator)\}")
 
 @dataclass(slots=True)
 class Imported:
-    """What a map became.
+    """The servers of another client's map, as upstreams.
 
     Attributes:
         upstreams: blocks as `armory.yaml` would have them, by key.

@@ -25,6 +25,8 @@ _LETTERS = str.maketrans(
 """Small letters that Unicode does not decompose into a plain letter and a mark."""
 _PREFIXED = ("ui://", "skill://")
 """Schemes that mean something to MCP hosts: exposed URIs keep them."""
+LOG_IN = "log_in"
+"""The gateway's own tool that stands in for those of an upstream where the caller has to log in."""
 
 
 def is_server_key(key: str) -> bool:

@@ -15,8 +15,8 @@ from armory.gateway.metatools.definitions import SEARCH, purpose, servers_shown
 from armory.gateway.queries.filters import with_filtering
 from armory.gateway.settings import GROUPS, MANIFEST, GatewaySettings
 from armory.gateway.views.view import View
+from armory.protocol.capabilities import GROUPS_EXTENSION, SKILLS_EXTENSION, merged_skills_settings
 from armory.protocol.meta import QUERY, TOOL_RAG
-from armory.protocol.methods import GROUPS_EXTENSION, SKILLS_EXTENSION, merged_skills_settings
 from armory.security.policy import VisibleCatalog
 
 _MAX_INSTRUCTIONS = 2_048

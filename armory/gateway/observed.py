@@ -1,7 +1,8 @@
 """The pool and the retriever as they are watched: a span for each request upstream and each search.
 
-Owns: `ObservedPool`, `ObservedRetriever`. They stand in for the plain ones only where something
-watches, so that nothing watched costs nothing. Never imports a transport.
+Owns: `ObservedPool`, `ObservedRetriever`, which stand in for the plain ones only where something
+watches, so that nothing watched costs nothing; how long upstream sessions last. Never imports a
+transport.
 """
 
 from __future__ import annotations

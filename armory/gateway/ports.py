@@ -187,7 +187,7 @@ class Finder(Protocol):
 
 class PrivateTools(Protocol):
     """Makes catalogs of lists that single principals have, under the same rules as the shared one,
-    and makes their tools searchable (`runtime.catalog.CatalogKeeper`).
+    and makes their tools searchable (`runtime.catalog.keeper.CatalogKeeper`).
     """
 
     def build_private(self, lists: Mapping[str, ServerLists], shared: Catalog) -> Catalog:

@@ -14,8 +14,8 @@ from msgspec import Raw
 from armory.domain.principal import Principal
 from armory.gateway.endpoint import ALL, Endpoint
 from armory.gateway.subscription import Subscription
+from armory.protocol.capabilities import SHOWN_ALL, answers_of, session_answers
 from armory.protocol.link import ClientChannel, Owner
-from armory.protocol.methods import SHOWN_ALL, answers_of, session_answers
 from armory.protocol.versions import Era
 
 
@@ -78,7 +78,7 @@ class ClientRequest(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def answers(self) -> int:
-        """What of an upstream's questions it answers, as far as lists go; `protocol.methods`."""
+        """What it answers of what servers ask, as far as lists go; see `protocol.capabilities`."""
         if self.everything:
             return SHOWN_ALL
         declared = self.client.capabilities

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Literal
 
 from armory.domain.query import MAX_QUERY_CHARS, MAX_TOP_K
+from armory.domain.tool import ToolRecord
 
 TASKS_PER_PRINCIPAL = 10_000
 WithoutQuery = Literal["auto", "all", "search"]
@@ -92,3 +94,10 @@ class GatewaySettings:
     server_version: str = "0"
     experimental: frozenset[str] = frozenset()
     base_path: str = ""
+
+    def pins(self, tool: ToolRecord) -> bool:
+        """Whether every listing has a tool, where it is visible."""
+        own = self.server_pins.get(tool.server, ())
+        return any(fnmatchcase(tool.name, pattern) for pattern in self.pin) or any(
+            fnmatchcase(tool.original_name, pattern) for pattern in own
+        )

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 from armory.domain.principal import Principal
 from armory.gateway.endpoint import Endpoint
+from armory.protocol.capabilities import EVERYTHING
 from armory.protocol.link import ClientChannel, Owner, Params
-from armory.protocol.methods import EVERYTHING, GROUPS_CHANGED, LISTS_CHANGED, TOOLS_CHANGED
+from armory.protocol.methods import GROUPS_CHANGED, LISTS_CHANGED, TOOLS_CHANGED
 
 Deliver = Callable[[str, Params], None]
 
@@ -29,7 +30,7 @@ class Subscription:
         tasks: exposed ids of tasks that it wants to hear of.
         relays: whether it hears notifications that belong to the whole upstream session.
         client: how to reach the client of the session; None on modern.
-        answers: what of an upstream's questions the client answers; see `protocol.methods`.
+        answers: what of an upstream's questions the client answers; see `protocol.capabilities`.
     """
 
     principal: Principal

@@ -65,10 +65,7 @@ class Response:
 
     Attributes:
         status: HTTP status.
-        endless: whether the body goes on until the connection is closed.
-        encoded: whether the body is compressed, or so it says.
         content_length: as declared, in bytes; None: it is not.
-        content: the body's reader, which is this object itself.
     """
 
     __slots__ = (
@@ -110,7 +107,7 @@ class Response:
 
     @property
     def content(self) -> Response:
-        """The reader of the body."""
+        """The reader of the body: this object itself."""
         return self
 
     @property
@@ -126,7 +123,7 @@ class Response:
 
     @property
     def endless(self) -> bool:
-        """See above."""
+        """Whether the body goes on until the connection is closed."""
         first = self._first
         coding = first.get(b"transfer-encoding")
         if coding is None:
@@ -135,7 +132,7 @@ class Response:
 
     @property
     def encoded(self) -> bool:
-        """See above."""
+        """Whether the body is compressed, or so it says."""
         return b"content-encoding" in self._first
 
     @property

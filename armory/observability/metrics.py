@@ -229,7 +229,7 @@ class Metrics:
 
 
 class _Family(Collector):
-    """A family by itself."""
+    """Collects one family of metrics that is made already."""
 
     def __init__(self, family: Metric) -> None:
         self._family = family

@@ -18,7 +18,7 @@ import yaml
 from armory.openapi.references import BadDescription, Object, followed
 from armory.openapi.swagger import as_openapi
 from armory.openapi.yamltext import MAX_LEVELS, TOO_DEEP, read_yaml
-from armory.protocol.nesting import deeper_than
+from armory.protocol.scanning.nesting import deeper_than
 
 MAX_BYTES = 16 * 1024 * 1024
 MAX_VALUES = 1_000_000

@@ -7,7 +7,7 @@ send is read by `upstream_messages`, which saves what it can. Never imports a tr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -15,14 +15,12 @@ from msgspec import UNSET, Raw, UnsetType
 
 from armory.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
 from armory.protocol.errors import Malformed
-from armory.protocol.nesting import DepthScan, deeper_than
 from armory.protocol.rawjson import (
     MOST_MEMBERS,
     TooWide,
     brief,
     encode,
     excerpt,
-    few_items,
     members,
     pack,
     text_or_none,
@@ -31,7 +29,6 @@ from armory.protocol.rawjson import (
 from armory.protocol.rawjson import NULL as NULL_VALUE
 
 NULL = b"null"
-
 
 MAX_ID_BYTES = 4 * 1024
 """Longer ids are not read: every answer repeats the id, and so do logs and errors."""
@@ -162,78 +159,6 @@ def begun(head: bytes) -> Message | None:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
     return None if message.id is not UNSET and _valid_id(message) is None else message
-
-
-def check_depth(body: bytes, limit: int) -> None:
-    """Refuse what is nested too deep, before anything opens it.
-
-    Raises:
-        Malformed: it is nested deeper than `limit` levels.
-    """
-    if deeper_than(body, limit):
-        raise _too_deep(limit)
-
-
-class DepthCheck:
-    """As `check_depth`, for bytes that arrive bit by bit: refused at the first piece too deep.
-
-    Args:
-        limit: levels that are allowed.
-    """
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._scan = DepthScan(limit)
-
-    def feed(self, data: bytes) -> Iterator[None]:
-        """What comes next; one step for each piece of it.
-
-        Raises:
-            Malformed: it is nested deeper than the limit.
-        """
-        for deeper in self._scan.feed(data):
-            if deeper:
-                raise _too_deep(self._limit)
-            yield
-
-
-def _too_deep(limit: int) -> Malformed:
-    return Malformed(
-        INVALID_REQUEST,
-        f"the message is nested deeper than {limit} levels; server.limits.json_depth sets "
-        "that limit",
-    )
-
-
-def is_batch(body: bytes) -> bool:
-    """Whether the body is a JSON array."""
-    return body.lstrip(b" \t\r\n")[:1] == b"["
-
-
-BATCH_ITEMS = 100
-BATCH_BYTES = 32 << 20
-"""Default limit of the messages of a batch, and of the answers to it."""
-
-
-def decode_batch(body: bytes, most: int = BATCH_ITEMS) -> list[Raw]:
-    """The items of a batch, unopened.
-
-    Raises:
-        Malformed: no JSON, an empty array, or one of more than `most` messages.
-    """
-    try:
-        batch = few_items(body, most)
-    except TooWide:
-        raise Malformed(
-            INVALID_REQUEST,
-            f"the batch has more than {most:,} messages, the most that are taken "
-            "(server.limits.batch_items)",
-        ) from None
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise Malformed(PARSE_ERROR, f"the body is not JSON: {error}") from None
-    if not batch:
-        raise Malformed(INVALID_REQUEST, "the batch is empty: []; expected at least one message")
-    return batch
 
 
 def params_of(message: Message) -> dict[str, Raw]:

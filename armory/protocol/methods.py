@@ -1,23 +1,13 @@
-"""Notifications of MCP by name, what a server may ask of a client, and two extensions.
+"""Notifications of MCP by name, and the levels of log messages.
 
-Owns: their methods, the members of `subscriptions/listen` that ask for notifications, the levels of
-log messages, the capabilities that a client declares for questions, the settings of extensions.
-Never imports anything.
+Owns: their methods, and the members of `subscriptions/listen` that ask for notifications. Never
+imports anything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, cast
-
-SKILLS_EXTENSION = "io.modelcontextprotocol/skills"
-GROUPS_EXTENSION = "io.modelcontextprotocol/groups"
-GROUPS_DECLARED: dict[str, Any] = {"extensions": {GROUPS_EXTENSION: {}}}
-"""The capabilities of a client that supports groups."""
-APPS_EXTENSION = "io.modelcontextprotocol/ui"
-DIRECTORY_READ = "directoryRead"
-"""The setting of a server that lists folders."""
 
 INITIALIZED = "notifications/initialized"
 CANCELLED = "notifications/cancelled"
@@ -53,104 +43,6 @@ LISTENED: Mapping[str, str] = MappingProxyType(
     }
 )
 """Members of `subscriptions/listen`, and the notification that each of them asks for."""
-
-CAPABILITY: Mapping[str, str] = MappingProxyType(
-    {
-        "elicitation/create": "elicitation",
-        "sampling/createMessage": "sampling",
-        "roots/list": "roots",
-    }
-)
-"""What a server may ask of a client, and the capability that a client declares for it."""
-_ASKED_FOR = frozenset(CAPABILITY.values())
-
-
-def may_be_asked(capabilities: Mapping[str, Any]) -> bool:
-    """Whether a client with these capabilities answers anything that a server asks."""
-    return not _ASKED_FOR.isdisjoint(capabilities)
-
-
-ROOTS, SAMPLING, FORM, URL = 1, 2, 4, 8
-EVERYTHING = ROOTS | SAMPLING | FORM | URL
-SHOWN_ALL = 31
-"""Of callers over REST or the command line: they answer nothing and are shown what any client is.
-
-The bit beyond `EVERYTHING` tells them from a client that answers everything.
-"""
-HANDSHAKE = 32
-"""Of a client with a handshake that answers anything: its sessions upstream have one, too."""
-
-
-def answers_of(capabilities: Mapping[str, Any]) -> int:
-    """What a client with these capabilities answers: bits of `ROOTS`, `SAMPLING`, `FORM`, `URL`."""
-    found = 0
-    if "roots" in capabilities:
-        found = ROOTS
-    if "sampling" in capabilities:
-        found |= SAMPLING
-    if "elicitation" in capabilities:
-        kinds = capabilities["elicitation"]
-        if isinstance(kinds, Mapping) and "url" in kinds:
-            found |= URL | FORM if "form" in kinds else URL
-        else:  # without kinds, forms are meant
-            found |= FORM
-    return found
-
-
-def session_answers(capabilities: Mapping[str, Any]) -> int:
-    """As `answers_of`, of a client with a handshake: with `HANDSHAKE` where it answers anything."""
-    found = answers_of(capabilities)
-    return found | HANDSHAKE if found else found
-
-
-def declaration(answers: int) -> Mapping[str, Any]:
-    """The capabilities of a client that answers just these."""
-    declared: dict[str, Any] = {}
-    if answers & (FORM | URL):
-        kinds = (("form", FORM), ("url", URL))
-        declared["elicitation"] = {name: {} for name, bit in kinds if answers & bit}
-    if answers & SAMPLING:
-        declared["sampling"] = {}
-    if answers & ROOTS:
-        declared["roots"] = {}
-    return declared
-
-
-LOG_IN = "log_in"
-"""The gateway's own tool that stands in for those of an upstream where the caller has to log in."""
-
-
-def skills_settings(capabilities: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The settings of the skills extension (SEP-2640) where a server declares it, else None."""
-    declared = capabilities.get("extensions")
-    if not isinstance(declared, dict):
-        return None
-    settings = cast("dict[str, Any]", declared).get(SKILLS_EXTENSION)
-    return cast("dict[str, Any]", settings) if isinstance(settings, dict) else None
-
-
-def declares_groups(capabilities: Mapping[str, Any]) -> bool:
-    """Whether a client or a server declares groups."""
-    declared = capabilities.get("extensions")
-    return isinstance(declared, Mapping) and GROUPS_EXTENSION in declared
-
-
-def declares_apps(capabilities: Mapping[str, Any]) -> bool:
-    """Whether a client renders interfaces of tools (MCP Apps)."""
-    declared = capabilities.get("extensions")
-    return isinstance(declared, Mapping) and APPS_EXTENSION in declared
-
-
-def merged_skills_settings(servers: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """The settings of several servers together; None where none declares the extension.
-
-    Args:
-        servers: the capabilities of each.
-    """
-    declared = [found for each in servers if (found := skills_settings(each)) is not None]
-    if not declared:
-        return None
-    return {DIRECTORY_READ: True} if any(s.get(DIRECTORY_READ) is True for s in declared) else {}
 
 
 def loud_enough(level: object, wanted: str | None) -> bool:

@@ -1,35 +1,29 @@
 """JSON that stays bytes: objects opened one level at a time.
 
-Owns: the codecs that every room shares. Never imports anything of Armory but what tells where items
-end, and the error that a parameter of the wrong kind raises.
+Owns: the codecs that every room shares, and how much is opened of what somebody sent. Never imports
+the messages that are made of it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 import msgspec
 from msgspec import Raw
 
 from armory.protocol.codes import INVALID_PARAMS
 from armory.protocol.errors import RpcError
-from armory.protocol.nesting import item_ends
 
 _members = msgspec.json.Decoder(dict[str, Raw])
-_T = TypeVar("_T")
 _items = msgspec.json.Decoder(list[Raw])
-_texts = msgspec.json.Decoder(list[str])
 _text = msgspec.json.Decoder(str)
 _any = msgspec.json.Decoder()
 _skipped = msgspec.json.Decoder(Raw)
 encode = msgspec.json.Encoder().encode
 NULL = Raw(b"null")
 EMPTY_OBJECT = Raw(b"{}")
-PIECE_BYTES = 64 * 1024
-"""How much of a long array is split at a time: 0.3 ms."""
-_BETWEEN_OBJECTS, _BETWEEN_TEXTS = (b"},{", b"}, {"), (b'","', b'", "')
 _SCALAR_BYTES = 1_024
 _OPENED_BYTES = 64 * 1024
 """Up to this size anything is decoded: at most 11,000 members, in 2 ms."""
@@ -43,8 +37,6 @@ _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
 _TRUNCATED = "Input data was truncated"
 _COMMA, _COLON, _OBJECT, _OBJECT_END, _ARRAY, _ARRAY_END, _QUOTE = b',:{}[]"'
 _MOST_VALUES = 10_000
-_MISSES = 200
-"""Attempts at splitting a long array that end inside an item, before item ends are looked for."""
 
 
 class TooWide(msgspec.DecodeError):
@@ -174,64 +166,6 @@ def items(raw: Raw | bytes) -> list[Raw]:
         msgspec.DecodeError: not an array (or not JSON).
     """
     return _items.decode(raw)
-
-
-def items_in_pieces(raw: Raw | bytes, piece: int = PIECE_BYTES) -> Iterator[list[Raw]]:
-    """As `items`, in lists of some `piece` bytes each; an empty one where no whole item was found.
-
-    Raises:
-        msgspec.DecodeError: not an array (or not JSON); perhaps after some pieces.
-    """
-    return _in_pieces(bytes(memoryview(raw)), piece, items, _BETWEEN_OBJECTS)
-
-
-def texts_in_pieces(raw: Raw | bytes, piece: int = PIECE_BYTES) -> Iterator[list[str]]:
-    """The same of an array of strings.
-
-    Raises:
-        msgspec.DecodeError: not an array of strings; perhaps after some pieces.
-    """
-    return _in_pieces(bytes(memoryview(raw)), piece, _texts.decode, _BETWEEN_TEXTS)
-
-
-def _in_pieces(
-    data: bytes, piece: int, read: Callable[[bytes], list[_T]], between: Sequence[bytes]
-) -> Iterator[list[_T]]:
-    """The items of an array, read in pieces.
-
-    A piece that was cut inside an item is no valid array, so one that can be read was cut between
-    two. Where none of the usual places is in reach, it is looked where items end, which takes
-    longer: not for what is left of a list that is hardly long.
-    """
-    if len(data) <= 2 * piece or data[:1] != b"[":
-        yield read(data)
-        return
-    at, end, misses = 1, piece, 0
-    while misses < _MISSES and (cut := _between(data, end, end + 4 * piece, between)):
-        end = cut[0] + 1
-        try:
-            found = read(b"[%b]" % data[at:end])
-        except msgspec.DecodeError:
-            misses += 1
-            yield []
-            continue
-        yield found
-        at = cut[1]
-        end = at + piece
-    for comma in item_ends(data, at, piece) if len(data) - at > 4 * piece else ():
-        if comma is None:
-            yield []
-            continue
-        yield read(b"[%b]" % data[at:comma])
-        at = comma + 1
-    yield read(b"[" + data[at:])
-
-
-def _between(data: bytes, begin: int, end: int, between: Sequence[bytes]) -> tuple[int, int] | None:
-    """Where first an item may end and the next begin, as JSON is usually written."""
-    found = ((data.find(sep, begin, end), len(sep)) for sep in between)
-    places = [(at, at + length - 1) for at, length in found if at >= 0]
-    return min(places, default=None)
 
 
 def value(raw: Raw | bytes) -> Any:

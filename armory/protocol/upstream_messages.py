@@ -15,10 +15,10 @@ import msgspec
 from msgspec import Raw
 
 from armory.protocol.link import Params
-from armory.protocol.nesting import cutting
 from armory.protocol.outline import LARGE_BYTES, PIECE_BYTES, at_once, condensing
 from armory.protocol.rawjson import TooWide, excerpt, few_items, members
-from armory.protocol.surrogates import mending
+from armory.protocol.scanning.nesting import cutting
+from armory.protocol.scanning.surrogates import mending
 
 ABSENT = Raw(b"")
 

@@ -38,7 +38,7 @@ from armory.retrieval.search.threads import SearchThreads, is_short, rest_after
 from armory.retrieval.search.visible_rows import VisibleRows
 from armory.retrieval.settings import RetrieverSettings
 from armory.retrieval.snapshot import Snapshot
-from armory.threads import TURNS
+from armory.threads import SWITCH_INTERVAL
 
 _log = Logger(__name__)
 _LEXICAL = "lexical"
@@ -202,7 +202,7 @@ class Retriever:
             if is_short(query):
                 return await self._rank(query, visible)
             began = time.perf_counter()
-            with TURNS.short():  # whatever it takes in threads, the event loop waits no 5 ms for it
+            with SWITCH_INTERVAL.short():  # whatever runs in threads, the loop waits no 5 ms for it
                 try:
                     return await self._rank(query, visible)
                 finally:

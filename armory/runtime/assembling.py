@@ -10,8 +10,8 @@ from contextlib import AsyncExitStack
 from armory.accounts.opening import opened
 from armory.config import Loaded
 from armory.runtime.blocks.auditing import open_audit
-from armory.runtime.blocks.replicas import Shared, shared
 from armory.runtime.entry.listeners import Listeners
+from armory.runtime.replicas.shared import Shared, shared
 from armory.runtime.retrieval import Progress
 from armory.runtime.running import Runtime
 from armory.runtime.serving import serve

@@ -15,8 +15,9 @@ from armory.config.embedding import lacks_openai_key, provider
 from armory.config.problems import Path, dotted
 from armory.errors import ConfigError
 from armory.retrieval.options import CALIBRATION, NO_EMBEDDER
+from armory.runtime.blocks.authentication import authenticator
 from armory.runtime.blocks.extras import absent_extras
-from armory.runtime.settings import authenticator, otel_settings, problems_of
+from armory.runtime.settings import otel_settings, problems_of
 from armory.telemetry.export import check as check_telemetry
 
 _WHO_MAY_CONNECT = (("security",), ("server", "host"))

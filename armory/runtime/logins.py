@@ -14,13 +14,14 @@ from armory.config.problems import nearest
 from armory.errors import ConfigError
 from armory.runtime.blocks.accounts import make_accounts
 from armory.runtime.blocks.people import vault_of
-from armory.runtime.settings import upstream_spec
+from armory.runtime.blocks.upstreams import upstream_spec
 from armory.upstreams.connecting.describing import Description
 from armory.upstreams.oauth.grants import AuthorizationCode
 from armory.upstreams.oauth.logins import PersonLogin
 from armory.upstreams.oauth.person import AuthorizationCodeTokens, Visit
 from armory.upstreams.spec import UpstreamSpec
-from armory.upstreams.transports.http_client import HttpClient, asking_for_tokens
+from armory.upstreams.transports.http_client import HttpClient
+from armory.upstreams.transports.tls import asking_for_tokens
 
 
 async def log_in(

@@ -20,12 +20,12 @@ from armory.evaluation.marks import MarkedQueries
 from armory.observability.activity import Activity
 from armory.observability.redaction import redacted
 from armory.runtime.blocks.auditing import audit_reader
-from armory.runtime.blocks.broadcast import Broadcast
 from armory.runtime.blocks.people import console_sign_in
 from armory.runtime.blocks.pins import tell_approved
 from armory.runtime.editing.editor import Editor
 from armory.runtime.editing.message_redaction import redacted_message, values_in
 from armory.runtime.editing.tag_key import TagKey
+from armory.runtime.replicas.broadcast import Broadcast
 from armory.runtime.running import Runtime
 from armory.runtime.settings import base_path
 from armory.runtime.version import armory_version

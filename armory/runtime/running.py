@@ -7,7 +7,7 @@ which order they open.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from armory.accounts.opening import Opening
@@ -25,31 +25,29 @@ from armory.observability.activity import Activity
 from armory.retrieval.retriever import Retriever
 from armory.retrieval.search.candidates import Experience
 from armory.runtime.blocks.accounts import make_accounts, schemes
+from armory.runtime.blocks.authentication import authenticator
 from armory.runtime.blocks.chat import chat_of
-from armory.runtime.blocks.encryption import logs_people_in
 from armory.runtime.blocks.learning import learning_of
-from armory.runtime.blocks.people import follow_logins, vault_of
+from armory.runtime.blocks.people import follow_logins, logs_people_in, vault_of
 from armory.runtime.blocks.pins import follow_approvals, pinning_of
-from armory.runtime.blocks.replicas import Shared
 from armory.runtime.blocks.secrets import hide_secrets
 from armory.runtime.blocks.watching import watched
-from armory.runtime.catalog import CatalogKeeper
+from armory.runtime.catalog.keeper import CatalogKeeper
 from armory.runtime.checking import checked
 from armory.runtime.entry.home_watch import HomeWatch
 from armory.runtime.figures import Figures
 from armory.runtime.limits import Limits
 from armory.runtime.memory.allocator import give_back
 from armory.runtime.reloading import Reloaded, difference
+from armory.runtime.replicas.shared import Shared
 from armory.runtime.retrieval import Progress, open_retriever, retriever_settings
-from armory.runtime.settings import activity_settings, authenticator, reloadable
+from armory.runtime.settings import activity_settings, reloadable
 from armory.runtime.version import armory_version
 from armory.security.pinning import Pinning
 from armory.security.policy import Policy
 from armory.tasks import InTurn, spawn, stop
-from armory.upstreams.oauth.people import Vault
 from armory.upstreams.pool import Pool
 from armory.upstreams.session.inflow import Inflow
-from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.supervisor import Supervisor
 from armory.web.app import Listening
 from armory.wire.http.edge import HttpEdge
@@ -109,7 +107,8 @@ class Runtime:
         self.joined = joined
         self.observers = observers or Observers()
         count, up = self._tool_count, self._upstreams_up
-        self.accounts = None if trusted else make_accounts(loaded, tools=count, upstreams=up)
+        accounts = None if trusted else make_accounts(loaded, tools=count, upstreams=up)
+        self.accounts = accounts
         parts = reloadable(loaded, self.packs())
         self.loaded, self.started = loaded, loaded.config
         self.agent: RetrievalAgent | None = None
@@ -123,9 +122,8 @@ class Runtime:
             inflow=Inflow(loaded.config.server.limits.inflow_bytes, self._unread),
             outflow_bytes=loaded.config.server.limits.outflow_bytes,
             concurrent_starts=loaded.config.server.limits.concurrent_starts,
-            vault=self._vault(loaded, parts.specs),
+            vault=vault_of(loaded, accounts) if accounts and logs_people_in(parts.specs) else None,
         )
-        accounts = self.accounts
         self.home = HomeWatch(loaded.home, accounts.database.file if accounts else None)
         self._chat, generator = chat_of(loaded)
         self.learning = learning_of(loaded, accounts, lambda: self.retriever)
@@ -176,11 +174,6 @@ class Runtime:
         self.first_snapshot = asyncio.Event()
         self._starting: asyncio.Task[None] | None = None
         self._reloads = InTurn("reload")
-
-    def _vault(self, loaded: Loaded, specs: Sequence[UpstreamSpec]) -> Vault | None:
-        if self.accounts is None or not logs_people_in(specs):
-            return None
-        return vault_of(loaded, self.accounts)
 
     def _request_path(self, policy: Policy, settings: GatewaySettings) -> Gateway:
         sinks = (self.figures.metrics, self.accounts, self.learning, self.activity)

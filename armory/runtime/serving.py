@@ -15,23 +15,15 @@ from armory.accounts.service import Accounts
 from armory.accounts.users import ENDED, SWITCHED_OFF
 from armory.errors import ArmoryError
 from armory.runtime.blocks.accounts import schemes
-from armory.runtime.blocks.authorization import (
-    authorization_server,
-    follow_grants,
-    routes_of,
-)
-from armory.runtime.blocks.encryption import logs_people_in
-from armory.runtime.blocks.people import connect_services
+from armory.runtime.blocks.authentication import authenticator
+from armory.runtime.blocks.authorization import authorization_server, follow_grants, routes_of
+from armory.runtime.blocks.people import connect_services, logs_people_in
+from armory.runtime.blocks.upstreams import upstream_specs
 from armory.runtime.entry.listeners import Listeners
 from armory.runtime.readiness import readiness
 from armory.runtime.rest import broadcast_of, rest_services
 from armory.runtime.running import Runtime
-from armory.runtime.settings import (
-    authenticator,
-    base_path,
-    http_settings,
-    upstream_specs,
-)
+from armory.runtime.settings import base_path, http_settings
 from armory.security.authentication import ADMIN, Authenticator
 from armory.web.app import Listening, Shortcut, make_app
 from armory.web.console.pages import register_console

@@ -1,50 +1,32 @@
-"""From the configuration's blocks to the plain values that constructors take.
+"""From a configuration to the plain values that constructors take.
 
-Owns: the one place where names of `armory.yaml` meet names of the code. Opens nothing.
+Owns: the settings of rooms, and what of them a reload can swap. Blocks that make more than plain
+values have their files in `blocks`. Opens nothing.
 """
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
-
-from pydantic import SecretStr
 
 from armory.config import Config, Loaded
 from armory.config.base import values_for
 from armory.config.blocks.server import ServerConfig
-from armory.config.blocks.upstream import UpstreamConfig
 from armory.domain.catalog import ToolRules
-from armory.domain.hosts import is_loopback
 from armory.errors import ConfigError
-from armory.gateway.settings import GROUPS, GatewaySettings, Personal, SetSpec
+from armory.gateway.settings import GatewaySettings, Personal, SetSpec
 from armory.observability.settings import ActivitySettings, LogSettings
-from armory.runtime.blocks.grants import grant
+from armory.runtime.blocks.authentication import authenticator
+from armory.runtime.blocks.upstreams import tool_rules, upstream_spec, upstream_specs
 from armory.runtime.version import armory_version
-from armory.security.authentication import (
-    Admission,
-    Authenticator,
-    ProtectedResource,
-    Scheme,
-    StaticToken,
-)
 from armory.security.packs import Packs
 from armory.security.policy import Policy, Rule
 from armory.telemetry.settings import OtelSettings
 from armory.upstreams.oauth.grants import has_logins, is_personal
 from armory.upstreams.spec import UpstreamSpec
 from armory.web.settings import ListenSettings
-from armory.wire.http.settings import HttpSettings
-from armory.wire.settings import StdioSettings
-
-
-def secret(value: SecretStr | None) -> str | None:
-    """The text of a secret."""
-    return None if value is None else value.get_secret_value()
+from armory.wire.settings import HttpSettings, StdioSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,71 +79,6 @@ def problems_of(loaded: Loaded) -> list[ConfigError]:
     return found
 
 
-def upstream_specs(loaded: Loaded) -> list[UpstreamSpec]:
-    """Every upstream that is enabled, in the order of the file."""
-    return [
-        upstream_spec(key, block, loaded)
-        for key, block in loaded.config.upstreams.items()
-        if block.enabled
-    ]
-
-
-def upstream_spec(key: str, block: UpstreamConfig, loaded: Loaded) -> UpstreamSpec:
-    """One upstream. Relative paths count from the configuration's folder.
-
-    Raises:
-        ConfigError: its keys do not fit each other.
-    """
-    env = dict(block.env)
-    if block.command is not None:
-        env.setdefault("PATH", search_path())
-    limits = loaded.config.server.limits
-    return UpstreamSpec(
-        key,
-        **values_for(
-            UpstreamSpec,
-            block,
-            but=("command", "env", "cwd", "inherit_env", "auth", "openapi", "skills"),
-        ),
-        command=_program(block, loaded),
-        env=env,
-        cwd=_path(block.cwd, loaded),
-        inherit_env=(*loaded.config.inherit_env, *block.inherit_env),
-        auth=None if block.auth is None else grant(key, block.auth, loaded.home),
-        openapi=_description(block.openapi, loaded),
-        skills=_path(block.skills, loaded),
-        groups=GROUPS in loaded.config.server.experimental,
-        ca_file=None if block.tls.ca_file is None else str(loaded.folder / block.tls.ca_file),
-        verify=block.tls.verify,
-        patient="start_timeout_s" in block.model_fields_set,
-        breaker_failures=block.breaker.failures,
-        breaker_open_s=block.breaker.open_s,
-        message_bytes=limits.stdio_line_bytes,
-        list_entries=limits.list_entries,
-        list_bytes=limits.list_bytes,
-    )
-
-
-def _description(given: str | None, loaded: Loaded) -> str | None:
-    """Where a description is: a URL as it stands, a path from the configuration's folder on."""
-    if given is None or given.startswith(("http://", "https://")):
-        return given
-    return _path(given, loaded)
-
-
-def _program(block: UpstreamConfig, loaded: Loaded) -> str | None:
-    """A name as it stands; a path from `cwd` on, where there is one: the process begins there."""
-    given = block.command
-    if given is None or os.sep not in given:
-        return given
-    path = os.path.expanduser(given)
-    return path if block.cwd is not None else str(loaded.folder.absolute() / path)
-
-
-def _path(given: str | None, loaded: Loaded) -> str | None:
-    return None if given is None else str(loaded.folder / Path(given).expanduser())
-
-
 def personal_lists(specs: Sequence[UpstreamSpec]) -> dict[str, Personal]:
     """The upstreams whose lists may have to be fetched for each caller.
 
@@ -175,30 +92,6 @@ def personal_lists(specs: Sequence[UpstreamSpec]) -> dict[str, Personal]:
         elif spec.lists == "auto" and spec.templated:
             found[spec.key] = "private"
     return found
-
-
-def search_path() -> str:
-    """PATH for stdio servers: as if the virtual environment that Armory runs in were active."""
-    inherited = os.environ.get("PATH", os.defpath)
-    if sys.prefix == sys.base_prefix:
-        return inherited
-    own = str(Path(sys.executable).parent)
-    return inherited if inherited.split(os.pathsep)[0] == own else own + os.pathsep + inherited
-
-
-def tool_rules(block: UpstreamConfig) -> ToolRules:
-    """What the file says about one upstream's tools."""
-    tags = {pattern: tuple(names) for pattern, names in block.tools.tags.items()}
-    if block.tags:
-        tags["*"] = (*tags.get("*", ()), *block.tags)
-    return ToolRules(
-        allow=tuple(block.tools.allow),
-        deny=tuple(block.tools.deny),
-        rename=dict(block.tools.rename),
-        describe=dict(block.tools.describe),
-        tags=tags,
-        category=block.category,
-    )
 
 
 def policy_rules(config: Config) -> list[Rule]:
@@ -287,75 +180,4 @@ def stdio_settings(config: Config) -> StdioSettings:
         **values_for(StdioSettings, limits),
         line_bytes=limits.stdio_line_bytes,
         drain_timeout_s=config.server.drain_timeout_s,
-    )
-
-
-def has_credentials(config: Config) -> bool:
-    """Whether anybody could authenticate at all."""
-    security = config.security
-    signed = security.jwt is not None or security.oauth is not None
-    return bool(security.tokens) or security.api_keys or signed
-
-
-def authenticator(
-    config: Config,
-    schemes: Sequence[Scheme] = (),
-    admission: Admission | None = None,
-    *,
-    also: Sequence[StaticToken] = (),
-) -> Authenticator:
-    """The chain of static tokens, further schemes and, where allowed, anonymous callers.
-
-    Args:
-        config: the configuration.
-        schemes: API keys and session tokens.
-        admission: looks up the accounts of callers that have one.
-        also: static tokens beside the configured ones.
-
-    Raises:
-        ConfigError: nobody could connect, everybody could without meaning to, or a token is bad.
-    """
-    security = config.security
-    loopback = is_loopback(config.server.host) and security.oauth is None
-    anonymous = loopback if security.allow_anonymous == "auto" else security.allow_anonymous
-    if not anonymous and not has_credentials(config):
-        why, else_ = (
-            f"the gateway would listen on {config.server.host}, which others can reach, and there "
-            "is no token",
-            "bind 127.0.0.1, or say `allow_anonymous: true` if everybody may use it",
-        )
-        if is_loopback(config.server.host):
-            why, else_ = (
-                "nobody could connect: who has no token is refused, and there is no token",
-                "or leave this key out",
-            )
-        raise ConfigError(
-            f"{why}; give one under security.tokens, {else_}",
-            path="security.allow_anonymous",
-        )
-    return Authenticator(
-        [
-            StaticToken(
-                name=name,
-                token=entry.token.get_secret_value(),
-                scopes=frozenset(entry.scopes),
-                user=entry.user,
-            )
-            for name, entry in security.tokens.items()
-        ]
-        + list(also),
-        schemes,
-        allow_anonymous=anonymous,
-        admission=admission,
-        protected=protected_resource(config),
-    )
-
-
-def protected_resource(config: Config) -> ProtectedResource | None:
-    """What the gateway says of itself as a resource of OAuth; None where it is none."""
-    oauth = config.security.oauth
-    if oauth is None:
-        return None
-    return ProtectedResource(
-        tuple(oauth.issuer), tuple(oauth.scopes), by_itself=oauth.proxy is not None
     )

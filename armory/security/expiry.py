@@ -1,6 +1,6 @@
-"""Ending what a credential opened when it expires.
+"""Ending the streams that a credential opened, when it expires.
 
-Owns: ending streams when the credential that opened them expires. Never imports a web framework.
+Owns: that moment, for any kind of work. Never imports a web framework.
 """
 
 from __future__ import annotations

@@ -263,11 +263,7 @@ class Policy:
         return any(fnmatchcase(name, pattern) for rule in rules for pattern in rule.deny)
 
     def visible_tools(
-        self,
-        catalog: Catalog,
-        principal: Principal,
-        *,
-        packs: bool = True,
+        self, catalog: Catalog, principal: Principal, *, packs: bool = True
     ) -> VisibleSet:
         """The tools that `principal` may see; one object per snapshot and profile."""
         return self.visible_catalog(catalog, principal, packs=packs).tools

@@ -39,7 +39,7 @@ class Uncounted(list[float]):
 
 
 class Durations(Protocol):
-    """Takes what was measured.
+    """Takes durations as they are measured.
 
     Attributes:
         usual: by what `record` was told, the series that it stands for. Less than a series is found

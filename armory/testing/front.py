@@ -36,8 +36,8 @@ from armory.web.binding import bind
 from armory.web.settings import ListenSettings
 from armory.wire.http.edge import HttpEdge
 from armory.wire.http.replicas import Replicas
-from armory.wire.http.settings import HttpSettings
 from armory.wire.sessions.directory import ALIVE_S, Store
+from armory.wire.settings import HttpSettings
 
 Answering = Callable[[Call, Owner], Awaitable[Reply]]
 

@@ -24,7 +24,8 @@ from armory.upstreams.clock import Clock
 from armory.upstreams.connecting.placing import OWN
 from armory.upstreams.offered.login_tool import lists_before_login
 from armory.upstreams.session.base import BaseLink
-from armory.upstreams.session.lists import TOOLS, compared
+from armory.upstreams.session.lists.pages import TOOLS
+from armory.upstreams.session.lists.server_lists import compared
 from armory.upstreams.upstream import Upstream
 
 log = Logger(__name__)
@@ -162,9 +163,7 @@ class UpstreamOwner:
         """The owner task met an error that nobody foresaw; the seconds until it is to be started
         again.
 
-        The pause grows each time. The log gets each error once.
-
-        The log gets each error once.
+        The pause grows each time; the log gets each error once.
         """
         now = self._clock.now()
         if now - self._crashed_at >= STABLE_S + LONGEST_PAUSE_S:

@@ -15,13 +15,7 @@ from armory.domain.catalog import ServerLists
 from armory.errors import ArmoryError, UpstreamUnavailable
 from armory.http1.reading import COUNTED_BYTES
 from armory.logger import Logger
-from armory.protocol.link import (
-    Call,
-    ClientChannel,
-    Owner,
-    Params,
-    Reply,
-)
+from armory.protocol.link import Call, ClientChannel, Owner, Params, Reply
 from armory.protocol.session_events import Replaced, SessionObservers
 from armory.protocol.versions import Era
 from armory.tasks import Tasks, spawn, stop

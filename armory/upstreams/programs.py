@@ -1,7 +1,6 @@
-"""The program of a stdio server: where it is, or why it cannot be started and what to do; and those
-that may install a server before they start it.
+"""The program of a stdio server: where it is, or why it cannot be started and what to do.
 
-Owns: `program_of`, `Unusable`, and knowing launchers by their command line. Starts nothing.
+Owns: `program_of`, `refused`, `Unusable`. Starts nothing.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 
 _INTERPRETER = "name its interpreter as 'command', and the file in 'args'"
@@ -88,62 +86,3 @@ def _fix(command: str, there: Path) -> str:
 def _split(command: str) -> str:
     one_line = len(command.split()) > 1
     return "what stands behind the program belongs into 'args'" if one_line else ""
-
-
-ALWAYS = frozenset(("npx", "bunx", "pnpx", "uvx", "dnx"))
-"""Programs that do nothing else."""
-
-WHEN = {
-    "npm": ("exec", "x", "install", "i"),
-    "pnpm": ("dlx", "exec"),
-    "yarn": ("dlx",),
-    "bun": ("x", "install"),
-    "uv": ("run", "tool", "sync"),
-    "pipx": ("run",),
-    "docker": ("run", "compose"),
-    "podman": ("run", "compose"),
-    "nerdctl": ("run", "compose"),
-    "deno": ("run",),
-    "go": ("run",),
-    "cargo": ("run",),
-    "dotnet": ("run", "tool", "dnx"),
-    "nix": ("run", "shell", "develop"),
-    "mise": ("exec", "x"),
-    "poetry": ("run",),
-    "hatch": ("run",),
-    "jbang": ("",),
-}
-"""Programs that do so with these words."""
-
-_SHELLS = frozenset(("sh", "bash", "zsh", "dash", "fish", "cmd", "env", "powershell", "pwsh"))
-_ENDINGS = (".exe", ".cmd", ".ps1", ".bat")
-
-
-def launcher_of(command: str, args: Sequence[str]) -> str | None:
-    """The launcher that a command line starts; None: a program that is there already.
-
-    Args:
-        command: a name or path.
-        args: its arguments; those of a shell are looked into.
-    """
-    name = _name(command)
-    if name in ALWAYS:
-        return name
-    if name in WHEN:
-        words = WHEN[name]
-        return name if words == ("",) or any(word in words for word in args[:3]) else None
-    if name not in _SHELLS:
-        return None
-    words = [word for argument in args for word in argument.split()]
-    for place, word in enumerate(words):
-        inner = _name(word)
-        if inner in ALWAYS or inner in WHEN:
-            return launcher_of(word, words[place + 1 :])
-    return None
-
-
-def _name(command: str) -> str:
-    name = command.replace("\\", "/").rpartition("/")[2].lower()
-    for ending in _ENDINGS:
-        name = name.removesuffix(ending)
-    return name

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 from armory.domain.principal import Principal
 from armory.errors import ConfigError
 from armory.protocol.versions import ALL_VERSIONS
+from armory.upstreams.launchers import launcher_of
 from armory.upstreams.oauth.grants import Grant, is_personal
-from armory.upstreams.programs import launcher_of
 
 PROTOCOLS = ("auto", *ALL_VERSIONS)
 
@@ -29,6 +29,10 @@ OUTFLOW_BYTES = 128 * 1024 * 1024
 """Default limit of large calls that are not answered yet, of all upstreams together."""
 CONCURRENT_STARTS = 8
 """Processes that start at a time, of all upstreams together."""
+LIST_ENTRIES = 250_000
+"""Entries of one list of an upstream."""
+LIST_BYTES = 256 * 1024 * 1024
+"""Memory for all lists of an upstream: as much as some 150,000 published tools take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +114,8 @@ class UpstreamSpec:
     breaker_failures: int = 5
     breaker_open_s: float = 30.0
     message_bytes: int = 16 * 1024 * 1024
-    list_entries: int = 250_000
-    list_bytes: int = 256 * 1024 * 1024
+    list_entries: int = LIST_ENTRIES
+    list_bytes: int = LIST_BYTES
     health_interval_s: float = 60.0
 
     def __post_init__(self) -> None:

@@ -1,7 +1,7 @@
 """Memory of large request bodies that are still arriving or being parsed, over all connections.
 
-Owns: `Bodies`, and the choice of the connection to cut when they hold too much. Never cuts one
-itself, never reads the content.
+Owns: `ArrivingBodies`, and the choice of the connection to cut when they hold too much. Never cuts
+one itself, never reads the content.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Sender(Protocol):
 S = TypeVar("S", bound=Sender)
 
 
-class Bodies:
+class ArrivingBodies:
     """The bytes that large bodies hold.
 
     Args:

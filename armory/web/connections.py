@@ -15,7 +15,7 @@ from typing import Any
 from aiohttp.web_server import Server
 
 from armory.logger import Logger
-from armory.web.arriving import Bodies, of_whom_most_is_held
+from armory.web.arriving import ArrivingBodies, of_whom_most_is_held
 from armory.web.connection import ENDING, TIMED_OUT, Connection
 from armory.web.descriptors import used_up
 from armory.web.endings import Endings
@@ -68,7 +68,7 @@ class Connections:
         self._open: dict[Connection, None] = {}
         self._stalled: dict[Connection, None] = {}
         self._unread = 0
-        self._bodies = Bodies(limits.arriving_bytes)
+        self._bodies = ArrivingBodies(limits.arriving_bytes)
         self.pace = Pace()
         self._reserved = 0
         self._logged: dict[str, float] = {}
@@ -131,7 +131,7 @@ class Connections:
         self.pace.forget(connection)
 
     def arrives(self, connection: Connection) -> None:
-        """As `Owner.arrives`; where all bodies hold too much, cuts one (`Bodies.too_much`)."""
+        """As `Owner.arrives`; where all bodies hold too much, cuts one."""
         content = connection.request.content
         if content.total_bytes <= LARGE_PIECE:
             return

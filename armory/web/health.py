@@ -33,7 +33,7 @@ class Readiness:
 
 
 class Health:
-    """The three routes.
+    """Answers `/healthz`, `/readyz` and `/metrics`.
 
     Args:
         readiness: asked at every `/readyz`.

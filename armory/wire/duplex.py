@@ -15,7 +15,7 @@ from msgspec import UNSET, Raw
 
 from armory.domain.principal import Principal
 from armory.gateway.requests import ClientRequest
-from armory.protocol import codes, jsonrpc, versions
+from armory.protocol import bodies, codes, jsonrpc, versions
 from armory.protocol.errors import Malformed
 from armory.protocol.jsonrpc import Message
 from armory.protocol.link import Reply
@@ -87,9 +87,9 @@ class Duplex:
         """One frame from the client: a message or, in 2025-03-26, a batch. Never raises."""
         try:
             if self._json_depth is not None:
-                jsonrpc.check_depth(data, self._json_depth)
-            if jsonrpc.is_batch(data):
-                await self._batch(jsonrpc.decode_batch(data))
+                bodies.check_depth(data, self._json_depth)
+            if bodies.is_batch(data):
+                await self._batch(bodies.decode_batch(data))
             else:
                 await self._message(jsonrpc.decode(data))
         except Malformed as bad:
@@ -130,7 +130,7 @@ class Duplex:
             nonlocal size
             size += len(answer)
             one = whole(answer)
-            if size > jsonrpc.BATCH_BYTES:  # the answer could not be sent as one message
+            if size > bodies.BATCH_BYTES:  # the answer could not be sent as one message
                 id = jsonrpc.decode(one).key
                 one = refused(id, codes.LIMITED, "the batch's answers are too large together")
             answers.append(one)

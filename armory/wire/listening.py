@@ -26,7 +26,8 @@ from armory.protocol import meta as meta_keys
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Params, Refused
 from armory.protocol.methods import ACKNOWLEDGED, GROUPS_CHANGED, LISTENED
-from armory.protocol.rawjson import NULL, encode, members_or_none, pack, texts_in_pieces
+from armory.protocol.rawjson import NULL, encode, members_or_none, pack
+from armory.protocol.scanning.pieces import texts_in_pieces
 from armory.wire.streams import EventStream
 
 _log = Logger(__name__)

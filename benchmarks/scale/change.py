@@ -91,7 +91,7 @@ class Gateway:
         self.view = View(EMPTY, Policy(), GatewaySettings())
 
     async def renew(self, lists: Mapping[str, ServerLists], clock: Clock) -> None:
-        """As `runtime.catalog` does it."""
+        """As `runtime.catalog.keeper` does it."""
         clock.start()
         catalog, _ = await asyncio.to_thread(self.builder.build, lists, None, self.catalog)
         clock.phase("catalog")

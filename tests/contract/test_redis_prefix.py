@@ -12,7 +12,7 @@ from redis.asyncio import Redis
 from armory.config import Loaded, load_text
 from armory.errors import ConfigError
 from armory.runtime.blocks.accounts import make_accounts
-from armory.runtime.blocks.replicas import shared
+from armory.runtime.replicas.shared import shared
 from armory.testing.servers import RedisServer
 
 pytestmark = pytest.mark.anyio

@@ -14,8 +14,8 @@ from sqlalchemy import select
 
 from armory.config import load_file
 from armory.runtime import open_runtime
-from armory.runtime.blocks.broadcast import ASKED
 from armory.runtime.readiness import readiness
+from armory.runtime.replicas.broadcast import ASKED
 from armory.runtime.running import Runtime
 from armory.storage.tables import changes
 from armory.testing.servers import RedisServer, redis_binary

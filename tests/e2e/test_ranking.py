@@ -70,7 +70,7 @@ def test_it_is_tuned_to_tools_that_are_not_indexed_yet(
     demo_upstreams: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for wait in ("FIRST_INDEX_S", "INDEX_S"):
-        monkeypatch.setattr(f"armory.runtime.catalog.{wait}", 0.0)
+        monkeypatch.setattr(f"armory.runtime.catalog.keeper.{wait}", 0.0)
     path = tmp_path / "armory.yaml"
     path.write_text(yaml.safe_dump({"upstreams": demo_upstreams}))
 
@@ -88,7 +88,7 @@ def test_a_command_searches_what_takes_long_to_index(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for wait in ("FIRST_INDEX_S", "INDEX_S"):
-        monkeypatch.setattr(f"armory.runtime.catalog.{wait}", 0.0)
+        monkeypatch.setattr(f"armory.runtime.catalog.keeper.{wait}", 0.0)
     (tmp_path / "armory.yaml").write_text(yaml.safe_dump({"upstreams": demo_upstreams}))
     found = json.loads(armory("search", QUERY, "--json").stdout)
     assert (found["degraded"], WANTED in [tool["name"] for tool in found["tools"]]) == (None, True)

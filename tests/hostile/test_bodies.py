@@ -14,9 +14,9 @@ import pytest
 from aiohttp import StreamReader, web
 
 from armory.protocol.errors import Malformed
-from armory.protocol.nesting import PIECE_BYTES
+from armory.protocol.scanning.nesting import PIECE_BYTES
 from armory.web.pacing import Pace
-from armory.wire.http.admitted import Bodies
+from armory.wire.http.body import BodyReader
 
 pytestmark = pytest.mark.anyio
 PATIENCE_S = 20
@@ -57,7 +57,7 @@ async def turns() -> AsyncIterator[list[int]]:
     beside.cancel()
 
 
-async def _read(bodies: Bodies, request: _Request) -> bytes | None:
+async def _read(bodies: BodyReader, request: _Request) -> bytes | None:
     async with asyncio.timeout(PATIENCE_S):
         return await bodies.read(cast("web.Request", request))
 
@@ -66,13 +66,13 @@ async def test_what_is_too_deep_is_refused_before_the_rest_of_it_comes() -> None
     request = _Request()
     request.content.feed_data(b"[" * 2 * PIECE_BYTES)  # and nothing more comes, nor an end
     with pytest.raises(Malformed, match=f"deeper than {DEEP} levels"):
-        await _read(Bodies(4 << 20, DEEP), request)
+        await _read(BodyReader(4 << 20, DEEP), request)
 
 
 async def test_what_is_too_large_is_refused_before_the_rest_of_it_comes() -> None:
     request = _Request()
     request.content.feed_data(b"x" * 3 * PIECE_BYTES)
-    assert await _read(Bodies(2 * PIECE_BYTES, DEEP), request) is None
+    assert await _read(BodyReader(2 * PIECE_BYTES, DEEP), request) is None
 
 
 async def test_others_have_their_turn_between_the_pieces_of_a_large_message(
@@ -81,7 +81,7 @@ async def test_others_have_their_turn_between_the_pieces_of_a_large_message(
     request, said = _Request(), b"[" * DEEP + b'"[' + b'\\"' * 10 * PIECE_BYTES
     request.content.feed_data(said)
     request.content.feed_eof()
-    assert await _read(Bodies(4 << 20, DEEP), request) == said
+    assert await _read(BodyReader(4 << 20, DEEP), request) == said
     assert turns[0] >= 20
 
 
@@ -94,7 +94,7 @@ async def test_small_bodies_are_judged_however_they_come(parts: int) -> None:
         request.content.feed_data(said[at : at + size])
     request.content.feed_eof()
     with pytest.raises(Malformed, match=f"deeper than {DEEP} levels"):
-        await _read(Bodies(4 << 20, DEEP), request)
+        await _read(BodyReader(4 << 20, DEEP), request)
 
 
 class _Sender:

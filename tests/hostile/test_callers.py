@@ -25,8 +25,9 @@ from armory.config import load_text
 from armory.domain.catalog import ServerLists
 from armory.domain.principal import ANONYMOUS
 from armory.gateway.gateway import Gateway
-from armory.protocol import jsonrpc, nesting
+from armory.protocol import jsonrpc
 from armory.protocol.link import Call, Owner, Reply
+from armory.protocol.scanning import nesting
 from armory.runtime.settings import http_settings
 from armory.security.authentication import Authenticator, StaticToken
 from armory.testing.clients.raw import modern_body, modern_headers
@@ -43,9 +44,9 @@ from armory.testing.front import (
 from armory.testing.waiting import until
 from armory.wire.caller import Caller
 from armory.wire.http.edge import HttpEdge
-from armory.wire.http.settings import HttpSettings
 from armory.wire.sessions import registry
 from armory.wire.sessions.turns import MANY
+from armory.wire.settings import HttpSettings
 
 pytestmark = pytest.mark.anyio
 NAMES = ("greedy", "spare", "other")

@@ -26,8 +26,8 @@ from armory.testing.waiting import until
 from armory.web.app import Listening, listen, make_app
 from armory.web.binding import bind
 from armory.web.settings import RESERVED, ListenSettings
-from armory.wire.http.admitted import read_body
 from armory.wire.http.answers import JsonAnswer, write_event
+from armory.wire.http.body import read_body
 
 pytestmark = pytest.mark.anyio
 PATIENCE_S = 20

@@ -30,7 +30,7 @@ from armory.gateway.metatools.definitions import purpose
 from armory.gateway.subscription import Subscription
 from armory.protocol import codes
 from armory.protocol.link import Call, Owner, Reply
-from armory.protocol.nesting import PIECE_BYTES
+from armory.protocol.scanning.nesting import PIECE_BYTES
 from armory.testing.clients.raw import modern_body, modern_headers
 from armory.testing.front import ScriptedPool, ScriptedUpstream, result, serving, tool
 from armory.upstreams.session.handshake import (

@@ -29,13 +29,13 @@ from armory.retrieval.rankers.boosts import boost_of
 from armory.retrieval.ranking.tokens import definition_tokens
 from armory.testing.clients.raw import LegacyClient, messages, modern_body, modern_headers
 from armory.testing.processes import GatewayProcess
-from armory.upstreams.session.entries import (
+from armory.upstreams.session.lists.entries import (
     MAX_ANNOTATED_BYTES,
     MAX_BYTES,
     MAX_LEVELS,
     MAX_NAMED,
 )
-from armory.upstreams.session.lists import fetch_lists
+from armory.upstreams.session.lists.server_lists import fetch_lists
 
 pytestmark = pytest.mark.anyio
 ROOT = "root-" + "r" * 40

@@ -42,11 +42,11 @@ from armory.cli.config.client_files import without_comments
 from armory.observability.redaction import redacted
 from armory.retrieval.lexical.intents import clauses
 from armory.upstreams.oauth.discovery import challenge_of
-from armory.protocol import jsonrpc
+from armory.protocol import bodies, jsonrpc
 million = 1_000_000
-jsonrpc.check_depth(b'[' * 200 + b'"' + b'\"' * 2 * million, 256)
+bodies.check_depth(b'[' * 200 + b'"' + b'\"' * 2 * million, 256)
 try:
-    jsonrpc.check_depth(b'[' * 300 + b'"' + b'\"' * 2 * million, 256)
+    bodies.check_depth(b'[' * 300 + b'"' + b'\"' * 2 * million, 256)
 except jsonrpc.Malformed:
     print("deep")
 assert clauses("a" + " " * million + "b") == []

@@ -26,7 +26,7 @@ from armory.errors import ArmoryError
 from armory.gateway.queries.carriers import read_list_request
 from armory.http1.eventstream import Event, EventParser, EventTooLarge
 from armory.http1.pool import Connections
-from armory.protocol import jsonrpc
+from armory.protocol import bodies, jsonrpc
 from armory.protocol.errors import Malformed, RpcError
 from armory.protocol.rawjson import members_or_none
 from armory.protocol.upstream_messages import UnreadableMessage
@@ -88,8 +88,8 @@ def test_what_an_upstream_says(text: bytes) -> None:
 @fuzzed
 def test_what_a_client_says(text: bytes) -> None:
     try:
-        jsonrpc.check_depth(text, 64)
-        found = jsonrpc.decode_batch(text) if jsonrpc.is_batch(text) else [text]
+        bodies.check_depth(text, 64)
+        found = bodies.decode_batch(text) if bodies.is_batch(text) else [text]
         for item in found:
             message = jsonrpc.decode(item)
             params = jsonrpc.params_of(message) if message.is_request else {}

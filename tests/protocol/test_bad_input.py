@@ -17,7 +17,7 @@ from armory.security.policy import Policy, Rule
 from armory.testing.clients.raw import messages, modern_body, modern_headers
 from armory.testing.front import raws, serving
 from armory.wire.caller import Caller
-from armory.wire.http.settings import HttpSettings
+from armory.wire.settings import HttpSettings
 
 if TYPE_CHECKING:
     from tests.protocol.conftest import Front

@@ -12,7 +12,8 @@ import msgspec
 import pytest
 
 from armory.gateway.settings import GROUPS
-from armory.protocol.methods import GROUPS_CHANGED, GROUPS_EXTENSION, PROMPTS_CHANGED, TOOLS_CHANGED
+from armory.protocol.capabilities import GROUPS_EXTENSION
+from armory.protocol.methods import GROUPS_CHANGED, PROMPTS_CHANGED, TOOLS_CHANGED
 from armory.testing.clients.raw import modern_body, modern_headers
 from armory.testing.front import tool
 

@@ -13,7 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from mcp.types import Tool
 
-from armory.protocol.methods import GROUPS_EXTENSION
+from armory.protocol.capabilities import GROUPS_EXTENSION
 from armory.testing.clients.raw import LegacyClient, messages, modern_body, modern_headers
 from armory.testing.upstreams.exchange import Json, Wire, definition
 from armory.testing.upstreams.http import ScriptedUpstream

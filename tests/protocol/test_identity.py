@@ -16,7 +16,7 @@ from armory.security.settings import OAuthSettings
 from armory.testing.clients.raw import modern_body, modern_headers
 from armory.testing.front import serving
 from armory.testing.identity import IdentityProvider
-from armory.wire.http.settings import HttpSettings
+from armory.wire.settings import HttpSettings
 
 if TYPE_CHECKING:
     from tests.protocol.conftest import Front

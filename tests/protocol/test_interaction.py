@@ -13,7 +13,7 @@ from msgspec import Raw
 
 from armory.protocol.link import Call, ClientGone, Owner, Reply
 from armory.testing.front import FORM, asking, plain, raws, result, serving
-from armory.wire.http.settings import HttpSettings
+from armory.wire.settings import HttpSettings
 
 if TYPE_CHECKING:
     from tests.protocol.conftest import Front, Hanging

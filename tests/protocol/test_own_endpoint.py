@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from armory.domain.groups import OwnGroup
+from armory.protocol.capabilities import GROUPS_DECLARED
 from armory.protocol.link import Call, Owner, Reply
-from armory.protocol.methods import GROUPS_DECLARED
 from armory.security.policy import Policy, Rule
 from armory.testing.front import plain, result, tool
 

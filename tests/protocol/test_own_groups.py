@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 
 from armory.accounts.packs import PACK, Pack
-from armory.protocol.methods import GROUPS_DECLARED, GROUPS_EXTENSION
+from armory.protocol.capabilities import GROUPS_DECLARED, GROUPS_EXTENSION
 from armory.runtime.running import Runtime
 from armory.testing.clients.raw import LegacyClient, messages, modern_body, modern_headers
 from armory.testing.upstreams.exchange import Json, RpcFailure, Wire, definition

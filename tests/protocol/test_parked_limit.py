@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from armory.testing.front import asking, serving
-from armory.wire.http.settings import HttpSettings
+from armory.wire.settings import HttpSettings
 
 if TYPE_CHECKING:
     from tests.protocol.conftest import Front

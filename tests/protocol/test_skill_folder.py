@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from armory.protocol.methods import SKILLS_EXTENSION
+from armory.protocol.capabilities import SKILLS_EXTENSION
 from armory.runtime.running import Runtime
 from armory.testing.clients.raw import LegacyClient
 from armory.testing.upstreams.http import ScriptedUpstream

@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 import yaml
 
-from armory.protocol.methods import SKILLS_EXTENSION
+from armory.protocol.capabilities import SKILLS_EXTENSION
 from armory.testing.clients.raw import LegacyClient, messages, modern_body, modern_headers
 from armory.testing.upstreams.exchange import Json, RpcFailure, Wire
 from armory.testing.upstreams.http import ScriptedUpstream

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from armory.config import load_text
-from armory.runtime.settings import authenticator, upstream_specs
+from armory.runtime.blocks.authentication import authenticator
+from armory.runtime.blocks.upstreams import upstream_specs
 
 TEXT = (Path(__file__).parents[2] / "docs" / "identity.md").read_text(encoding="utf-8")
 SECTIONS = re.findall(r"^### (\d)\.(.*?)(?=^#{2,3} |\Z)", TEXT, re.MULTILINE | re.DOTALL)

@@ -20,13 +20,13 @@ from armory.domain.catalog import ServerLists
 from armory.domain.tool import ToolRecord
 from armory.retrieval.embedders.embedded import EmbeddedEmbedder
 from armory.retrieval.search.threads import SearchThreads
-from armory.runtime.catalog import CatalogKeeper
+from armory.runtime.catalog.keeper import CatalogKeeper
 from armory.threads import (
     CATALOG_NICE,
     GIVES_WAY,
     SHORT_S,
     SLICE_NS,
-    Turns,
+    SwitchInterval,
     default_slice,
     in_order,
     in_turn,
@@ -38,10 +38,10 @@ from armory.threads import (
 
 def test_turns_are_short_until_the_last_one_has_left() -> None:
     usual = sys.getswitchinterval()
-    turns = Turns()
-    with turns.short():
+    interval = SwitchInterval()
+    with interval.short():
         assert sys.getswitchinterval() < usual
-        with turns.short():
+        with interval.short():
             pass
         assert abs(sys.getswitchinterval() - SHORT_S) < SHORT_S / 2
     assert sys.getswitchinterval() == usual

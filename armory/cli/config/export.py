@@ -32,7 +32,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """What a client is told.
+    """The gateway, as a client is told of it.
 
     Attributes:
         url: of the endpoint, query included.

@@ -54,7 +54,7 @@ Ask = Callable[[Setting], str | None]
 
 @dataclass(slots=True)
 class Described:
-    """What a description became.
+    """A server of the registry, as an upstream.
 
     Attributes:
         name: as the registry knows it, `io.github.user/server`.

@@ -25,7 +25,7 @@ from armory.cli.times import moment_of, span_of
 from armory.errors import ConfigError, InvalidRequest
 
 if TYPE_CHECKING:
-    from armory.audit.record import Verdict
+    from armory.audit.checking import Verdict
 
 _MOST = 10_000
 """Records that a gateway gives at once."""

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -86,7 +85,7 @@ def _surfaces(subject: _Subject, settings: GatewaySettings) -> Surfaces:
         meta_tools_whole=_meta_tools(subject, settings, cut=False),
         answer=partial(_found, subject, counts) if settings.search_tools else None,
         toon=encode_value,
-        pinned=frozenset(tool.name for tool in subject.tools if _pinned(tool, settings)),
+        pinned=frozenset(tool.name for tool in subject.tools if settings.pins(tool)),
     )
 
 
@@ -102,13 +101,6 @@ def _meta_tools(subject: _Subject, settings: GatewaySettings, *, cut: bool) -> l
     if with_call:
         found.append(call_definition())
     return found
-
-
-def _pinned(tool: ToolRecord, settings: GatewaySettings) -> bool:
-    own = settings.server_pins.get(tool.server, ())
-    return any(fnmatchcase(tool.name, pattern) for pattern in settings.pin) or any(
-        fnmatchcase(tool.original_name, pattern) for pattern in own
-    )
 
 
 @click.command()

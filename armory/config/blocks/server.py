@@ -25,7 +25,7 @@ from armory.gateway.settings import TASKS_PER_PRINCIPAL, Experimental
 from armory.retrieval.options import SEARCHES, SEARCHES_PER_CALLER
 from armory.upstreams.spec import CONCURRENT_STARTS, INFLOW_BYTES, OUTFLOW_BYTES, UpstreamSpec
 from armory.web.settings import EventLoop, ListenSettings, ReadyWhen
-from armory.wire.http.settings import HttpSettings
+from armory.wire.settings import HttpSettings
 
 _LISTEN = defaults_of(ListenSettings)
 _HTTP = defaults_of(HttpSettings)

@@ -106,7 +106,7 @@ def place_of(context: RequestContext, uri: str) -> tuple[str, str] | None:
 
 
 def located(pool: Pool, context: RequestContext, uri: str) -> tuple[str, str]:
-    """The same.
+    """As `place_of`, of a URI that has to be one.
 
     Raises:
         RpcError: nothing there for this caller.

@@ -13,10 +13,10 @@ from msgspec import Raw
 from armory.gateway.calls.forwarding import Forwarder
 from armory.gateway.context import RequestContext
 from armory.gateway.lists.entries import list_entries
+from armory.protocol.capabilities import DIRECTORY_READ, merged_skills_settings, skills_settings
 from armory.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Reply
-from armory.protocol.methods import DIRECTORY_READ, merged_skills_settings, skills_settings
 from armory.protocol.rawjson import need_text, pack
 
 LIST = "skills/list"

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from msgspec import Raw
 
+from armory.domain.naming import LOG_IN
 from armory.domain.tool import ToolRecord
 from armory.errors import BackendError, RateLimited, UnknownTool, UpstreamUnavailable
 from armory.gateway.calls.meta_tools import CALL_METHOD, MetaTools
@@ -37,7 +38,6 @@ from armory.protocol.codes import HEADER_MISMATCH, INVALID_PARAMS
 from armory.protocol.errors import RpcError
 from armory.protocol.jsonrpc import code_of
 from armory.protocol.link import Call, Reply
-from armory.protocol.methods import LOG_IN
 from armory.protocol.rawjson import brief, need_text, pack
 
 _FAILED = (UpstreamUnavailable, RateLimited, BackendError)

@@ -20,12 +20,12 @@ from armory.gateway.results.uri_rewriting import expose_params
 from armory.gateway.subscription import Subscription
 from armory.gateway.tasks.register import Place, TaskRegister
 from armory.logger import Logger
+from armory.protocol.capabilities import HANDSHAKE
 from armory.protocol.link import Owner, Params
 from armory.protocol.meta import RELATED_TASK
 from armory.protocol.methods import (
     ABOUT_TASKS,
     ELICITATION_COMPLETE,
-    HANDSHAKE,
     LISTS_CHANGED,
     LOGGED,
     RESOURCE_UPDATED,
@@ -122,7 +122,7 @@ class Changes:
 
         Args:
             server: the upstream.
-            answers: what they answer; see `protocol.methods`.
+            answers: what they answer; see `protocol.capabilities`.
             methods: the list-changed notifications.
         """
         alike = (answers, answers | HANDSHAKE)

@@ -18,11 +18,11 @@ from armory.gateway.lists.own_endpoint import group_seen, groups_seen
 from armory.gateway.lists.pages import refuse_cursor
 from armory.gateway.settings import GROUPS, GatewaySettings
 from armory.gateway.views.definitions import Form
+from armory.protocol.capabilities import declares_groups
 from armory.protocol.codes import METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Reply
 from armory.protocol.meta import DEGRADED
-from armory.protocol.methods import declares_groups
 from armory.protocol.rawjson import encode, need_text, text_of
 
 LIST = "groups/list"
@@ -61,7 +61,7 @@ def scoped_by_upstream(context: RequestContext) -> frozenset[str]:
 
 
 class Groups:
-    """Serves the two methods.
+    """Answers `groups/list` and `groups/get`.
 
     Args:
         pass_on: sends a request on to the upstream whose own endpoint it came to.

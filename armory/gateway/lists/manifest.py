@@ -42,7 +42,7 @@ PassOn = Callable[[str, RequestContext, dict[str, Raw]], Awaitable[Reply]]
 
 
 class Manifest:
-    """Serves the two methods.
+    """Answers `tools/manifest` and `tools/describe`.
 
     Args:
         lists: answers `tools/list`.

@@ -29,9 +29,9 @@ from armory.gateway.settings import GatewaySettings
 from armory.gateway.views.definitions import Form, ui_meta
 from armory.gateway.views.view import View
 from armory.logger import Logger
+from armory.protocol.capabilities import declares_apps
 from armory.protocol.link import Reply
 from armory.protocol.meta import SELECTION
-from armory.protocol.methods import declares_apps
 from armory.protocol.rawjson import encode
 
 _log = Logger(__name__)

@@ -278,7 +278,7 @@ def _percent(parts: list[str], where: str) -> list[str]:
 def _readable(values: list[str], where: str) -> list[str]:
     try:
         "".join(values).encode()
-    except UnicodeEncodeError:  # bytes that are no UTF-8; see `url_of`
+    except UnicodeEncodeError:  # bytes that are no UTF-8; see `query_parameters` of the HTTP edge
         written = "&".join(quote(value, errors="surrogateescape") for value in values)
         raise refused(where, written, "percent-encoded UTF-8") from None
     return values

@@ -89,7 +89,7 @@ def check_names(given: object, where: str) -> frozenset[str]:
 
 
 def check_threshold(given: Any, where: str) -> float:
-    """A probability.
+    """A threshold: a number in [0, 1], or its text.
 
     Raises:
         RpcError: no number in [0, 1].

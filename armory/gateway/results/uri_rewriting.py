@@ -15,7 +15,8 @@ from msgspec import Raw
 
 from armory.domain.naming import expose_task, expose_uri, split_task
 from armory.protocol.meta import RELATED_TASK, UI, UI_RESOURCE
-from armory.protocol.rawjson import encode, items_in_pieces, members_or_none, pack, text_of
+from armory.protocol.rawjson import encode, members_or_none, pack, text_of
+from armory.protocol.scanning.pieces import items_in_pieces
 
 Members = dict[str, Raw]
 _RELATED = encode(RELATED_TASK)

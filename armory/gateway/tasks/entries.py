@@ -13,7 +13,7 @@ from cachetools import TLRUCache
 
 
 class Entry(NamedTuple):
-    """Whose one task is.
+    """One task, and whose it is.
 
     Attributes:
         maker: key of the principal.

@@ -22,7 +22,7 @@ from armory.gateway.ports import Pool
 from armory.gateway.views.list_changes import changed_lists
 from armory.gateway.views.view import View
 from armory.logger import Logger
-from armory.protocol.methods import EVERYTHING, HANDSHAKE, SHOWN_ALL, declaration
+from armory.protocol.capabilities import EVERYTHING, HANDSHAKE, SHOWN_ALL, declaration
 from armory.threads import for_callers
 
 _log = Logger(__name__)
@@ -42,7 +42,7 @@ class DeclaredList:
 
     Attributes:
         server: the upstream.
-        answers: what they answer, see `protocol.methods`.
+        answers: what they answer, see `protocol.capabilities`.
         key: says whose it is, beside the keys of upstream sessions.
         lists: what it offers them; None: what it offers everybody, as far as is known.
         beside: the gateway's own lists when it was found out; None: it never was.
@@ -112,7 +112,7 @@ class DeclaredLists:
         """Whether clients that answer so much may be offered something else than others.
 
         Args:
-            answers: see `protocol.methods`.
+            answers: see `protocol.capabilities`.
             current: whether they are about to list, so that it has to be found out.
         """
         if EVERYTHING <= answers <= SHOWN_ALL:

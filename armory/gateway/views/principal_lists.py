@@ -21,8 +21,8 @@ from armory.gateway.views.list_changes import changed_lists
 from armory.gateway.views.list_store import HeldLists, ListStore
 from armory.gateway.views.view import View
 from armory.logger import Logger
+from armory.protocol.capabilities import answers_of
 from armory.protocol.link import Owner
-from armory.protocol.methods import answers_of
 from armory.security.policy import Policy
 from armory.threads import for_callers
 

@@ -1,7 +1,7 @@
-"""What single principals are served from, where some upstreams give each its own lists.
+"""The views of single principals, where some upstreams give each its own lists: made and kept.
 
-Owns: `PrincipalView`, making them, and the tools that only single principals have. Never imports a
-transport or retrieval. Bounded everywhere.
+Owns: which caller is served from which view, and the tools that only single principals have. Never
+imports a transport or retrieval. Bounded everywhere.
 """
 
 from __future__ import annotations
@@ -17,20 +17,18 @@ from cachetools import LRUCache
 
 from armory.domain.catalog import Catalog, ServerLists, large
 from armory.domain.catalog_builder import build_catalog
-from armory.domain.query import VisibleSet
-from armory.domain.results import Match, Selection
 from armory.domain.tool import ListedRecord, ToolRecord
 from armory.gateway.endpoint import Endpoint
 from armory.gateway.ports import PrivateTools
 from armory.gateway.requests import ClientRequest
 from armory.gateway.views.declared_lists import DeclaredLists
 from armory.gateway.views.principal_lists import PrincipalLists
+from armory.gateway.views.principal_view import PrincipalView
 from armory.gateway.views.view import View
+from armory.protocol.capabilities import HANDSHAKE
 from armory.protocol.link import Owner
-from armory.protocol.methods import HANDSHAKE
-from armory.security.policy import VisibleCatalog
 from armory.tasks import spawn, stop
-from armory.threads import for_callers, let_go
+from armory.threads import for_callers
 
 VIEWS = 64
 VIEW_TOOLS, OWN_TOOLS = 4_000, 2_000
@@ -38,100 +36,8 @@ VIEW_TOOLS, OWN_TOOLS = 4_000, 2_000
 tools that only it has.
 """
 EXTRA = 5_000
-_JOINED_BYTES = 16 << 20
 R = TypeVar("R", ToolRecord, ListedRecord)
 _Parts = tuple[tuple[str, str, int, str], ...]
-
-
-class PrincipalView(View):
-    """A view with some upstreams' lists as one principal has them.
-
-    Args:
-        catalog: the snapshot with its lists in it.
-        base: the view that it was made from.
-        aliases: exposed name -> name in the search index, for tools that only some callers have,
-            or have with another definition.
-        missing: why the lists of servers could not be fetched, "" for not yet; nothing of them is
-            shown.
-
-    Attributes:
-        aliases: as given.
-    """
-
-    def __init__(
-        self,
-        catalog: Catalog,
-        base: View,
-        aliases: Mapping[str, str],
-        missing: Mapping[str, str] | None = None,
-    ) -> None:
-        policy = base.policy.with_own_caches()
-        super().__init__(catalog, policy, base.settings, base, joined_bytes=_JOINED_BYTES)
-        self._base = base
-        self._missing = missing or {}
-        self.aliases = aliases
-        self._by_alias = {alias: name for name, alias in aliases.items()}
-        self._searchable = LRUCache[str, VisibleSet](64)
-
-    def end(self) -> None:
-        """It is kept no longer: what only it holds ends beside the event loop."""
-        tools = self.catalog.tools
-        let_go([tools[name] for name in self.aliases])
-
-    def lacks(self, request: ClientRequest) -> str | None:
-        """As `View.lacks`; names the servers of which everybody may know."""
-        scope, concerns = request.endpoint.scope, self.policy.concerns
-        missing = sorted(
-            key
-            for key in self._missing
-            if scope.has_server(key) and concerns(request.principal, key)
-        )
-        if not missing:
-            return None
-        known = [
-            key for key in missing if self._base.may_use(request.principal, request.endpoint, key)
-        ]
-        named = ", ".join(known) or "an upstream"
-        return f"without the lists of {named}, which have not come yet"
-
-    def lists_failure(self, server: str) -> str:
-        """As `View.lists_failure`."""
-        return self._missing.get(server, "")
-
-    def searchable(self, visible: VisibleCatalog, *, kept: bool = True) -> VisibleSet:
-        """As `View.searchable`."""
-        key = visible.tools.key
-        tools = self._searchable.get(key) if kept else None
-        if tools is None:
-            seen = super().searchable(visible, kept=kept).names
-            names = frozenset(self.aliases.get(name, name) for name in seen)
-            tools = VisibleSet(names, f"{key}/own")
-            if kept:
-                self._searchable[key] = tools
-        return tools
-
-    def common(self, visible: VisibleCatalog) -> VisibleSet:
-        """As `View.common`."""
-        seen = super().searchable(visible).names
-        names = (name for name in seen if name not in self.aliases)
-        return VisibleSet(frozenset(names), f"{visible.tools.key}/common")
-
-    def named(self, selection: Selection) -> Selection:
-        """As `View.named`."""
-        tools, skills = self.catalog.tools, self.catalog.skills
-
-        def known(matches: tuple[Match, ...]) -> tuple[Match, ...]:
-            named = ((m, self._by_alias.get(m.tool.name, m.tool.name)) for m in matches)
-            found = ((match, tools.get(name) or skills.get(name)) for match, name in named)
-            return tuple(replace(match, tool=tool) for match, tool in found if tool is not None)
-
-        return replace(
-            selection,
-            matches=known(selection.matches),
-            nearest=known(selection.nearest),
-            ranking=known(selection.ranking),
-            withheld={self._by_alias.get(n, n): why for n, why in selection.withheld.items()},
-        )
 
 
 class PlainPrivateTools:
@@ -256,7 +162,7 @@ class PrincipalViews:
             owner: the caller.
             endpoint: where it asks.
             base: what everybody else is served from.
-            answers: what of an upstream's questions its client answers; see `protocol.methods`.
+            answers: what its client answers of what servers ask; see `protocol.capabilities`.
         """
         wanted = self._wanted(owner, endpoint, base, answers)
         return base if wanted is None else self._view(self._made_from(base), wanted)

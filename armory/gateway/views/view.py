@@ -7,7 +7,6 @@ transport; decides nothing about queries.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from fnmatch import fnmatchcase
 from functools import cached_property
 
 import msgspec
@@ -236,21 +235,11 @@ class View:
         """The visible tools that every listing has, in catalog order."""
         pinned = self._pinned.get(visible.tools.key)
         if pinned is None:
-            everywhere, by_server = self.settings.pin, self.settings.server_pins
+            settings, seen = self.settings, visible.tools.names
             pinned = ()
-            if everywhere or by_server:
-                pinned = tuple(
-                    name
-                    for name, tool in self.catalog.tools.items()
-                    if name in visible.tools.names
-                    and (
-                        any(fnmatchcase(name, pattern) for pattern in everywhere)
-                        or any(
-                            fnmatchcase(tool.original_name, pattern)
-                            for pattern in by_server.get(tool.server, ())
-                        )
-                    )
-                )
+            if settings.pin or settings.server_pins:
+                tools = self.catalog.tools.items()
+                pinned = tuple(name for name, tool in tools if name in seen and settings.pins(tool))
             self._pinned[visible.tools.key] = pinned
         return pinned
 

@@ -1,7 +1,7 @@
 """`AsyncToolMemory`: retrieval as a library, for agents that hold their tools themselves.
 
-Owns: the library's face (add, select, expand, save), asynchronous and synchronous. Never imports a
-gateway.
+Owns: the library's face (add, select, expand, save); `memory_sync` has the one for programs without
+an event loop. Never imports a gateway.
 """
 
 from __future__ import annotations

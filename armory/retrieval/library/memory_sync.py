@@ -21,7 +21,7 @@ from armory.retrieval.library.toolbox import Given, Handle, SelectedTool, Tool
 from armory.retrieval.options import EMBEDDED, INDEX, RANKER
 from armory.retrieval.ports import Embedder, VectorIndex
 from armory.retrieval.ranking.rerank import Reranker
-from armory.tasks import LoopThread
+from armory.threads import LoopThread
 
 _T = TypeVar("_T")
 _END_S = 10.0

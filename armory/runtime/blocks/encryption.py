@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armory.config import Loaded
 from armory.errors import ConfigError
-from armory.upstreams.oauth.grants import has_logins
-from armory.upstreams.spec import UpstreamSpec
 
 if TYPE_CHECKING:
     from armory.security.sealing import Seal
@@ -55,8 +52,3 @@ def _kept(path: Path) -> str:
             f"the key file {str(path)!r} cannot be used ({type(error).__name__}); give a key here",
             path="security.encryption_key",
         ) from None
-
-
-def logs_people_in(specs: Sequence[UpstreamSpec]) -> bool:
-    """Whether people log in at any upstream with accounts of their own."""
-    return any(has_logins(spec.auth) for spec in specs)

@@ -5,6 +5,7 @@ Owns: putting these parts together. Never logs anybody in itself.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from armory.accounts.service import Accounts
@@ -16,12 +17,18 @@ from armory.storage.logins import LOGINS, StoredLogin, login_id
 from armory.upstreams.oauth.grants import has_logins
 from armory.upstreams.oauth.people import Vault
 from armory.upstreams.pool import Pool
+from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.upstream import Upstream
 
 if TYPE_CHECKING:
     from armory.web.connect.console_sign_in import ConsoleSignIn
     from armory.web.connect.services import ConnectServices, SignIn
     from armory.web.cookies import Hosts
+
+
+def logs_people_in(specs: Sequence[UpstreamSpec]) -> bool:
+    """Whether people log in at any upstream with accounts of their own."""
+    return any(has_logins(spec.auth) for spec in specs)
 
 
 def vault_of(loaded: Loaded, accounts: Accounts) -> Vault:

@@ -1,7 +1,8 @@
-"""Where a project's pinned definitions are kept: by configuration file, so that two projects that
-name a server alike do not share what they know of it.
+"""Pinned definitions: where a project keeps its own, and how replicas hear of an approval.
 
-Owns: the place, and telling other replicas what was approved at one. Opens nothing but the file.
+Owns: the place, one for each configuration file, so that two projects with a server of the same
+name share nothing; and telling other replicas what was approved at one. Opens nothing but the
+file.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from armory.accounts.service import Accounts
 from armory.config import Loaded
 from armory.errors import BackendError
 from armory.logger import Logger
-from armory.runtime.catalog import CatalogKeeper
+from armory.runtime.catalog.keeper import CatalogKeeper
 from armory.security.pinning import Changed, Pinning
 from armory.security.settings import PinningMode
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from armory.config import ConfigProblems, Loaded, warnings_of
 from armory.errors import ConfigError
 from armory.runtime.blocks.secrets import hide_secrets
+from armory.runtime.blocks.upstreams import upstream_specs
 from armory.runtime.checking import checked
 from armory.runtime.doctor.findings import Finding, failed, ok, warning
 from armory.runtime.doctor.machine import clock, machine, memory, versions
 from armory.runtime.doctor.services import services
 from armory.runtime.doctor.upstreams import upstreams
-from armory.runtime.settings import upstream_specs
 
 UPSTREAM_S = 60.0
 

@@ -31,7 +31,7 @@ _WHOLE = Restored("", (), ())
 
 @dataclass(slots=True, eq=False)
 class Editor:
-    """The file of a runtime.
+    """Edits the configuration file that a runtime goes by.
 
     Attributes:
         runtime: goes by the file.

@@ -27,7 +27,7 @@ _METRICS_PORT = "server.metrics.port"
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """What is open already.
+    """The ports that are open, and the note of them.
 
     Attributes:
         listening: the port of clients.

@@ -16,10 +16,10 @@ from armory.http1.reading import BodyTooLarge, read_body
 from armory.openapi.document import MAX_BYTES, BadDescription, Document, read_document
 from armory.openapi.operations import read_operations
 from armory.protocol.versions import MODERN_VERSIONS
+from armory.upstreams.local.openapi import Api
 from armory.upstreams.session.context import Identity
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.http_client import HttpClient
-from armory.upstreams.transports.openapi import Api
 
 _ACCEPT = {"Accept": "application/json, application/yaml, */*;q=0.5"}
 _ABOUT_CHARS = 1_000

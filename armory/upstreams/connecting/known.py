@@ -23,7 +23,7 @@ log = Logger(__name__)
 
 
 class Known:
-    """Kept from one link to the next.
+    """What one upstream was found to speak, kept from one link to the next.
 
     Args:
         spec: the upstream.

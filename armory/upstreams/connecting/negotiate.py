@@ -24,6 +24,8 @@ from armory.upstreams.connecting.start_turns import Waiting
 from armory.upstreams.connecting.starting import Starting
 from armory.upstreams.connecting.verdict import NoHandshake, Verdict, refuses
 from armory.upstreams.error_output import ErrorOutput
+from armory.upstreams.local.openapi import OpenApiLink
+from armory.upstreams.local.skills import SkillsLink
 from armory.upstreams.oauth.people import Vault
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.budget import Budget
@@ -35,8 +37,6 @@ from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.http import HttpLink
 from armory.upstreams.transports.http_client import HttpClient
 from armory.upstreams.transports.http_failures import HttpFailure
-from armory.upstreams.transports.openapi import OpenApiLink
-from armory.upstreams.transports.skills import SkillsLink
 
 log = Logger(__name__)
 

@@ -6,8 +6,8 @@ Owns: `Placing`; docs/sessions.md has the table. Never opens a session.
 from __future__ import annotations
 
 from armory.domain.principal import INTERNAL
+from armory.protocol.capabilities import may_be_asked
 from armory.protocol.link import Owner
-from armory.protocol.methods import may_be_asked
 from armory.upstreams.connecting.negotiate import Connector
 from armory.upstreams.spec import UpstreamSpec
 

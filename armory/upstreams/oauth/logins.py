@@ -74,7 +74,7 @@ class Sealed(Protocol):
 
 
 class LoginStore(Protocol):
-    """Where one login is."""
+    """Where one login is kept."""
 
     async def load(self) -> Login | None:
         """The login; None where there is none."""

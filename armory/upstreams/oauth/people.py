@@ -43,7 +43,7 @@ class PersonTokens(AuthorizationCodeTokens):
 
 
 class PeopleTokens:
-    """See the module.
+    """The tokens of each principal at one upstream.
 
     Args:
         server: key of the upstream.

@@ -32,7 +32,7 @@ Visit = Callable[[str], Awaitable[Mapping[str, str]]]
 
 
 class AuthorizationCodeTokens(CodeFlow, Tokens):
-    """See `Tokens`.
+    """The token of whoever logged in, for the gateway or for one person; see `Tokens`.
 
     Args:
         server: key of the upstream.

@@ -15,8 +15,8 @@ from armory.domain.catalog import ServerLists
 from armory.domain.groups import OwnGroup
 from armory.errors import LoginNeeded, UpstreamUnavailable
 from armory.logger import Logger
+from armory.protocol.capabilities import GROUPS_DECLARED, declares_groups
 from armory.protocol.link import Owner
-from armory.protocol.methods import GROUPS_DECLARED, declares_groups
 from armory.protocol.session_events import SessionObservers
 from armory.upstreams.clock import Clock
 from armory.upstreams.connecting.negotiate import Connector
@@ -26,7 +26,7 @@ from armory.upstreams.link_pool import LinkPool
 from armory.upstreams.offered.groups import fetch_groups
 from armory.upstreams.offered.login_tool import lists_before_login
 from armory.upstreams.session.base import BaseLink
-from armory.upstreams.session.lists import fetch_lists
+from armory.upstreams.session.lists.server_lists import fetch_lists
 from armory.upstreams.spec import UpstreamSpec
 
 log = Logger(__name__)

@@ -16,12 +16,12 @@ from msgspec import Raw
 
 from armory.domain.groups import OwnGroup
 from armory.logger import Logger
+from armory.protocol.capabilities import GROUPS_DECLARED, declares_groups
 from armory.protocol.jsonrpc import error_of
 from armory.protocol.link import Answer, Call, ClientGone, Params
-from armory.protocol.methods import GROUPS_DECLARED, declares_groups
 from armory.protocol.rawjson import NULL, encode, few_items, members, text_of
 from armory.upstreams.session.base import BaseLink
-from armory.upstreams.session.entries import Unusable, opened
+from armory.upstreams.session.lists.entries import Unusable, opened
 
 log = Logger(__name__)
 

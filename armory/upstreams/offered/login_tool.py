@@ -8,8 +8,8 @@ from __future__ import annotations
 from msgspec import Raw
 
 from armory.domain.catalog import ServerLists
+from armory.domain.naming import LOG_IN
 from armory.protocol.link import Call, Reply
-from armory.protocol.methods import LOG_IN
 from armory.protocol.rawjson import encode
 from armory.upstreams.oauth.grants import Grant, has_logins
 

@@ -30,7 +30,7 @@ _WINDOW_S = 60.0
 
 
 class Budget:
-    """The units of one upstream.
+    """What one upstream has left to say, in units.
 
     Args:
         server: its key, for the log.

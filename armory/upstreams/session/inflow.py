@@ -92,7 +92,7 @@ class Inflow:
 
 
 class Meter:
-    """One session's part of it.
+    """Counts the messages of one session.
 
     Satisfies `http1.reading.Meter`.
 

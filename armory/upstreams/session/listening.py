@@ -14,18 +14,12 @@ from msgspec import Raw
 
 from armory.errors import ArmoryError
 from armory.logger import Logger
+from armory.protocol.capabilities import GROUPS_DECLARED
 from armory.protocol.codes import METHOD_NOT_FOUND
 from armory.protocol.jsonrpc import error_of
 from armory.protocol.link import FOREVER_S, Answer, Call, ClientGone, Params, Reply
 from armory.protocol.meta import SUBSCRIPTION_ID
-from armory.protocol.methods import (
-    ACKNOWLEDGED,
-    GROUPS_DECLARED,
-    LISTEN,
-    LISTENED,
-    LISTS_CHANGED,
-    RESOURCE_UPDATED,
-)
+from armory.protocol.methods import ACKNOWLEDGED, LISTEN, LISTENED, LISTS_CHANGED, RESOURCE_UPDATED
 from armory.protocol.rawjson import encode, members_or_none, object_of, pack
 from armory.tasks import spawn, start, stop
 from armory.upstreams.oauth.subjects import CALLER

@@ -25,6 +25,7 @@ from msgspec import Raw
 from armory.errors import ArmoryError
 from armory.logger import Logger
 from armory.protocol import jsonrpc
+from armory.protocol.capabilities import CAPABILITY
 from armory.protocol.codes import INTERNAL_ERROR, METHOD_NOT_FOUND
 from armory.protocol.link import (
     HEARS_PROGRESS,
@@ -35,11 +36,12 @@ from armory.protocol.link import (
     Params,
 )
 from armory.protocol.meta import PROGRESS_TOKEN
-from armory.protocol.methods import CAPABILITY, PROGRESS
+from armory.protocol.methods import PROGRESS
 from armory.protocol.rawjson import EMPTY_OBJECT, encode, members_or_none, scalar
 from armory.tasks import spawn
+from armory.upstreams.session.abandoned import AbandonedCalls
 from armory.upstreams.session.base import BaseLink
-from armory.upstreams.session.pending import Pending, Unfinished
+from armory.upstreams.session.pending import Pending
 from armory.upstreams.session.turns import Turns, asks_possible
 
 log = Logger(__name__)
@@ -61,7 +63,7 @@ class Question:
     """One request of an upstream's.
 
     Attributes:
-        key: its id as JSON, as it goes into the answer.
+        key: its id as JSON, as it goes into the answer and as a cancellation names it.
         method, params: as they came.
     """
 
@@ -95,7 +97,8 @@ class Questions:
         self._exact = exact
         self._roots_changed_by: tuple[ClientChannel, float] | None = None
         self._turns = Turns(link.silent, partial(_busy, pending))
-        self._given_up, self._may_ask = Unfinished(), Unfinished()  # all; those that could ask
+        self._given_up = AbandonedCalls()
+        self._may_ask = AbandonedCalls()  # those of them that could make it ask
         self._open: dict[bytes, asyncio.Task[None]] = {}
         self._unbound: set[asyncio.Task[None]] = set()
         self._answering = 0
@@ -215,7 +218,7 @@ class Questions:
         Args:
             params: of that notification.
         """
-        task = self._open.get(_key_in(params.get("requestId")))
+        task = self._open.get(encode(scalar(params.get("requestId"))))
         if task is not None:
             task.cancel(CancelReason.said(params))
 
@@ -342,8 +345,3 @@ class Questions:
 def _busy(pending: Mapping[int, Pending]) -> int:
     """How many of these calls could be asked something."""
     return sum(asks_possible(each.call) for each in pending.values())
-
-
-def _key_in(request_id: Raw | None) -> bytes:
-    """The key of the question that a `notifications/cancelled` names."""
-    return encode(scalar(request_id))

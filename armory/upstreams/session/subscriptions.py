@@ -15,8 +15,9 @@ from msgspec import Raw
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
 from armory.logger import Logger
 from armory.protocol import codes, jsonrpc
+from armory.protocol.capabilities import declares_groups
 from armory.protocol.link import RESOURCE_META, Call, Params, Refused, Reply
-from armory.protocol.methods import LISTEN, LOG_LEVELS, declares_groups, loud_enough
+from armory.protocol.methods import LISTEN, LOG_LEVELS, loud_enough
 from armory.protocol.rawjson import encode
 from armory.tasks import Tasks
 from armory.upstreams.session.context import UNKNOWN, Identity

@@ -15,8 +15,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
+from armory.protocol.capabilities import may_be_asked
 from armory.protocol.link import Call
-from armory.protocol.methods import may_be_asked
 
 _ASKING_METHODS = frozenset(("tools/call", "prompts/get", "resources/read"))
 _ABANDONED_S = 2.0

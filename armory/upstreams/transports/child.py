@@ -173,7 +173,7 @@ class ChildTransport(asyncio.SubprocessTransport):
 
 
 class _Pipe(asyncio.Protocol):
-    """What one pipe tells."""
+    """Hands what one pipe tells on to the child's transport."""
 
     def __init__(self, child: ChildTransport, fd: int) -> None:
         self._child = child

@@ -1,6 +1,6 @@
 """The HTTP client of one upstream: pooled connections, headers, redirects.
 
-Owns: the connections, shared by all links of the upstream, TLS, redirects. Never imports the
+Owns: the connections, shared by all links of the upstream, and redirects. Never imports the
 protocol's eras.
 """
 
@@ -10,8 +10,6 @@ import asyncio
 import ssl
 from collections.abc import Awaitable, Mapping
 from contextlib import suppress
-from functools import partial
-from typing import Any
 
 from yarl import URL
 
@@ -24,12 +22,13 @@ from armory.http1.reading import Answer
 from armory.http1.response import BadAnswer, ClosedEarly, NoConnection
 from armory.protocol.link import FOREVER_S
 from armory.upstreams.oauth.discovery import Challenge, challenge_of
-from armory.upstreams.oauth.grants import is_personal, named_by
+from armory.upstreams.oauth.grants import is_personal
 from armory.upstreams.oauth.people import PeopleTokens, Vault, tokens_for
 from armory.upstreams.oauth.subjects import CALLER
 from armory.upstreams.oauth.tokens import Tokens
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.http_failures import HttpFailure, failure_of
+from armory.upstreams.transports.tls import asking_for_tokens, tls_of
 
 EVENTS = "text/event-stream"
 JSON_AND_EVENTS = f"application/json, {EVENTS}"
@@ -61,7 +60,7 @@ class HttpClient:
 
     def __init__(self, spec: UpstreamSpec, vault: Vault | None = None) -> None:
         self._spec = spec
-        self._ssl = _tls(spec)
+        self._ssl = tls_of(spec)
         limits = self._ssl, spec.connect_timeout_s, _KEEPALIVE_S
         self._connections = (
             Connections(*limits) if spec.proxy is None else Proxied(spec.proxy, *limits)
@@ -252,7 +251,7 @@ class HttpClient:
         """Trust whom `tls.ca_file` names by now: it is replaced while a gateway runs."""
         if self._spec.ca_file is not None:
             with suppress(UpstreamUnavailable):
-                self._connections.trust(_tls(self._spec))
+                self._connections.trust(tls_of(self._spec))
 
     async def failure(self, response: Answer) -> HttpFailure:
         """The error that an HTTP error status means; reads the beginning of the body."""
@@ -324,42 +323,3 @@ class _PersonClient(HttpClient):
         timeout_s: float,
     ) -> Answer:
         return await self._shared._send(method, url, headers, data, timeout_s)
-
-
-def asking_for_tokens(
-    spec: UpstreamSpec, tls: ssl.SSLContext | bool | None = None
-) -> dict[str, Any]:
-    """How the authorization servers of an upstream are asked: arguments of `TokenClient`.
-
-    Args:
-        spec: of the upstream.
-        tls: as made of it before.
-
-    Raises:
-        UpstreamUnavailable: `tls.ca_file` cannot be read.
-    """
-    found: dict[str, Any] = {
-        "tls": _tls(spec) if tls is None else tls,
-        "proxy": spec.proxy,
-        "timeout_s": spec.connect_timeout_s,
-        "named": named_by(spec.auth, spec.url or ""),
-    }
-    if spec.ca_file is not None:
-        found["trusted"] = partial(_tls, spec)
-    return found
-
-
-def _tls(spec: UpstreamSpec) -> ssl.SSLContext | bool:
-    if not spec.verify:
-        return False
-    if spec.ca_file is None:
-        return True
-    context = ssl.create_default_context()
-    try:
-        context.load_verify_locations(spec.ca_file)
-    except (OSError, ssl.SSLError) as error:
-        raise UpstreamUnavailable(
-            f"upstream {spec.key!r}: tls.ca_file {spec.ca_file!r} cannot be read: {error}",
-            upstream=spec.key,
-        ) from None
-    return context

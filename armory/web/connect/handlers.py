@@ -81,7 +81,7 @@ class Visit(msgspec.Struct, frozen=True):
 
 
 class Connect:
-    """The routes."""
+    """Serves `/connect/{server}` and `/connect/callback`."""
 
     def __init__(self, services: ConnectServices) -> None:
         self._s = services

@@ -41,7 +41,7 @@ class SignIn(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ConnectServices:
-    """What the pages go by.
+    """What the pages below `/connect` use of the gateway.
 
     Attributes:
         upstream: an upstream at which people have accounts, by key; None: there is none such.

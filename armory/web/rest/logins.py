@@ -9,9 +9,9 @@ from typing import Annotated
 
 from pydantic import Field
 
+from armory.domain.naming import LOG_IN
 from armory.domain.principal import Principal
 from armory.errors import AccessDenied
-from armory.protocol.methods import LOG_IN
 from armory.web.rest.problems import not_found
 from armory.web.rest.routes import Answer, Reply, RestCall, Route, Shape
 

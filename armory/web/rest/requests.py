@@ -1,46 +1,35 @@
 """From a request to a checked call, and from whatever happens to one answer.
 
-Owns: request ids, Host and Origin, authentication, access, reading parameters and bodies, errors.
+Owns: request ids, Host and Origin, authentication, access, errors; `reading` has what was sent.
 Never knows what a route does.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import parse_qsl
 from uuid import uuid4
 
 import msgspec
 from aiohttp import web
-from msgspec import Raw
-from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import BaseModel
 
-from armory.domain.expectations import MAPPING, expectation
 from armory.domain.principal import ANONYMOUS, Principal
 from armory.errors import AccessDenied, ArmoryError, AuthenticationFailed, InsufficientScope
 from armory.logger import Logger
 from armory.observability.operation import CURRENT
-from armory.protocol.rawjson import members
 from armory.web.observed import Asked, note, of_a_call, recorded, traced
 from armory.web.rest.problems import Problem, problem_of, problem_response
+from armory.web.rest.reading import path_part, read_body, read_params
 from armory.web.rest.routes import Reply, RestCall, Route
 from armory.web.rest.services import RestServices
-from armory.web.rest.shapes import PATTERNS
 
 _log = Logger(__name__)
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _KEY = re.compile(r"acx_[A-Za-z0-9_-]{8,}")
 _NO_STORE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-_LONGEST_PATH_PART = 200
-_MOST_VALUES = 10_000
-"""Values in a body on routes that are not for administrators alone: validation collects the errors
-of all of them."""
-_SHOWN_CHARS = 100
 CLIENT_LEFT = 499
 """The status under which cancelled requests count, as with nginx; nothing is answered."""
 
@@ -178,9 +167,9 @@ async def _call(
                 parameter=name[:40],
             )
     principal = await _principal(services, route, request, asked)
-    path = {name: _path_part(name, value) for name, value in request.match_info.items()}
-    params = None if route.params is None else _params(route.params, request)
-    body = None if route.body is None else await _body(services, route, route.body, request)
+    path = {name: path_part(name, value) for name, value in request.match_info.items()}
+    params = None if route.params is None else read_params(route.params, request)
+    body = await read_body(route, request, services.body_bytes)
     return RestCall(services, principal, request_id, path, params, body, request, cors)
 
 
@@ -212,112 +201,6 @@ def _challenge(services: RestServices, request: web.Request, error: ArmoryError)
     resources = services.resources
     url = resources.metadata_url(request, "/mcp") if resources is not None else None
     return services.authenticator.challenge(error, request.headers, url)
-
-
-def _path_part(name: str, value: str) -> str:
-    if not 1 <= len(value) <= _LONGEST_PATH_PART or not value.isprintable():
-        raise Problem(
-            422,
-            "invalid_request",
-            f"{name} in the path: expected 1 to {_LONGEST_PATH_PART} printable characters",
-            parameter=name,
-        )
-    return value
-
-
-def _params(model: type[BaseModel], request: web.Request) -> BaseModel:
-    given: dict[str, Any] = {}
-    written = request.rel_url.raw_query_string
-    for name, value in parse_qsl(written, keep_blank_values=True, errors="surrogateescape"):
-        if name in given:
-            raise Problem(422, "invalid_request", "given more than once", parameter=_short(name))
-        if not _is_text(name + value):
-            said = f"{_short(name)}: expected percent-encoded UTF-8"
-            raise Problem(422, "invalid_request", said, parameter=_short(name))
-        given[name] = value
-    return _validated(model, given)
-
-
-def _is_text(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-async def _body(
-    services: RestServices, route: Route, model: type[BaseModel], request: web.Request
-) -> BaseModel | dict[str, Raw]:
-    if request.content_type != "application/json":
-        raise Problem(
-            415,
-            "unsupported_content_type",
-            f"Content-Type is {request.content_type!r}; expected application/json",
-        )
-    limit = services.body_bytes
-    too_large = Problem(413, "body_too_large", f"the body is over {limit:,} bytes")
-    if request.content_length is not None and request.content_length > limit:
-        raise too_large
-    try:
-        data = await request.read()
-    except web.HTTPRequestEntityTooLarge:
-        raise too_large from None
-    if len(data) > limit:
-        raise too_large
-    if route.access != "admin" and not route.verbatim and data.count(b",") > _MOST_VALUES:
-        said = f"the body has more than {_MOST_VALUES:,} values"
-        raise Problem(422, "invalid_request", said, parameter="body")
-    try:
-        if route.verbatim:
-            return _known_members(model, data)
-        value = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Problem(400, "malformed_json", f"the body is not JSON ({error})") from None
-    return _validated(model, value)
-
-
-def _known_members(model: type[BaseModel], data: bytes) -> dict[str, Raw]:
-    data.decode()  # what passes as it came is checked here
-    found = members(data)
-    for name in found:
-        if name not in model.model_fields:
-            known = ", ".join(model.model_fields)
-            said = f"{_short(name)}: is not known here; known: {known}"
-            raise Problem(422, "invalid_request", said, parameter=_short(name))
-    return found
-
-
-def _validated(model: type[BaseModel], value: object) -> BaseModel:
-    try:
-        return model.model_validate(value)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(_short(str(part)) for part in first["loc"]) or "body"
-        said = f"{where}: {_validation_message(model, first)}"
-        raise Problem(422, "invalid_request", said, parameter=where) from None
-
-
-def _validation_message(model: type[BaseModel], error: ErrorDetails) -> str:
-    """What is wrong, what came and what is expected."""
-    if error["type"] == "missing":
-        return "is needed and missing"
-    if error["type"] == "extra_forbidden":
-        if len(error["loc"]) > 1:
-            return "is not known here"
-        return f"is not known here; known: {', '.join(model.model_fields)}"
-    given = json.dumps(error["input"], default=str)[:_SHOWN_CHARS]
-    wanted = expectation(error["type"], error.get("ctx", {}), error["input"], PATTERNS)
-    if wanted == MAPPING:
-        wanted = "a JSON object"
-    if wanted is None:  # a check of Armory's own, which says what it found
-        return f"{error['msg'].removeprefix('Value error, ')}; it is {_short(given)}"
-    return f"expected {wanted}; it is {_short(given)}"
-
-
-def _short(name: str) -> str:
-    shown = "".join(char if char.isprintable() else "?" for char in name[:_SHOWN_CHARS])
-    return shown if len(shown) <= 60 else f"{shown[:57]}..."
 
 
 def _response(reply: Reply, request_id: str) -> web.Response:

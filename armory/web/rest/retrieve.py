@@ -1,4 +1,4 @@
-"""Retrieval over REST: V1, V2, `/v1/retrieve_tools` and installations.
+"""Retrieval over REST: V1, V2 and `/v1/retrieve_tools`.
 
 Owns: the routes and the shapes of their parameters. Never ranks anything.
 """
@@ -15,15 +15,13 @@ import msgspec
 from aiohttp import web
 from pydantic import Field, create_model
 
-from armory.accounts.packs import Kind
 from armory.accounts.query_log import QueryRecord
 from armory.agent.findings import AgentResult, Event
 from armory.domain.query import Query
-from armory.errors import ArmoryError, AuthenticationFailed, InvalidRequest
+from armory.errors import ArmoryError, AuthenticationFailed
 from armory.logger import Logger
 from armory.retrieval.names import RANKERS
 from armory.security.expiry import while_valid
-from armory.web.rest.known import check_known
 from armory.web.rest.problems import Problem, limit_headers, problem_of
 from armory.web.rest.requests import encode
 from armory.web.rest.routes import Reply, RestCall, Route, Shape, Text
@@ -35,8 +33,6 @@ from armory.web.rest.shapes import (
     Digests,
     Filter,
     Hour,
-    Installations,
-    Installed,
     Name,
     RankedTools,
     Rejected,
@@ -103,8 +99,6 @@ class RetrieveHandlers:
                   params=params, description=_RANKED_TEXT, **spent),
             Route("POST", "/v1/retrieve_tools", self.ranked_post, _RANKED, RankedTools,
                   body=body, streams=True, description=_RANKED_TEXT, **spent),
-            Route("POST", "/v2/track_installation", self.track, _TRACK, Installations,
-                  body=Installed, access="user", accounts=True, problems=(422,)),
         ]  # fmt: skip
 
     # -- handlers ----------------------------------------------------------------------------
@@ -129,26 +123,6 @@ class RetrieveHandlers:
     async def ranked_post(self, call: RestCall) -> Reply | web.StreamResponse:
         """`POST /v1/retrieve_tools`."""
         return await self._ranked(call, call.body, call.body.filter, call.body.context)
-
-    async def track(self, call: RestCall) -> Reply:
-        """`POST /v2/track_installation`."""
-        given: Installed = call.body
-        items: list[tuple[Kind, str]] = []
-        if given.pack_id is not None:
-            items.append(("pack", given.pack_id))
-        if given.server is not None:
-            items.append(("server", given.server))
-        if given.tool_name is not None:
-            items.append(("tool", given.tool_name))
-        if not items:
-            raise InvalidRequest(
-                "give at least one of tool_name, server and pack_id", parameter="tool_name"
-            )
-        servers = [value for kind, value in items if kind == "server"]
-        tools = [value for kind, value in items if kind == "tool"]
-        check_known(call, servers, tools, parameters=("server", "tool_name"))
-        found = await call.services.accounts.packs.install(call.user, items)
-        return Reply({"installations": found})
 
     # -- how ---------------------------------------------------------------------------------
 
@@ -335,4 +309,3 @@ _RANKED_TEXT = (
     "`rejected` names by digest the `chunks` of earlier answers that were of no use). A caller "
     "with a user searches within its active packs."
 )
-_TRACK = "Record that the user has installed a pack, a server or a tool"

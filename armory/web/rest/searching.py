@@ -1,37 +1,33 @@
-"""One retrieval over REST: what may be searched, how it ranks, and the kept answers.
+"""One retrieval over REST: how it ranks, and the kept answers.
 
-Owns: visible sets with the indexed tools, the cache of results, the shape of a found tool. Never
-knows a route.
+Owns: the cache of results, the shape of a found tool. Never knows a route.
 """
 
 from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import is_
 from typing import Any
 
 import msgspec
-from cachetools import LRUCache
 
-from armory.domain.catalog import Catalog
 from armory.domain.principal import Principal
 from armory.domain.query import Query, VisibleSet
 from armory.domain.results import Match
 from armory.domain.tool import ToolRecord
-from armory.gateway.views.definitions import for_models, ui_meta
+from armory.gateway.views.definitions import ui_meta
 from armory.retrieval.features import best_cosine
 from armory.retrieval.options import Limits
 from armory.retrieval.rankers.factors import UNMEASURED
 from armory.retrieval.ranking.answer import Ranking
 from armory.storage.readthrough import ReadThrough
 from armory.telemetry import conventions as c
+from armory.web.rest.findable import Findable, FindableTools
 from armory.web.rest.services import RestServices
 
 RESULT_TTL_S = 300.0
-_SETS_KEPT = 2_048
 _DIGITS = 6
 _ROUNDED = 0.5 * 10**-_DIGITS
 """The most by which rounding can raise a score that is shown."""
@@ -77,25 +73,6 @@ class SearchRequest:
         return Limits(threshold=None, max_tools=self.top_k, min_raw=least)
 
 
-@dataclass(slots=True, eq=False)
-class _Seen:
-    """What some principals may find.
-
-    Attributes:
-        base: what policy lets them see of the catalog.
-        registered: the tools that no upstream offers, by name.
-        visible: what they may find of both.
-        digest: of all that this says.
-        settled: the tools of the index that were found to be the same.
-    """
-
-    base: VisibleSet
-    registered: Mapping[str, ToolRecord]
-    visible: VisibleSet
-    digest: str
-    settled: Sequence[ToolRecord] | None = None
-
-
 class Searching:
     """Searches for REST.
 
@@ -114,17 +91,14 @@ class Searching:
             ttl_s=lambda found: RESULT_TTL_S if found.settled and not found.degraded else 0.0,
             max_entries=5_000,
         )
-        self._sets: LRUCache[tuple[int, str], _Seen] = LRUCache(_SETS_KEPT)
-        self._sets_of: tuple[object, ...] = (None, None, None)
-        self._catalog: tuple[Catalog, str] | None = None
-        self._indexed: tuple[Sequence[ToolRecord], dict[str, ToolRecord]] | None = None
+        self._findable = FindableTools(services)
 
     def visible(self, principal: Principal, *, packs: bool) -> VisibleSet:
         """What `principal` may find: the catalog's and the indexed tools that policy allows.
 
         One object for as long as nothing of it changes, so that retrieval can keep its mask.
         """
-        return self._seen(principal, packs).visible
+        return self._findable.of(principal, packs=packs).visible
 
     async def search(self, principal: Principal, wanted: SearchRequest, *, packs: bool) -> Found:
         """The answer to a query, kept for five minutes for whoever would get the same.
@@ -133,9 +107,9 @@ class Searching:
             InvalidRequest: a query that cannot be searched for.
             BackendError: nothing could be searched.
         """
-        seen = self._seen(principal, packs)
-        key = self._key(wanted, seen.digest)
-        found = self._kept.get(key, lambda: self._look(wanted, seen))
+        among = self._findable.of(principal, packs=packs)
+        key = self._key(wanted, among.digest)
+        found = self._kept.get(key, lambda: self._look(wanted, among))
         tracing = self._services.tracing
         if tracing is None:
             return await found
@@ -156,9 +130,9 @@ class Searching:
             facts[c.DEGRADED] = found.degraded
         return facts
 
-    async def _look(self, wanted: SearchRequest, seen: _Seen) -> Found:
-        settled = self._settled(seen)
-        ranking = await self._services.engine.rank(wanted.query, seen.visible)
+    async def _look(self, wanted: SearchRequest, among: Findable) -> Found:
+        settled = self._findable.settled(among)
+        ranking = await self._services.engine.rank(wanted.query, among.visible)
         cut = ranking.cut(wanted.limits)
         matches = [ranking.match(position) for position in cut.shown]
         debug = None
@@ -177,68 +151,6 @@ class Searching:
             settled,
         )
 
-    def _settled(self, seen: _Seen) -> bool:
-        """Whether the index holds what `seen` stands for; it follows the catalog soon after."""
-        tools = self._services.engine.tools
-        if seen.settled is tools:
-            return True
-        if self._indexed is None or self._indexed[0] is not tools:
-            self._indexed = (tools, {tool.name: tool for tool in tools})
-        indexed, catalog = self._indexed[1], self._services.catalog().tools
-        for name in seen.visible.names:
-            wanted = catalog.get(name) or seen.registered.get(name)
-            found = indexed.get(name)
-            if found is not wanted and (found is None or found != wanted):
-                return False
-        seen.settled = tools
-        return True
-
-    def _seen(self, principal: Principal, packs: bool) -> _Seen:
-        services = self._services
-        policy, catalog = services.policy(), services.catalog()
-        registered = services.accounts.registry.records
-        now = policy, catalog, registered
-        if not all(map(is_, now, self._sets_of)):
-            self._sets.clear()  # nobody asks for those any more, and each holds what it is of
-            self._sets_of = now
-        base = policy.visible_tools(catalog, principal, packs=packs)
-        key = (id(base), repr(policy.profile(principal, packs=packs)))
-        known = self._sets.get(key)
-        if known is not None and known.base is base:
-            return known
-        extra = frozenset(
-            name
-            for name, tool in registered.items()
-            if name not in base.names and policy.allows(principal, name, packs=packs)
-            # what an upstream offers is decided by the catalog alone
-            if name not in catalog.tools
-            if for_models(tool)
-        )
-        apps = frozenset(name for name in base.names if not for_models(catalog.tools[name]))
-        visible = base
-        if extra or apps:
-            visible = VisibleSet(
-                (base.names | extra) - apps, f"{base.key}+{len(extra)}-{len(apps)}"
-            )
-        text = "\n".join(sorted(visible.names))
-        content = self._content(catalog) + "".join(_said(registered[n]) for n in sorted(extra))
-        digest = hashlib.sha256(f"{content}\0{text}".encode("utf-8", "surrogatepass")).hexdigest()
-        found = self._sets[key] = _Seen(base, registered, visible, digest)
-        return found
-
-    def _content(self, catalog: Catalog) -> str:
-        """A digest of everything that the catalog says of its tools; the same on replicas."""
-        if self._catalog is None or self._catalog[0] is not catalog:
-            content = hashlib.sha256()
-            for tool in catalog.tools.values():
-                content.update(_said(tool).encode("utf-8", "surrogatepass"))
-            for server in catalog.servers.values():
-                content.update(
-                    repr((server.info, server.instructions)).encode("utf-8", "surrogatepass")
-                )
-            self._catalog = (catalog, content.hexdigest())
-        return self._catalog[1]
-
     def _key(self, wanted: SearchRequest, digest: str) -> str:
         query = wanted.query
         parts = (
@@ -256,11 +168,6 @@ class Searching:
             wanted.debug,
         )
         return hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _said(tool: ToolRecord) -> str:
-    """Everything of a tool that answers depend on."""
-    return repr((tool.name, tool.fingerprint, tool.description, tool.tags, tool.category))
 
 
 def tool_json(match: Match) -> dict[str, Any]:

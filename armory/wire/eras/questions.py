@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Raw
 
 from armory.protocol import codes, jsonrpc
-from armory.protocol.methods import CAPABILITY
+from armory.protocol.capabilities import CAPABILITY
 from armory.protocol.rawjson import text_of
 from armory.protocol.versions import URL_ELICITATION_SINCE, Era
 

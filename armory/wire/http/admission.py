@@ -19,8 +19,9 @@ from armory.protocol.errors import Malformed
 from armory.security.authentication import Authenticator
 from armory.wire.audited import OnDenied
 from armory.wire.caller import Caller
-from armory.wire.http.admitted import AdmittedRequest, Bodies, accepts, refusal, url_of
+from armory.wire.http.admitted import AdmittedRequest, accepts, query_parameters, refusal
 from armory.wire.http.answers import JsonAnswer
+from armory.wire.http.body import BodyReader
 from armory.wire.http.host_checks import HostChecks, cors_headers, preflight_headers
 from armory.wire.http.resources import ProtectedResources
 
@@ -58,7 +59,7 @@ class Admission:
         authenticator: Authenticator,
         gateway: Gateway,
         resources: ProtectedResources,
-        bodies: Bodies,
+        bodies: BodyReader,
         on_denied: OnDenied | None = None,
         before_refusal: Callable[[object], Awaitable[None]] | None = None,
     ) -> None:
@@ -135,7 +136,7 @@ class Admission:
         if hasattr(connection, "caller"):
             setattr(connection, "caller", principal.person)  # noqa: B010 what the server gave it
         pages = self._resources.pages_at(request)
-        caller = Caller(principal, endpoint, headers, url_of(request), remote, pages)
+        caller = Caller(principal, endpoint, headers, query_parameters(request), remote, pages)
         return AdmittedRequest(request, connection, caller, extra, *accepts(headers.get("Accept")))
 
     async def _authenticated(

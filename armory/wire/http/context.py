@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from armory.wire.dispatch import Dispatcher
-from armory.wire.http.admitted import Bodies
+from armory.wire.http.body import BodyReader
 from armory.wire.http.keepalive import KeepaliveTimer
 from armory.wire.http.open_streams import OpenStreams
 from armory.wire.http.replicas import Replicas
@@ -40,6 +40,6 @@ class EdgeContext:
     keepalive: KeepaliveTimer
     replicas: Replicas | None
     body_bytes: int
-    bodies: Bodies
+    bodies: BodyReader
     batch_items: int
     batch_answer_bytes: int

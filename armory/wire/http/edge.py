@@ -16,23 +16,18 @@ from msgspec import Raw
 from armory.domain.principal import Principal
 from armory.gateway.gateway import Gateway
 from armory.logger import Logger
-from armory.protocol import codes, jsonrpc, versions
+from armory.protocol import bodies, codes, jsonrpc, versions
 from armory.protocol.errors import Malformed
 from armory.protocol.headers import SESSION_HEADER, VERSION_HEADER
 from armory.protocol.jsonrpc import Message
-from armory.protocol.nesting import PIECE_BYTES
 from armory.protocol.rawjson import encode, members_or_none
+from armory.protocol.scanning.nesting import PIECE_BYTES
 from armory.security.authentication import Authenticator
 from armory.tasks import spawn, stop
 from armory.wire.eras.inbound import is_modern
 from armory.wire.http.admission import Admission, Kind, RequestRejected
-from armory.wire.http.admitted import (
-    AdmittedRequest,
-    Bodies,
-    json_answer,
-    refusal,
-    share_of,
-)
+from armory.wire.http.admitted import AdmittedRequest, json_answer, refusal, share_of
+from armory.wire.http.body import BodyReader
 from armory.wire.http.context import EdgeContext
 from armory.wire.http.host_checks import HostChecks
 from armory.wire.http.keepalive import KeepaliveTimer
@@ -41,7 +36,6 @@ from armory.wire.http.modern import ModernEndpoint
 from armory.wire.http.open_streams import OpenStreams
 from armory.wire.http.replicas import Replicas
 from armory.wire.http.resources import ProtectedResources
-from armory.wire.http.settings import HttpSettings
 from armory.wire.http.sse_front import SseFront
 from armory.wire.interaction.interactions import Interactions
 from armory.wire.interaction.shared_key import SharedKey
@@ -49,13 +43,14 @@ from armory.wire.methods import refuse_begun, refuse_large
 from armory.wire.observed import Observers, dispatcher_of
 from armory.wire.sessions.registry import Sessions
 from armory.wire.sessions.turns import Shares
+from armory.wire.settings import HttpSettings
 
 _log = Logger(__name__)
 _SWEEP_S = 15.0
 
 
 class HttpEdge:
-    """MCP's HTTP front.
+    """Serves MCP over HTTP.
 
     Args:
         gateway: the request path.
@@ -112,7 +107,7 @@ class HttpEdge:
         self.streams = OpenStreams(settings.streams, settings.streams_per_principal)
         self._shares = Shares()
         self._keepalive = KeepaliveTimer()
-        self._bodies = Bodies(settings.body_bytes, settings.json_depth, refuse_begun)
+        self._bodies = BodyReader(settings.body_bytes, settings.json_depth, refuse_begun)
         shared = EdgeContext(
             dispatcher=dispatcher_of(gateway, self.interactions, observers),
             sessions=self.sessions,
@@ -260,7 +255,7 @@ class HttpEdge:
         if _names_unknown(admitted, version):
             return _unknown_revision(admitted, version)
         admitted.body = body
-        if jsonrpc.is_batch(body):
+        if bodies.is_batch(body):
             if version is not None and version not in versions.LEGACY_VERSIONS:
                 raise Malformed(
                     codes.INVALID_REQUEST,

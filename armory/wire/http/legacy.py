@@ -12,7 +12,7 @@ from aiohttp import web
 from msgspec import Raw
 
 from armory.logger import Logger
-from armory.protocol import codes, jsonrpc, versions
+from armory.protocol import bodies, codes, jsonrpc, versions
 from armory.protocol.errors import Malformed
 from armory.protocol.headers import LAST_EVENT_ID, SESSION_HEADER
 from armory.protocol.jsonrpc import Message
@@ -85,7 +85,7 @@ class LegacyEndpoint:
         Raises:
             Malformed: no batch, or the session's revision has none.
         """
-        items = jsonrpc.decode_batch(body, self._edge.batch_items)
+        items = bodies.decode_batch(body, self._edge.batch_items)
         session = await self._session(admitted)
         if isinstance(session, web.StreamResponse):
             return session

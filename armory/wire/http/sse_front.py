@@ -23,7 +23,7 @@ from armory.wire.streams import EventStream, pump
 
 
 class SseFront:
-    """The two routes.
+    """Serves `/sse` and `/messages`.
 
     Args:
         edge: what the handlers of the edge share.

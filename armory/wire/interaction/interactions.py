@@ -18,9 +18,9 @@ from msgspec import Raw
 from armory.gateway.context import RequestContext
 from armory.logger import Logger
 from armory.protocol import codes, jsonrpc
+from armory.protocol.capabilities import CAPABILITY, may_be_asked
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Reply
-from armory.protocol.methods import CAPABILITY, may_be_asked
 from armory.protocol.rawjson import NULL, encode, members_or_none, pack, text_of
 from armory.wire.eras.questions import may_ask, required
 from armory.wire.interaction.legacy_rounds import RESPONSES, STATE, answer_rounds, asks_for_input

@@ -18,6 +18,7 @@ from armory.domain.principal import Principal
 from armory.gateway.endpoint import Endpoint
 from armory.gateway.subscription import Subscription
 from armory.protocol import jsonrpc
+from armory.protocol.capabilities import session_answers
 from armory.protocol.jsonrpc import Message
 from armory.protocol.link import (
     HEARS_PROGRESS,
@@ -30,7 +31,7 @@ from armory.protocol.link import (
     cancelled_params,
 )
 from armory.protocol.meta import PROGRESS_TOKEN
-from armory.protocol.methods import CANCELLED, LOGGED, loud_enough, session_answers
+from armory.protocol.methods import CANCELLED, LOGGED, loud_enough
 from armory.protocol.rawjson import NULL, encode, members_or_none, pack, text_of
 from armory.tasks import Tasks, stop
 from armory.wire.eras.questions import is_unknown, may_ask, refusal

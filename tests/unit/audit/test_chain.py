@@ -7,17 +7,8 @@ import json
 
 import pytest
 
-from armory.audit.record import (
-    CLOSED,
-    DROPPED,
-    OPENED,
-    PRUNED,
-    UNCLEAN,
-    Chain,
-    Entry,
-    parsed,
-    verify,
-)
+from armory.audit.checking import verify
+from armory.audit.record import CLOSED, DROPPED, OPENED, PRUNED, UNCLEAN, Chain, Entry, parsed
 from armory.audit.sinks import own_entry
 
 

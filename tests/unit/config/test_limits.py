@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from armory.config import ConfigProblems, load_text
-from armory.runtime.settings import gateway_settings, http_settings, upstream_specs
+from armory.runtime.blocks.upstreams import upstream_specs
+from armory.runtime.settings import gateway_settings, http_settings
 
 LIMITS = "server.limits"
 UP = "upstreams.a"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from armory.config import load_file
-from armory.runtime.settings import upstream_specs
+from armory.runtime.blocks.upstreams import upstream_specs
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from armory.config import ConfigProblems, load_text, warnings_of
-from armory.runtime.settings import upstream_specs
+from armory.runtime.blocks.upstreams import upstream_specs
 
 URL = 'url: https://a.example/mcp, headers: {Authorization: "Bearer ${T}"}'
 OFF = f"off: {{enabled: false, {URL}}}"

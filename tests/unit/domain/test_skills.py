@@ -11,7 +11,7 @@ from armory.domain.skills import (
     exposed_skill,
     skill_problem,
 )
-from armory.protocol.methods import SKILLS_EXTENSION, merged_skills_settings, skills_settings
+from armory.protocol.capabilities import SKILLS_EXTENSION, merged_skills_settings, skills_settings
 
 URI = "skill://acme/refunds/SKILL.md"
 

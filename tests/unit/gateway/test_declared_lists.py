@@ -17,15 +17,15 @@ from armory.gateway.requests import ClientRequest
 from armory.gateway.settings import GatewaySettings
 from armory.gateway.subscription import Subscription
 from armory.gateway.views import declared_lists
-from armory.protocol.methods import (
+from armory.protocol.capabilities import (
     HANDSHAKE,
     ROOTS,
     SAMPLING,
-    TOOLS_CHANGED,
     answers_of,
     declaration,
     session_answers,
 )
+from armory.protocol.methods import TOOLS_CHANGED
 from armory.protocol.versions import LEGACY_VERSIONS, MODERN_VERSIONS, Era
 from armory.testing.front import tool
 

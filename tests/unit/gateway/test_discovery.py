@@ -10,7 +10,7 @@ from armory.domain.catalog import ServerLists
 from armory.domain.naming import expose_names
 from armory.domain.principal import Principal
 from armory.gateway.settings import SetSpec
-from armory.protocol.methods import SKILLS_EXTENSION
+from armory.protocol.capabilities import SKILLS_EXTENSION
 from armory.security.packs import PackView
 from armory.security.policy import Policy, Rule
 from tests.unit.gateway.conftest import Bench

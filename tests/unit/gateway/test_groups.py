@@ -18,7 +18,7 @@ from armory.gateway.lists.grouping import (
     own_name,
 )
 from armory.gateway.settings import GROUPS, SetSpec
-from armory.protocol.methods import GROUPS_EXTENSION
+from armory.protocol.capabilities import GROUPS_EXTENSION
 
 if TYPE_CHECKING:
     from tests.unit.gateway.conftest import Bench

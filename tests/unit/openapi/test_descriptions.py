@@ -16,9 +16,10 @@ from armory.openapi.document import (
     read_document,
 )
 from armory.openapi.operations import MAX_OPERATIONS, read_operations
-from armory.openapi.requests import BadArguments, request_for
+from armory.openapi.requests import request_for
 from armory.openapi.results import result_of
 from armory.openapi.schemas import MAX_NODES, Schemas
+from armory.openapi.styles import BadArguments
 
 
 def described(**more: Any) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tracemalloc
 from contextlib import suppress
 from typing import Any
@@ -141,15 +140,6 @@ def test_params_must_be_an_object_and_stay_as_they_were_written() -> None:
     assert (caught.value.code, caught.value.id) == (-32602, b"1")
 
 
-def test_a_batch_is_an_array_that_is_not_empty() -> None:
-    assert jsonrpc.is_batch(b" \n[")
-    assert not jsonrpc.is_batch(b" {")
-    assert len(jsonrpc.decode_batch(b"[1,{}]")) == 2
-    for body in (b"[]", b"[1"):
-        with pytest.raises(Malformed):
-            jsonrpc.decode_batch(body)
-
-
 def test_messages_are_written_with_what_they_have_alone() -> None:
     assert jsonrpc.notification("m", None) == b'{"jsonrpc":"2.0","method":"m"}'
     assert jsonrpc.notification("m", {}) == b'{"jsonrpc":"2.0","method":"m","params":{}}'
@@ -166,28 +156,6 @@ def test_messages_are_written_with_what_they_have_alone() -> None:
         "id": None,
         "error": {"code": -1, "message": "no", "data": {"why": 1}},
     }
-
-
-@given(value=JSON, limit=st.integers(1, 6))
-@settings(max_examples=200, deadline=None)
-def test_depth_is_told_as_a_walk_over_the_value_tells_it(value: Any, limit: int) -> None:
-    def depth(found: Any) -> int:
-        if isinstance(found, dict):
-            return 1 + max(map(depth, found.values()), default=0)  # pyright: ignore[reportUnknownArgumentType]
-        return 1 + max(map(depth, found), default=0) if isinstance(found, list) else 0  # pyright: ignore[reportUnknownArgumentType]
-
-    for text in (msgspec.json.encode(value), json.dumps(value, indent=1).encode()):
-        if depth(value) > limit:
-            with pytest.raises(Malformed, match=f"deeper than {limit} levels"):
-                jsonrpc.check_depth(text, limit)
-        else:
-            jsonrpc.check_depth(text, limit)
-
-
-def test_brackets_inside_texts_are_no_nesting() -> None:
-    jsonrpc.check_depth(json.dumps({"a": '[[[[{"\\[[[', "b": "{{{{"}).encode(), 1)
-    with pytest.raises(Malformed):
-        jsonrpc.check_depth(b"[" * 4_000_000, 256)
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ from armory.domain.catalog import Catalog, ServerLists, ToolRules
 from armory.domain.catalog_builder import CatalogBuilder
 from armory.domain.tool import ToolRecord, fingerprint
 from armory.errors import BackendError
-from armory.runtime import catalog as catalog_module
-from armory.runtime.catalog import REPORTED, CatalogKeeper
+from armory.runtime.catalog import keeper
+from armory.runtime.catalog.keeper import REPORTED, CatalogKeeper
 from armory.security.pinning import Pinning
 from armory.testing.waiting import until
 
@@ -96,7 +96,7 @@ async def test_tools_have_what_was_written_for_them_once_it_is() -> None:
 async def test_what_is_written_too_late_for_a_snapshot_is_in_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(catalog_module, "FIRST_INDEX_S", 0.01)
+    monkeypatch.setattr(keeper, "FIRST_INDEX_S", 0.01)
     go = asyncio.Event()
     written: dict[str, tuple[str, ...]] = {}
 
@@ -265,8 +265,8 @@ async def test_a_large_snapshot_is_made_beside_the_loop(monkeypatch: pytest.Monk
 async def test_memory_is_given_back_when_the_catalog_has_become_much_smaller(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(catalog_module, "SHRUNK", 5)
-    monkeypatch.setattr(catalog_module, "TRIM_AFTER_S", 0.0)
+    monkeypatch.setattr(keeper, "SHRUNK", 5)
+    monkeypatch.setattr(keeper, "TRIM_AFTER_S", 0.0)
     given = asyncio.Event()
     loop = asyncio.get_running_loop()
     threads: list[int] = []
@@ -292,9 +292,9 @@ async def test_memory_is_given_back_when_the_catalog_has_become_much_smaller(
 async def test_memory_is_given_back_once_more_when_the_index_has_let_go(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(catalog_module, "SHRUNK", 5)
-    monkeypatch.setattr(catalog_module, "TRIM_AFTER_S", 0.0)
-    monkeypatch.setattr(catalog_module, "INDEX_S", 0.0)
+    monkeypatch.setattr(keeper, "SHRUNK", 5)
+    monkeypatch.setattr(keeper, "TRIM_AFTER_S", 0.0)
+    monkeypatch.setattr(keeper, "INDEX_S", 0.0)
     go = asyncio.Event()
     loop = asyncio.get_running_loop()
     given: asyncio.Queue[None] = asyncio.Queue()

@@ -10,6 +10,7 @@ from armory.gateway.settings import GatewaySettings
 from armory.observability.settings import LogSettings
 from armory.retrieval.options import Limits
 from armory.retrieval.registry import RetrievalOptions
+from armory.runtime.blocks.upstreams import tool_rules, upstream_spec
 from armory.runtime.retrieval import retrieval_options
 from armory.runtime.settings import (
     gateway_settings,
@@ -17,14 +18,11 @@ from armory.runtime.settings import (
     listen_settings,
     log_settings,
     stdio_settings,
-    tool_rules,
-    upstream_spec,
 )
 from armory.runtime.version import armory_version
 from armory.upstreams.spec import UpstreamSpec
 from armory.web.settings import ListenSettings
-from armory.wire.http.settings import HttpSettings
-from armory.wire.settings import StdioSettings
+from armory.wire.settings import HttpSettings, StdioSettings
 
 
 def loaded(text: str = "") -> Loaded:

@@ -12,7 +12,7 @@ from armory.cli.gateway.announcing import Announcer, Indexing
 from armory.domain.catalog import Catalog, ServerLists
 from armory.domain.tool import ToolRecord
 from armory.observability.settings import LogSettings
-from armory.runtime.catalog import CatalogKeeper
+from armory.runtime.catalog.keeper import CatalogKeeper
 
 
 class Held:
@@ -33,7 +33,7 @@ class Held:
 async def test_the_log_says_when_a_late_index_is_complete(
     monkeypatch: pytest.MonkeyPatch, late: bool
 ) -> None:
-    monkeypatch.setattr("armory.runtime.catalog.FIRST_INDEX_S", 0.0 if late else 60.0)
+    monkeypatch.setattr("armory.runtime.catalog.keeper.FIRST_INDEX_S", 0.0 if late else 60.0)
     index, published = Held(), list[Catalog]()
     lists = {"a": ServerLists(tools=[{"name": "x"}])}
     keeper = CatalogKeeper(index, {})
@@ -75,8 +75,8 @@ class Asked(Held):
 async def test_a_list_is_outdated_when_a_much_shorter_one_waits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("armory.runtime.catalog.FIRST_INDEX_S", 0.0)
-    monkeypatch.setattr("armory.runtime.catalog.INDEX_S", 0.0)
+    monkeypatch.setattr("armory.runtime.catalog.keeper.FIRST_INDEX_S", 0.0)
+    monkeypatch.setattr("armory.runtime.catalog.keeper.INDEX_S", 0.0)
     index = Asked()
     lists: dict[str, ServerLists] = {}
     keeper = CatalogKeeper(index, {})
@@ -102,9 +102,9 @@ async def test_a_list_is_outdated_when_a_much_shorter_one_waits(
 async def test_a_list_that_has_long_been_embedded_gives_way_to_a_newer_one(
     monkeypatch: pytest.MonkeyPatch, waits: bool
 ) -> None:
-    monkeypatch.setattr("armory.runtime.catalog.FIRST_INDEX_S", 0.0)
-    monkeypatch.setattr("armory.runtime.catalog.INDEX_S", 0.0)
-    monkeypatch.setattr("armory.runtime.catalog.TURN_S", 0.0)
+    monkeypatch.setattr("armory.runtime.catalog.keeper.FIRST_INDEX_S", 0.0)
+    monkeypatch.setattr("armory.runtime.catalog.keeper.INDEX_S", 0.0)
+    monkeypatch.setattr("armory.runtime.catalog.indexing.TURN_S", 0.0)
     index = Asked()
     lists = {"a": ServerLists(tools=[{"name": "x"}])}
     keeper = CatalogKeeper(index, {})

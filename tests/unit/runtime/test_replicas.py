@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from armory.config import load_text
-from armory.runtime.blocks.broadcast import ASKED, Broadcast
-from armory.runtime.blocks.replicas import REPLICA_URL, shared
+from armory.runtime.replicas.broadcast import ASKED, Broadcast
+from armory.runtime.replicas.shared import REPLICA_URL, shared
 from armory.storage.cache import MemoryCache
 from armory.storage.changes import ChangeFeed
 from armory.storage.database import Database

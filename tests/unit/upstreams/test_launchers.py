@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from armory.upstreams.programs import launcher_of
+from armory.upstreams.launchers import launcher_of
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from armory.protocol.session_events import Lost
 from armory.testing.clients.recording import RecordingObserver
 from armory.upstreams.connecting.negotiate import Connector
 from armory.upstreams.session.base import BaseLink
-from armory.upstreams.session.lists import fetch_lists
+from armory.upstreams.session.lists.server_lists import fetch_lists
 from armory.upstreams.skill_folder import folder as folders
 from armory.upstreams.skill_folder import tree
 from armory.upstreams.skill_folder.folder import SkillFolder

@@ -6,7 +6,7 @@ import pytest
 from msgspec import Raw
 
 from armory.gateway.metatools.arguments import read_call
-from armory.protocol import codes, jsonrpc
+from armory.protocol import bodies, codes, jsonrpc
 from armory.protocol.errors import Malformed, RpcError
 from armory.wire.eras.inbound import refusal
 from armory.wire.messages import opened
@@ -29,7 +29,7 @@ VERSION = "2026-07-28"
     ],
 )
 def test_what_is_no_message(body: bytes, said: str) -> None:
-    read = jsonrpc.decode_batch if jsonrpc.is_batch(body) else jsonrpc.decode
+    read = bodies.decode_batch if bodies.is_batch(body) else jsonrpc.decode
     with pytest.raises(Malformed) as refused:
         read(body)
     assert said in refused.value.message

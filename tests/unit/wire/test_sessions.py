@@ -27,9 +27,9 @@ from armory.testing.front import (
 from armory.testing.waiting import until
 from armory.wire.caller import Caller
 from armory.wire.http.replicas import Replicas
-from armory.wire.http.settings import HttpSettings
 from armory.wire.sessions.registry import Sessions, TooMany
 from armory.wire.sessions.session import Session
+from armory.wire.settings import HttpSettings
 
 pytestmark = pytest.mark.anyio
 

@@ -11,6 +11,6 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Drop them."""
+    """Drop the indexes."""
     for column in ("who", "tool"):
         op.drop_index(f"ix_audit_{column}", "audit")

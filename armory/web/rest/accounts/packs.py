@@ -13,17 +13,18 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from armory.accounts.packs import Kind, Pack, Packs
-from armory.errors import AccessDenied
+from armory.errors import AccessDenied, InvalidRequest
 from armory.web.rest.known import Known, check_known
 from armory.web.rest.problems import Problem, not_found
 from armory.web.rest.routes import Answer, Reply, RestCall, Route, Shape, Text
-from armory.web.rest.shapes import PACK, Installations, LongPage, Name, Page, Paged
+from armory.web.rest.shapes import PACK, Installations, Installed, LongPage, Name, Page, Paged
 
 _ENTRIES = 1_000
 _WORDS = re.compile(r"[a-z0-9]+")
 _KINDS: tuple[Kind, ...] = ("pack", "server", "tool")
 _TAG = "packs"
 _CONTENTS = ("servers", "tools")
+_TRACK = "Record that the user has installed a pack, a server or a tool"
 
 
 class PackContents(Shape):
@@ -93,6 +94,8 @@ def routes() -> list[Route]:
         route("PUT", item, set_active, "Enable or disable an installation", Installations,
               body=InstallationChange, path_params=installed),
         route("DELETE", item, uninstall, "Uninstall", None, status=204, path_params=installed),
+        Route("POST", "/v2/track_installation", track_installation, _TRACK, Installations,
+              body=Installed, access="user", accounts=True, problems=(422,)),
     ]  # fmt: skip
 
 
@@ -168,6 +171,27 @@ async def delete_pack(call: RestCall) -> Reply:
     if not await _packs(call).delete(pack.id, user=_whose(call)):
         raise not_found("pack")
     return Reply(None, 204)
+
+
+async def track_installation(call: RestCall) -> Reply:
+    """`POST /v2/track_installation`."""
+    given: Installed = call.body
+    items: list[tuple[Kind, str]] = []
+    if given.pack_id is not None:
+        items.append(("pack", given.pack_id))
+    if given.server is not None:
+        items.append(("server", given.server))
+    if given.tool_name is not None:
+        items.append(("tool", given.tool_name))
+    if not items:
+        raise InvalidRequest(
+            "give at least one of tool_name, server and pack_id", parameter="tool_name"
+        )
+    servers = [value for kind, value in items if kind == "server"]
+    tools = [value for kind, value in items if kind == "tool"]
+    check_known(call, servers, tools, parameters=("server", "tool_name"))
+    found = await _packs(call).install(call.user, items)
+    return Reply({"installations": found})
 
 
 async def list_installations(call: RestCall) -> Reply:

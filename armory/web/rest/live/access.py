@@ -75,7 +75,7 @@ def _nobody() -> Mapping[str, Principal]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LiveGateway:
-    """A gateway that runs.
+    """The running gateway, as far as these routes use it.
 
     Attributes:
         gateway: the request path.

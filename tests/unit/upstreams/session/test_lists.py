@@ -16,13 +16,14 @@ from msgspec.json import encode
 
 from armory.domain.catalog import ServerLists
 from armory.errors import UpstreamUnavailable
-from armory.protocol import rawjson
 from armory.protocol.link import Call, Reply
 from armory.protocol.rawjson import items
+from armory.protocol.scanning import pieces
 from armory.testing.upstreams.exchange import definition
-from armory.upstreams.session import lists as lists_module
-from armory.upstreams.session.entries import MAX_VALUES
-from armory.upstreams.session.lists import MAX_PAGES, BadList, compared, fetch_lists
+from armory.upstreams.session.lists import pages
+from armory.upstreams.session.lists.entries import MAX_VALUES
+from armory.upstreams.session.lists.pages import MAX_PAGES, BadList
+from armory.upstreams.session.lists.server_lists import compared, fetch_lists
 
 pytestmark = pytest.mark.anyio
 
@@ -147,7 +148,7 @@ async def test_a_list_without_end_is_an_error() -> None:
 async def test_a_list_that_takes_too_long_costs_the_tools_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(lists_module, "LONGEST_S", -1.0)
+    monkeypatch.setattr(pages, "LONGEST_S", -1.0)
     page = b'{"tools":[{"name":"%s"}]%s}'
     endless: list[bytes | Exception] = [
         b'{"resources":[{"uri":"u%d"}],"nextCursor":"%d"}' % (n, n) for n in range(9)
@@ -246,7 +247,7 @@ async def test_a_definition_has_so_many_values_and_no_more() -> None:
 async def test_a_long_list_leaves_the_loop_to_others(
     monkeypatch: pytest.MonkeyPatch, rules: bool, least: int
 ) -> None:
-    monkeypatch.setattr(lists_module, "_TURN_S", -1.0)
+    monkeypatch.setattr(pages, "_TURN_S", -1.0)
     tools = b",".join(encode(definition(f"t{n}")) for n in range(50))
     turns = 0
 
@@ -269,7 +270,7 @@ async def test_entries_of_a_long_list_keep_the_loop_for_a_millisecond_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = itertools.count(step=0.0003)  # so long an entry takes
-    monkeypatch.setattr(lists_module, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(pages, "monotonic", lambda: next(clock))
     tools = b",".join(encode(definition(f"t{n}")) for n in range(100))
     turns = 0
 
@@ -353,7 +354,7 @@ async def test_no_turn_opens_much_of_a_large_list(
         sizes.append(len(memoryview(raw)))
         return items(raw)
 
-    monkeypatch.setattr(rawjson, "items", seen)
+    monkeypatch.setattr(pieces, "_items", seen)
     tools = _many(20_000)
     said = dumps({"tools": tools})
     page = said.encode() if isinstance(said, str) else said

@@ -1,79 +1,19 @@
-"""The body of a request: taken at once where it is there, refused as it would be where it is read.
-
-Owns: `armory.wire.http.admitted.Bodies`.
-"""
+"""What the head of a request says."""
 
 from __future__ import annotations
 
-import asyncio
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import Mock
 
-import pytest
-from aiohttp.base_protocol import BaseProtocol
-from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from yarl import URL
 
-from armory.protocol.errors import Malformed
-from armory.protocol.nesting import PIECE_BYTES
-from armory.wire.http.admitted import Bodies, url_of
-
-pytestmark = pytest.mark.anyio
-MOST = PIECE_BYTES + 1_000
-
-
-def request(*pieces: bytes, ends: bool = True) -> Any:
-    """A request whose body has come so far; it declares no length."""
-    loop = asyncio.get_running_loop()
-    content = StreamReader(BaseProtocol(loop), limit=1 << 20, loop=loop)
-    for piece in pieces:
-        content.feed_data(piece)
-    if ends:
-        content.feed_eof()
-    return SimpleNamespace(content=content, content_length=None, protocol=None, transport=Mock())
-
-
-async def test_what_is_there_is_taken_at_once() -> None:
-    assert Bodies(MOST, 10).arrived(request(b"{", b"}")) == b"{}"
-    nothing: Any = SimpleNamespace(content=EMPTY_PAYLOAD)
-    assert Bodies(MOST, 10).arrived(nothing) == b""
-
-
-async def test_what_is_nested_too_deep_is_refused_either_way() -> None:
-    deep = b"[" * 11 + b"]" * 11
-    with pytest.raises(Malformed, match="nested deeper than 10"):
-        Bodies(MOST, 10).arrived(request(deep))
-    with pytest.raises(Malformed, match="nested deeper than 10"):
-        await Bodies(MOST, 10).read(request(deep))
-
-
-@pytest.mark.parametrize("size", [PIECE_BYTES + 1, MOST])
-async def test_what_takes_long_to_look_through_is_read_in_turns(size: int) -> None:
-    bodies, asked = Bodies(MOST, 10), request(b"1" * size)
-    assert bodies.arrived(asked) is None
-    assert await bodies.read(asked) == b"1" * size
-
-
-async def test_what_is_too_large_is_not_taken() -> None:
-    bodies, asked = Bodies(3, 10), request(b"1234")
-    assert bodies.arrived(asked) is None
-    assert await bodies.read(asked) is None
-
-
-async def test_what_goes_on_is_read() -> None:
-    bodies, asked = Bodies(MOST, 10), request(b"1", ends=False)
-    assert bodies.arrived(asked) is None
-    reading = asyncio.ensure_future(bodies.read(asked))
-    asked.content.feed_data(b"2")
-    asked.content.feed_eof()
-    assert await reading == b"12"
+from armory.wire.http.admitted import query_parameters
 
 
 def test_what_a_url_says_is_kept_where_it_is_no_text() -> None:
     def said(query: str) -> dict[str, list[str]]:
         asked: Any = SimpleNamespace(rel_url=URL(f"/mcp?{query}", encoded=True))
-        return url_of(asked)
+        return query_parameters(asked)
 
     assert said("") == {}
     assert said("query=a+b&query=%C3%A9&top_k=") == {"query": ["a b", "\u00e9"], "top_k": [""]}

@@ -15,7 +15,7 @@ from armory.security.authentication import Authenticator, StaticToken
 from armory.testing.clients.raw import modern_body, modern_headers
 from armory.testing.front import ScriptedPool, serving
 from armory.testing.waiting import until
-from armory.wire.http.settings import HttpSettings
+from armory.wire.settings import HttpSettings
 
 pytestmark = pytest.mark.anyio
 LISTEN = modern_body(1, "subscriptions/listen", {"notifications": {"toolsListChanged": True}})

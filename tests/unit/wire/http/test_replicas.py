@@ -18,9 +18,9 @@ from armory.testing.clients.raw import LegacyClient
 from armory.testing.front import ScriptedPool, WordRetriever, serving
 from armory.testing.waiting import until
 from armory.wire.http import replicas
-from armory.wire.http.settings import HttpSettings
 from armory.wire.interaction.shared_key import SharedKey
 from armory.wire.sessions import directory
+from armory.wire.settings import HttpSettings
 
 pytestmark = pytest.mark.anyio
 

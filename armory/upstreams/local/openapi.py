@@ -1,7 +1,7 @@
 """An HTTP API behind an OpenAPI description, as an upstream whose tools are its operations.
 
-Owns: `OpenApiLink`, which answers the protocol itself and calls the API. Never imports a link of
-another transport.
+Owns: `OpenApiLink`, which answers the protocol itself and calls the API. Never imports the other
+local links.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from armory.http1.reading import BodyTooLarge, read_body
 from armory.openapi.media import is_json
 from armory.openapi.operation import Operation
 from armory.openapi.operations import Operations
-from armory.openapi.requests import BadArguments, request_for
+from armory.openapi.requests import request_for
 from armory.openapi.results import refused, result_of
+from armory.openapi.styles import BadArguments
 from armory.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from armory.protocol.link import Call, Reply
 from armory.protocol.rawjson import TooWide, brief, members, text_of, value
 from armory.threads import for_callers
-from armory.upstreams.local_link import LocalLink, complete, error_reply, result_reply
+from armory.upstreams.local.link import LocalLink, complete, error_reply, result_reply
 from armory.upstreams.session.context import Identity, LinkContext
 from armory.upstreams.transports.http_client import Answer, HttpClient
 

@@ -1,7 +1,6 @@
-"""Links that answer by themselves, in place of a server: an API's, a folder's.
+"""What a link that answers in place of a server is, whatever it answers from.
 
-Owns: `LocalLink`, what both have in common, and the form of their answers. Never imports a
-transport.
+Owns: `LocalLink` and the form of its answers. Never imports a transport.
 """
 
 from __future__ import annotations

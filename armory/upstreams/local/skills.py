@@ -1,6 +1,6 @@
 """A folder of skills, as an upstream that serves them (SEP-2640).
 
-Owns: `SkillsLink`, which answers the protocol itself. Never imports a link of another transport.
+Owns: `SkillsLink`, which answers the protocol itself. Never imports the other local links.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Awaitable
 from typing import Any, TypeVar
 
 from armory.errors import UpstreamTimeout
+from armory.protocol.capabilities import DIRECTORY_READ, SKILLS_EXTENSION
 from armory.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from armory.protocol.link import Call, Reply
-from armory.protocol.methods import DIRECTORY_READ, SKILLS_EXTENSION
 from armory.protocol.rawjson import text_of
 from armory.protocol.versions import MODERN_VERSIONS
-from armory.upstreams.local_link import LocalLink, error_reply, result_reply
+from armory.upstreams.local.link import LocalLink, error_reply, result_reply
 from armory.upstreams.session.context import Identity, LinkContext
 from armory.upstreams.skill_folder.folder import FolderContents, SkillFolder
 from armory.upstreams.skill_folder.tree import BadFolder

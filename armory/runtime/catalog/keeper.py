@@ -1,38 +1,33 @@
 """Keeps the served snapshot current: lists in, snapshot out, tools indexed on the way.
 
-Owns: the tasks between the supervisor's news and `Gateway.publish`. Never imports a transport.
+Owns: the task between the supervisor's news and `Gateway.publish`; `indexing` has the other. Never
+imports a transport.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
 
 from armory import tasks
 from armory.domain.catalog import EMPTY, Catalog, ServerLists, ToolRules, large
 from armory.domain.catalog_builder import CatalogBuilder, build_catalog
 from armory.domain.tool import ToolRecord
-from armory.errors import ArmoryError
 from armory.logger import Logger
+from armory.runtime.catalog.indexing import IndexUpdater, Searchable
 from armory.security.pinning import Pinning
-from armory.threads import TURNS, in_turn, in_turn_if, let_go
+from armory.threads import SWITCH_INTERVAL, in_turn, in_turn_if, let_go
 
 _log = Logger(__name__)
 Lists = Callable[[], Mapping[str, ServerLists]]
 Publish = Callable[[Catalog], None]
 Examples = Callable[[ToolRecord], tuple[str, ...]]
 SETTLE_S = 0.02
-FIRST_INDEX_S = 20.0
-INDEX_S = 3.0
-TURN_S, MOST_TURN_S = 10.0, 320.0
-"""How long a list is embedded before it gives way to a newer one, whose tools are found by words
-until then. The time doubles each time: what gives way begins again with all but the embedding.
-"""
+FIRST_INDEX_S, INDEX_S = 20.0, 3.0
+"""How long the first snapshot waits until its tools are searchable, and each later one."""
 SHRUNK = 10_000
 """A snapshot with so many entries fewer than the last has their memory given back."""
 REPORTED = 20
@@ -42,18 +37,8 @@ TRIM_AFTER_S = 5.0
 """How long requests that began on the snapshot before may still hold it."""
 
 
-class Searchable(Protocol):
-    """The part of the retriever that is needed here."""
-
-    async def index(
-        self, tools: Sequence[ToolRecord], outdated: Callable[[], bool] | None = None
-    ) -> object:
-        """Make exactly these tools searchable, unless they become outdated meanwhile."""
-        ...
-
-
 class CatalogKeeper:
-    """Two tasks: one builds and publishes snapshots, the other makes their tools searchable.
+    """Builds and publishes snapshots.
 
     A snapshot is published as soon as its tools are indexed, or after a few seconds without
     waiting longer: a slow embedder delays finding a new tool, never listing and calling it.
@@ -77,25 +62,20 @@ class CatalogKeeper:
         give_back: Callable[[], object] | None = None,
         examples: Examples | None = None,
     ) -> None:
-        self._examples = examples
-        self._with_examples: dict[str, tuple[ToolRecord, ToolRecord]] = {}
-        self._give_back = give_back
-        self._trimming: asyncio.Task[None] | None = None
-        self._retriever = retriever
+        self._index = IndexUpdater(retriever, self._indexed_late)
         self._rules = dict(rules)
         self._pinning = pinning
-        self._again = False
-        self._prepare: Publish | None = None
+        self._give_back = give_back
+        self._examples = examples
+        self._with_examples: dict[str, tuple[ToolRecord, ToolRecord]] = {}
         self._private: Sequence[ToolRecord] = ()
         self._catalog = EMPTY
         self._builder = CatalogBuilder()
+        self._prepare: Publish | None = None
+        self._again = False
         self._dirty = asyncio.Event()
-        self._wanted = asyncio.Event()
-        self._indexed = asyncio.Event()
-        self._late = False
-        self._turn_s = TURN_S
-        self._to_index: Sequence[ToolRecord] | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        self._trimming: asyncio.Task[None] | None = None
         self._reported: set[str] = set()
         self._asked = 0
         self._built = 0
@@ -112,7 +92,7 @@ class CatalogKeeper:
         self._prepare = prepare
         self._tasks = [
             tasks.spawn(self._build(lists, publish), "building snapshots"),
-            tasks.spawn(self._index(), "indexing tools"),
+            tasks.spawn(self._index.run(), "indexing tools"),
         ]
 
     async def stop(self) -> None:
@@ -123,13 +103,11 @@ class CatalogKeeper:
     @property
     def indexing(self) -> int:
         """Tools of the newest snapshot while they are being made searchable; 0: all of them are."""
-        waiting = self._retriever is not None and not self._indexed.is_set()
-        return len(self._to_index or ()) if waiting else 0
+        return self._index.pending
 
     async def searchable(self) -> None:
         """Returns when the tools of the newest snapshot are searchable, or will not be."""
-        if self._retriever is not None and self._to_index is not None:
-            await self._indexed.wait()
+        await self._index.done()
 
     @property
     def pinning(self) -> Pinning | None:
@@ -179,7 +157,7 @@ class CatalogKeeper:
     async def index_private(self, tools: tuple[ToolRecord, ...]) -> None:
         """As `PrivateTools.index_private`."""
         self._private = tools
-        await self._make_searchable(_searchable_records(self._catalog))
+        await self._update_index(self._catalog)
 
     async def _build(self, lists: Lists, publish: Publish) -> None:
         while True:
@@ -188,7 +166,7 @@ class CatalogKeeper:
             self._dirty.clear()
             asked = self._asked
             try:
-                with TURNS.short():
+                with SWITCH_INTERVAL.short():
                     await self._renew(lists(), publish)
             except Exception:  # noqa: BLE001 - whatever a list holds, the next one gets its turn
                 _log.exception("snapshot_failed")
@@ -214,7 +192,7 @@ class CatalogKeeper:
         shrunk = sum(one.entries for one in before) - sum(one.entries for one in now)
         self._catalog = catalog
         catalog = await self._without_withheld(catalog)
-        await self._make_searchable(_searchable_records(catalog))
+        await self._update_index(catalog)
         if self._examples is not None:
             catalog = await in_turn(self._with_written_examples, catalog, self._examples)
         if is_large and self._prepare is not None:
@@ -234,10 +212,10 @@ class CatalogKeeper:
     async def _trim(self, give_back: Callable[[], object]) -> None:
         """Give back what the snapshot before held, when nobody holds it any more."""
         await asyncio.sleep(TRIM_AFTER_S)
-        held = self._retriever is not None and not self._indexed.is_set()
+        held = self._index.behind
         await asyncio.to_thread(give_back)
         if held:  # by the index, too
-            await self._indexed.wait()
+            await self._index.done()
             await asyncio.sleep(TRIM_AFTER_S)
             await asyncio.to_thread(give_back)
 
@@ -265,67 +243,15 @@ class CatalogKeeper:
                 tools[name] = known[1]
         return replace(catalog, tools=tools) if self._with_examples else catalog
 
-    async def _make_searchable(self, tools: Sequence[ToolRecord]) -> None:
-        """Hand the tools to the indexing task and wait a little for it."""
-        if self._retriever is None:
-            return
-        self._to_index = [*tools, *self._private]
-        self._indexed.clear()
-        self._wanted.set()
-        try:
-            async with asyncio.timeout(INDEX_S if self._catalog.version > 1 else FIRST_INDEX_S):
-                await self._indexed.wait()
-        except TimeoutError:
-            self._late = True
-            _log.info("indexing_goes_on", tools=len(tools))
+    async def _update_index(self, catalog: Catalog) -> None:
+        """Have what searches may find made searchable; which of it, each search says."""
+        tools = [*catalog.tools.values(), *catalog.skills.values(), *self._private]
+        await self._index.update(tools, INDEX_S if catalog.version > 1 else FIRST_INDEX_S)
 
-    async def _index(self) -> None:
-        while True:
-            await self._wanted.wait()
-            self._wanted.clear()
-            tools = self._to_index
-            if self._retriever is None or tools is None:
-                continue
-            started = time.monotonic()
-            try:
-                with TURNS.short():
-                    outdated = partial(self._outdated, len(tools), started)
-                    await self._retriever.index(tools, outdated)
-            except ArmoryError as error:
-                _log.error("indexing_failed", error=error.message)
-            except Exception:  # noqa: BLE001 - the next list gets its turn
-                _log.exception("indexing_failed")
-            else:
-                self._say_complete(len(tools), time.monotonic() - started)
-            if not self._wanted.is_set():
-                self._turn_s = TURN_S
-                self._indexed.set()
-
-    def _outdated(self, tools: int, started: float) -> bool:
-        """Whether indexing a list should give way to a newer one: at once to a much shorter one,
-        since going on would hold memory and time, and to any other after its turn, since none of
-        the new tools are found before.
-
-        Turns grow: one upstream that changes again and again must not keep the tools of all others
-        from ever being embedded.
-        """
-        newer = self._to_index
-        if newer is None or not self._wanted.is_set():
-            return False
-        if 2 * len(newer) < tools:
-            return True
-        if time.monotonic() - started < self._turn_s:
-            return False
-        self._turn_s = min(2 * self._turn_s, MOST_TURN_S)
-        return True
-
-    def _say_complete(self, tools: int, took_s: float) -> None:
-        """Whoever was told that indexing goes on is told that it has ended."""
-        if self._late and not self._wanted.is_set():
-            self._late = False
-            if self._examples is not None:  # the snapshot that did not wait lacks them
-                self.build_again()
-            _log.info("indexing_complete", tools=tools, took_s=round(took_s, 1))
+    def _indexed_late(self) -> None:
+        """Tools are searchable whose snapshot did not wait for that."""
+        if self._examples is not None:  # it lacks what was written for them
+            self.build_again()
 
     def _report(self, problems: Sequence[str]) -> None:
         """Log what is new among the problems, and of many of one server the number."""
@@ -339,8 +265,3 @@ class CatalogKeeper:
             if count > REPORTED:
                 _log.warning("catalog_problems", upstream=server, problems=count)
         self._reported = set(problems)
-
-
-def _searchable_records(catalog: Catalog) -> list[ToolRecord]:
-    """What searches may find; which of it, each search says."""
-    return [*catalog.tools.values(), *catalog.skills.values()]

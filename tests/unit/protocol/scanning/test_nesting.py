@@ -9,9 +9,15 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from armory.protocol import nesting
-from armory.protocol.nesting import PIECE_BYTES, DepthScan, cutting, deeper_than, pieces_deeper_than
 from armory.protocol.outline import at_once
+from armory.protocol.scanning import nesting
+from armory.protocol.scanning.nesting import (
+    PIECE_BYTES,
+    DepthScan,
+    cutting,
+    deeper_than,
+    pieces_deeper_than,
+)
 
 TEXT = st.text(alphabet='[]{}"\\é,:a', max_size=6)
 JSON: st.SearchStrategy[Any] = st.recursive(

@@ -14,8 +14,8 @@ from msgspec import Raw
 
 from armory.domain.catalog import Dropped
 from armory.protocol.headers import HEADER_KEY, HEADER_KEY_JSON
-from armory.protocol.nesting import deeper_than
 from armory.protocol.rawjson import encode, members, scalar, value
+from armory.protocol.scanning.nesting import deeper_than
 
 MAX_LEVELS = 64
 """Nesting of a definition. The deepest of 27,595 published ones has 19 levels; a thousand end the

@@ -1,0 +1,87 @@
+"""What a client sends at once, before a message in it is decoded: how deep it is, whether a batch.
+
+Owns: the refusal of bodies nested too deep, and opening batches. Never imports a transport.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+from msgspec import Raw
+
+from armory.protocol.codes import INVALID_REQUEST, PARSE_ERROR
+from armory.protocol.errors import Malformed
+from armory.protocol.rawjson import TooWide, few_items
+from armory.protocol.scanning.nesting import DepthScan, deeper_than
+
+BATCH_ITEMS = 100
+BATCH_BYTES = 32 << 20
+"""Default limit of the messages of a batch, and of the answers to it."""
+
+
+def check_depth(body: bytes, limit: int) -> None:
+    """Refuse what is nested too deep, before anything opens it.
+
+    Raises:
+        Malformed: it is nested deeper than `limit` levels.
+    """
+    if deeper_than(body, limit):
+        raise _too_deep(limit)
+
+
+class DepthCheck:
+    """As `check_depth`, for bytes that arrive bit by bit: refused at the first piece too deep.
+
+    Args:
+        limit: levels that are allowed.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._scan = DepthScan(limit)
+
+    def feed(self, data: bytes) -> Iterator[None]:
+        """What comes next; one step for each piece of it.
+
+        Raises:
+            Malformed: it is nested deeper than the limit.
+        """
+        for deeper in self._scan.feed(data):
+            if deeper:
+                raise _too_deep(self._limit)
+            yield
+
+
+def _too_deep(limit: int) -> Malformed:
+    return Malformed(
+        INVALID_REQUEST,
+        f"the message is nested deeper than {limit} levels; server.limits.json_depth sets "
+        "that limit",
+    )
+
+
+def is_batch(body: bytes) -> bool:
+    """Whether the body is a JSON array."""
+    return body.lstrip(b" \t\r\n")[:1] == b"["
+
+
+def decode_batch(body: bytes, most: int = BATCH_ITEMS) -> list[Raw]:
+    """The items of a batch, unopened.
+
+    Raises:
+        Malformed: no JSON, an empty array, or one of more than `most` messages.
+    """
+    try:
+        batch = few_items(body, most)
+    except TooWide:
+        raise Malformed(
+            INVALID_REQUEST,
+            f"the batch has more than {most:,} messages, the most that are taken "
+            "(server.limits.batch_items)",
+        ) from None
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise Malformed(PARSE_ERROR, f"the body is not JSON: {error}") from None
+    if not batch:
+        raise Malformed(INVALID_REQUEST, "the batch is empty: []; expected at least one message")
+    return batch

@@ -1,0 +1,1 @@
+"""What JSON can be told from its bytes, a piece at a time, without decoding it."""

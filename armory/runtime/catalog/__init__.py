@@ -1,0 +1,1 @@
+"""The served snapshot and its search index, kept current."""

@@ -1,0 +1,41 @@
+"""Threads beside the event loop, which comes first: on its core, and with the interpreter.
+
+Owns: the names that rooms use. Never imports a room: every one has threads.
+"""
+
+from armory.threads.loop_thread import LoopThread
+from armory.threads.pieces import in_order, let_go
+from armory.threads.pools import (
+    CATALOG_NICE,
+    for_callers,
+    in_turn,
+    in_turn_if,
+    unattended,
+)
+from armory.threads.priorities import (
+    GIVES_WAY,
+    SLICE_NS,
+    default_slice,
+    lower_priority,
+    wake_sooner,
+)
+from armory.threads.switching import SHORT_S, SWITCH_INTERVAL, SwitchInterval
+
+__all__ = [
+    "CATALOG_NICE",
+    "GIVES_WAY",
+    "SHORT_S",
+    "SLICE_NS",
+    "SWITCH_INTERVAL",
+    "LoopThread",
+    "SwitchInterval",
+    "default_slice",
+    "for_callers",
+    "in_order",
+    "in_turn",
+    "in_turn_if",
+    "let_go",
+    "lower_priority",
+    "unattended",
+    "wake_sooner",
+]

@@ -1,0 +1,54 @@
+"""An event loop in a thread of its own, for callers that have none or whose own is busy.
+
+Owns: `LoopThread`. Never imports a room.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+_T = TypeVar("_T")
+
+
+class LoopThread:
+    """An event loop in a daemon thread of its own, from now on; `end` it.
+
+    Args:
+        name: the thread's, for debuggers.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._thread.start()
+
+    @property
+    def here(self) -> bool:
+        """Whether the caller runs there, who must not wait for anything else there."""
+        return threading.current_thread() is self._thread
+
+    def submit(self, work: Coroutine[Any, Any, _T]) -> Future[_T]:
+        """Run `work` there; from any thread."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Run `work` there and wait for it; from any other thread."""
+        return self.submit(work).result()
+
+    def end(self, timeout_s: float) -> None:
+        """Cancel what still runs there, and wait until it and the thread have ended.
+
+        Args:
+            timeout_s: so long the wait is at most.
+        """
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(timeout_s)
+
+    def _serve(self) -> None:
+        # Its end gives every task its own: one that is dropped half-way leaves connections open.
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.get_loop().run_forever()

@@ -1,0 +1,78 @@
+"""Work that computes for long, in threads: on catalogs one at a time, for callers beside that.
+
+Owns: these threads, and those of work that may hang. Never imports a room.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
+from typing import Any, TypeVar
+
+from armory.threads.pieces import FREEING
+from armory.threads.priorities import lower_priority
+from armory.threads.switching import SWITCH_INTERVAL
+
+_T = TypeVar("_T")
+
+CATALOG_NICE = 14
+"""The nice value of work on a catalog, as of embedding it. Where the event loop needs a whole core,
+giving a third of it to a catalog of 100,000 tools would make every call half as long again."""
+
+
+async def in_turn(work: Callable[..., _T], *arguments: Any) -> _T:
+    """As `asyncio.to_thread`, for long work on a catalog: one at a time in the whole process.
+
+    Every further computing thread may take the interpreter before the event loop gets it back.
+    """
+    FREEING.start()
+    return await _run(_IN_TURN, work, *arguments)
+
+
+async def for_callers(large: bool, work: Callable[..., _T], *arguments: Any) -> _T:
+    """As `in_turn_if`, for what a caller waits for: it does not queue behind work on catalogs."""
+    if not large:
+        return work(*arguments)
+    with SWITCH_INTERVAL.short():
+        return await _run(_FOR_CALLERS, work, *arguments)
+
+
+async def _run(pool: ThreadPoolExecutor, work: Callable[..., _T], *arguments: Any) -> _T:
+    run = partial(copy_context().run, work, *arguments)
+    return await asyncio.get_running_loop().run_in_executor(pool, run)
+
+
+async def in_turn_if(large: bool, work: Callable[..., _T], *arguments: Any) -> _T:
+    """As `in_turn` where the work is `large`; else do it at once."""
+    if not large:
+        return work(*arguments)
+    with SWITCH_INTERVAL.short():
+        return await in_turn(work, *arguments)
+
+
+_IN_TURN = ThreadPoolExecutor(1, "armory-catalog", lower_priority, (CATALOG_NICE,))
+_FOR_CALLERS = ThreadPoolExecutor(1, "armory-callers", lower_priority)
+
+
+def unattended(work: Callable[[], _T], name: str) -> Future[_T]:
+    """Run `work` in a daemon thread of its own, which the end of the process does not wait for.
+
+    Args:
+        work: what may hang, on another machine for example.
+        name: the thread's, for debuggers.
+    """
+    found: Future[_T] = Future()
+    found.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            found.set_result(work())
+        except BaseException as error:  # noqa: BLE001 told to whoever waits
+            found.set_exception(error)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return found

@@ -1,0 +1,64 @@
+"""Launchers: programs that may download and install a server before they start it.
+
+Owns: knowing them by their command line. Starts nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_ALWAYS = frozenset(("npx", "bunx", "pnpx", "uvx", "dnx", "jbang"))
+"""They do so whatever their arguments are."""
+
+_WITH_WORD = {
+    "npm": ("exec", "x", "install", "i"),
+    "pnpm": ("dlx", "exec"),
+    "yarn": ("dlx",),
+    "bun": ("x", "install"),
+    "uv": ("run", "tool", "sync"),
+    "pipx": ("run",),
+    "docker": ("run", "compose"),
+    "podman": ("run", "compose"),
+    "nerdctl": ("run", "compose"),
+    "deno": ("run",),
+    "go": ("run",),
+    "cargo": ("run",),
+    "dotnet": ("run", "tool", "dnx"),
+    "nix": ("run", "shell", "develop"),
+    "mise": ("exec", "x"),
+    "poetry": ("run",),
+    "hatch": ("run",),
+}
+"""They do so with one of these words among the first three arguments."""
+
+_SHELLS = frozenset(("sh", "bash", "zsh", "dash", "fish", "cmd", "env", "powershell", "pwsh"))
+_ENDINGS = (".exe", ".cmd", ".ps1", ".bat")
+
+
+def launcher_of(command: str, args: Sequence[str]) -> str | None:
+    """The launcher that a command line starts; None: a program that is there already.
+
+    Args:
+        command: a name or path.
+        args: its arguments; those of a shell are looked into.
+    """
+    name = _name(command)
+    if name in _ALWAYS:
+        return name
+    if name in _WITH_WORD:
+        return name if any(word in _WITH_WORD[name] for word in args[:3]) else None
+    if name not in _SHELLS:
+        return None
+    words = [word for argument in args for word in argument.split()]
+    for place, word in enumerate(words):
+        inner = _name(word)
+        if inner in _ALWAYS or inner in _WITH_WORD:
+            return launcher_of(word, words[place + 1 :])
+    return None
+
+
+def _name(command: str) -> str:
+    name = command.replace("\\", "/").rpartition("/")[2].lower()
+    for ending in _ENDINGS:
+        name = name.removesuffix(ending)
+    return name

@@ -1,0 +1,1 @@
+"""Upstreams without an MCP server: an API behind its description, a folder of skills."""

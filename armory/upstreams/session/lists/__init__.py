@@ -1,0 +1,1 @@
+"""What an upstream lists: all lists, the pages of one, single entries."""

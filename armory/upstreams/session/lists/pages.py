@@ -1,0 +1,213 @@
+"""One list of an upstream: all its pages, verbatim, one bad entry at most lost.
+
+Owns: paging, its limits, what a broken list costs. Never imports a transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from armory.errors import UpstreamUnavailable
+from armory.protocol.codes import METHOD_NOT_FOUND
+from armory.protocol.jsonrpc import error_of
+from armory.protocol.link import Call
+from armory.protocol.rawjson import NULL, members, scalar
+from armory.protocol.scanning.pieces import PIECE_BYTES, items_in_pieces
+from armory.tasks import give_way
+from armory.upstreams.session.base import BaseLink
+from armory.upstreams.session.lists.entries import Omissions, Unusable, opened, weight
+
+MAX_PAGES = 2_000
+LONGEST_S = 30.0
+"""After so long no further page is fetched of lists other than the tools', which wait for them:
+there are servers that list every file of a cloud drive as a resource, ten a page.
+"""
+_TURN_S = 0.001
+"""How long entries are decoded before the event loop gets its next turn."""
+
+TOOLS = "tools/list"
+PROMPTS = "prompts/list"
+RESOURCES = "resources/list"
+TEMPLATES = "resources/templates/list"
+SKILLS = "skills/list"
+MEMBER = {
+    TOOLS: "tools",
+    PROMPTS: "prompts",
+    RESOURCES: "resources",
+    TEMPLATES: "resourceTemplates",
+    SKILLS: "skills",
+}
+_KEY = {TOOLS: "name", PROMPTS: "name", RESOURCES: "uri", TEMPLATES: "uriTemplate", SKILLS: "uri"}
+"""The member that names an entry."""
+
+_T = TypeVar("_T")
+Entries = list[Mapping[str, Any]]
+
+
+class BadList(UpstreamUnavailable):
+    """The upstream's list is none, or has no end."""
+
+
+class Room:
+    """What the lists of one upstream may still take in memory: `left` bytes."""
+
+    def __init__(self, most: int) -> None:
+        self._most = self.left = most
+
+    def take(self, server: str, entry: Raw) -> None:
+        """Count an entry that was opened.
+
+        Raises:
+            BadList: there is no room for it.
+        """
+        self.left -= weight(entry)
+        if self.left < 0:
+            raise BadList(
+                f"upstream {server!r}: its lists take more than {self._most:,} bytes in memory, as "
+                "estimated; server.limits.list_bytes sets that limit",
+                upstream=server,
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class OneList:
+    """A list, all its pages put together.
+
+    Attributes:
+        entries: what it holds.
+        hint: how many milliseconds it may be kept and for whom, where any page says so.
+        size_bytes: of all pages as they came.
+    """
+
+    entries: Entries
+    hint: tuple[int, str] | None
+    size_bytes: int
+
+
+class PageReader:
+    """Reads the lists of one upstream.
+
+    Args:
+        link: whose lists.
+        max_entries: of one list; a longer one fails.
+        room: what all lists may still take.
+        omitted: told of each entry that is left out.
+    """
+
+    def __init__(self, link: BaseLink, max_entries: int, room: Room, omitted: Omissions) -> None:
+        self._link = link
+        self._max_entries = max_entries
+        self._room = room
+        self._omitted = omitted
+
+    async def read(self, method: str) -> OneList:
+        """The list that `method` fetches; empty where the upstream has no such method.
+
+        Raises:
+            BadList: it is none, has no end, or is too long.
+            UpstreamUnavailable: it cannot be had.
+        """
+        size = 0
+        entries: Entries = []
+        hints: list[tuple[int, str]] = []
+        cursor: Raw | None = None
+        seen: set[bytes] = set()
+        until = monotonic() + LONGEST_S
+        for number in range(MAX_PAGES):
+            if number and method != TOOLS and monotonic() > until:
+                raise self._bad(f"{method} has no end within {number:,} pages and {LONGEST_S:g} s")
+            reply = await self._link.request(
+                Call(method, {} if cursor is None else {"cursor": cursor}, safe_to_retry=True)
+            )
+            if reply.error is not None:
+                error = error_of(reply.error)
+                if error.code == METHOD_NOT_FOUND and not entries:
+                    return OneList([], None, size)
+                raise BadList(
+                    f"upstream {self._link.server!r} refused {method}: "
+                    f"{error.code} {error.message}",
+                    upstream=self._link.server,
+                )
+            result = NULL if reply.result is None else reply.result
+            size += len(memoryview(result))
+            page = self._page(method, result)
+            if len(memoryview(page.get(MEMBER[method], NULL))) > PIECE_BYTES:
+                await asyncio.sleep(0)  # finding the end of a large list took long enough
+            await self._collect(method, page, entries)
+            hint = _hint(page)
+            if hint is not None:
+                hints.append(hint)
+            cursor = page.get("nextCursor")
+            if cursor is None or bytes(cursor) in (b"null", b'""'):
+                return OneList(entries, _strictest(hints), size)
+            if bytes(cursor) in seen:
+                raise self._bad(f"{method} repeats a cursor")
+            seen.add(bytes(cursor))
+        raise self._bad(f"{method} has no end within {MAX_PAGES:,} pages")
+
+    def _page(self, method: str, result: Raw) -> dict[str, Raw]:
+        try:
+            return members(result)
+        except (msgspec.DecodeError, RecursionError):
+            raise self._bad(f"the result of {method} is no object") from None
+
+    async def _collect(self, method: str, page: Mapping[str, Raw], entries: Entries) -> None:
+        """Open a page's entries; a long one leaves the loop to others now and then."""
+        member, key = MEMBER[method], _KEY[method]
+        position = 0
+        try:
+            for number, raws in enumerate(items_in_pieces(page.get(member, NULL))):
+                if number:
+                    await asyncio.sleep(0)
+                # Those that are left out count as well.
+                if len(raws) + max(position, len(entries)) > self._max_entries:
+                    raise self._bad(
+                        f"{method} has more than {self._max_entries:,} entries; "
+                        "server.limits.list_entries sets that limit"
+                    )
+                async for raw in in_turns(raws):
+                    try:
+                        entries.append(opened(raw, key))
+                        self._room.take(self._link.server, raw)
+                    except Unusable as error:
+                        self._omitted.add_raw(method, raw, key, position, str(error))
+                    position += 1
+        except (msgspec.DecodeError, RecursionError):
+            raise self._bad(f"the result of {method} has no array {member!r}") from None
+
+    def _bad(self, what: str) -> BadList:
+        server = self._link.server
+        return BadList(f"upstream {server!r}: {what}", upstream=server)
+
+
+async def in_turns(entries: Sequence[_T]) -> AsyncGenerator[_T]:
+    """Each of many entries; now and then the loop is left to others."""
+    turn_ends = monotonic() + _TURN_S
+    for entry in entries:
+        if monotonic() > turn_ends:
+            await give_way(_TURN_S)
+            turn_ends = monotonic() + _TURN_S
+        yield entry
+
+
+def _hint(page: Mapping[str, Raw]) -> tuple[int, str] | None:
+    if "ttlMs" not in page and "cacheScope" not in page:
+        return None
+    ttl, scope = scalar(page.get("ttlMs")), scalar(page.get("cacheScope"))
+    number = int(ttl) if isinstance(ttl, int | float) and not isinstance(ttl, bool) else 0
+    return max(0, number), "public" if scope == "public" else "private"
+
+
+def _strictest(hints: list[tuple[int, str]]) -> tuple[int, str] | None:
+    """The shortest time, for the fewest people."""
+    if not hints:
+        return None
+    private = any(scope == "private" for _, scope in hints)
+    return min(ttl for ttl, _ in hints), "private" if private else "public"

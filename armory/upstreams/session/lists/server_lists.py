@@ -1,0 +1,180 @@
+"""Everything that an upstream lists, as one value; a list that fails stays as it was before.
+
+Owns: which lists are fetched, and what of them is left out. Never imports a transport.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from armory.domain.catalog import ServerLists, large
+from armory.domain.catalog_builder import with_shared_entries
+from armory.domain.skills import skill_problem
+from armory.errors import UpstreamUnavailable
+from armory.logger import Logger
+from armory.protocol.capabilities import skills_settings
+from armory.protocol.headers import HEADER_KEY_JSON, annotation_problem
+from armory.protocol.rawjson import encode
+from armory.threads import in_turn_if
+from armory.upstreams.session.base import BaseLink
+from armory.upstreams.session.lists.entries import MAX_LEVELS, Omissions, fits
+from armory.upstreams.session.lists.pages import (
+    MEMBER,
+    PROMPTS,
+    RESOURCES,
+    SKILLS,
+    TEMPLATES,
+    TOOLS,
+    Entries,
+    PageReader,
+    Room,
+    in_turns,
+)
+from armory.upstreams.spec import LIST_BYTES, LIST_ENTRIES
+
+log = Logger(__name__)
+
+_CAPABILITY = {TOOLS: "tools", PROMPTS: "prompts", RESOURCES: "resources", TEMPLATES: "resources"}
+
+
+async def fetch_lists(
+    link: BaseLink,
+    *,
+    before: ServerLists | None = None,
+    max_entries: int = LIST_ENTRIES,
+    max_bytes: int = LIST_BYTES,
+    quiet: bool = False,
+) -> ServerLists:
+    """Every list that the upstream's capabilities promise.
+
+    Args:
+        link: whose lists; where it mirrors parameters, tools whose `x-mcp-header` annotations are
+            invalid are left out (a client's duty on modern HTTP).
+        before: the last good lists; a list other than the tools' that fails stays as it was there.
+        max_entries: entries of one list; a longer one fails.
+        max_bytes: what all lists may take in memory, as estimated; one that takes more fails.
+        quiet: what is left out is not logged: it is for the gateway's own lists already.
+
+    Raises:
+        UpstreamUnavailable: the list of tools could not be had.
+    """
+    cache: dict[str, tuple[int, str]] = {}
+    omitted = Omissions()
+    lists: dict[str, Entries] = {}
+    size, room = 0, Room(max_bytes)
+    reader = PageReader(link, max_entries, room, omitted)
+    for method in MEMBER:
+        if not _promised(link.capabilities, method):
+            continue
+        left = room.left
+        try:
+            fetched = await reader.read(method)
+        except UpstreamUnavailable as error:
+            if method == TOOLS:
+                raise
+            room.left = left  # nothing of it stays
+            log.warning("upstream_list_failed", upstream=link.server, list=method, error=str(error))
+            lists[method] = _previous(before, method)
+            continue
+        lists[method] = fetched.entries
+        size += fetched.size_bytes
+        for name, why in link.left_out.get(method, ()):
+            omitted.add(method, name, why)
+        if fetched.hint is not None:
+            cache[method] = fetched.hint
+    tools = lists.get(TOOLS, [])
+    if link.mirrors_params:
+        tools = [tool async for tool in in_turns(tools) if _headers_valid(tool, omitted)]
+    skills = [skill for skill in lists.get(SKILLS, []) if _loadable(skill, omitted)]
+    info, capabilities = _self_description(link, omitted)
+    if not quiet:
+        _log_omitted(link.server, omitted, before)
+    return ServerLists(
+        tools=tools,
+        prompts=lists.get(PROMPTS, []),
+        resources=lists.get(RESOURCES, []),
+        templates=lists.get(TEMPLATES, []),
+        info=info,
+        instructions=link.instructions,
+        capabilities=capabilities,
+        cache=cache,
+        skills=skills,
+        dropped=tuple(omitted.first),
+        dropped_count=omitted.count,
+        size_bytes=size,
+    )
+
+
+def _promised(capabilities: Mapping[str, Any], method: str) -> bool:
+    if method == SKILLS:
+        return skills_settings(capabilities) is not None
+    # Early servers declared nothing and served tools all the same.
+    return _CAPABILITY[method] in capabilities or (method == TOOLS and not capabilities)
+
+
+async def compared(lists: ServerLists, before: ServerLists | None) -> ServerLists:
+    """The lists with the very entries of `before` where they are the same, and `before` itself
+    where nothing differs; many entries are compared beside the event loop.
+    """
+    if before is None:
+        return lists
+    return (await in_turn_if(large((lists, before)), with_shared_entries, lists, before))[0]
+
+
+def _previous(before: ServerLists | None, method: str) -> Entries:
+    if before is None:
+        return []
+    lists = {
+        PROMPTS: before.prompts,
+        RESOURCES: before.resources,
+        TEMPLATES: before.templates,
+        SKILLS: before.skills,
+    }
+    return list(lists[method])
+
+
+def _headers_valid(tool: Mapping[str, Any], omitted: Omissions) -> bool:
+    if HEADER_KEY_JSON not in encode(tool.get("inputSchema")):
+        return True
+    why = annotation_problem(tool.get("inputSchema"))
+    if why is not None:
+        omitted.add(TOOLS, tool["name"], why)
+    return why is None
+
+
+def _loadable(skill: Mapping[str, Any], omitted: Omissions) -> bool:
+    why = skill_problem(skill)
+    if why is not None:
+        omitted.add(SKILLS, skill["uri"], why)
+    return why is None
+
+
+def _self_description(
+    link: BaseLink, omitted: Omissions
+) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """What the upstream says of itself: its `serverInfo` and its capabilities."""
+    parts: list[Mapping[str, Any]] = []
+    for name, part in (("serverInfo", link.server_info), ("capabilities", link.capabilities)):
+        parts.append(part if fits(part) else {})
+        if not fits(part):
+            omitted.add("initialize", name, f"it is nested deeper than {MAX_LEVELS} levels")
+    return parts[0], parts[1]
+
+
+def _log_omitted(server: str, omitted: Omissions, before: ServerLists | None) -> None:
+    """Log what was left out, once for as long as it stays the same."""
+    logged = before.dropped if before is not None else ()
+    for entry in omitted.first:
+        if entry not in logged:
+            log.warning(
+                "upstream_entry_dropped",
+                upstream=server,
+                list=entry.list,
+                entry=entry.entry,
+                error=entry.reason,
+            )
+    if omitted.count > len(omitted.first) and (
+        before is None or before.dropped_count != omitted.count
+    ):
+        log.warning("upstream_entries_dropped", upstream=server, entries=omitted.count)

@@ -1,0 +1,156 @@
+"""What was sent with a request: parts of its path, its parameters, its body, each checked.
+
+Owns: reading them into models, and what is said of those that do not fit. Never knows who asks, nor
+what for.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import parse_qsl
+
+import msgspec
+from aiohttp import web
+from msgspec import Raw
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from armory.domain.expectations import MAPPING, expectation
+from armory.protocol.rawjson import members
+from armory.web.rest.problems import Problem
+from armory.web.rest.routes import Route
+from armory.web.rest.shapes import PATTERNS
+
+_LONGEST_PATH_PART = 200
+_MOST_VALUES = 10_000
+"""Values in a body on routes that are not for administrators alone: validation collects the errors
+of all of them."""
+_SHOWN_CHARS = 100
+
+
+def path_part(name: str, value: str) -> str:
+    """A part of the path.
+
+    Raises:
+        Problem: it is empty, too long, or cannot be shown.
+    """
+    if not 1 <= len(value) <= _LONGEST_PATH_PART or not value.isprintable():
+        raise Problem(
+            422,
+            "invalid_request",
+            f"{name} in the path: expected 1 to {_LONGEST_PATH_PART} printable characters",
+            parameter=name,
+        )
+    return value
+
+
+def read_params(model: type[BaseModel], request: web.Request) -> BaseModel:
+    """The parameters of the URL.
+
+    Raises:
+        Problem: one is there twice, is no text, or does not fit.
+    """
+    given: dict[str, Any] = {}
+    written = request.rel_url.raw_query_string
+    for name, value in parse_qsl(written, keep_blank_values=True, errors="surrogateescape"):
+        if name in given:
+            raise Problem(422, "invalid_request", "given more than once", parameter=_short(name))
+        if not _is_text(name + value):
+            said = f"{_short(name)}: expected percent-encoded UTF-8"
+            raise Problem(422, "invalid_request", said, parameter=_short(name))
+        given[name] = value
+    return _validated(model, given)
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+async def read_body(
+    route: Route, request: web.Request, limit: int
+) -> BaseModel | dict[str, Raw] | None:
+    """The body; None where the route takes none.
+
+    Args:
+        route: what it is for; of a `verbatim` one only the members' names are checked.
+        request: whose body.
+        limit: bytes.
+
+    Raises:
+        Problem: it is no JSON, too large, or does not fit.
+    """
+    if route.body is None:
+        return None
+    if request.content_type != "application/json":
+        raise Problem(
+            415,
+            "unsupported_content_type",
+            f"Content-Type is {request.content_type!r}; expected application/json",
+        )
+    too_large = Problem(413, "body_too_large", f"the body is over {limit:,} bytes")
+    if request.content_length is not None and request.content_length > limit:
+        raise too_large
+    try:
+        data = await request.read()
+    except web.HTTPRequestEntityTooLarge:
+        raise too_large from None
+    if len(data) > limit:
+        raise too_large
+    if route.access != "admin" and not route.verbatim and data.count(b",") > _MOST_VALUES:
+        said = f"the body has more than {_MOST_VALUES:,} values"
+        raise Problem(422, "invalid_request", said, parameter="body")
+    try:
+        if route.verbatim:
+            return _known_members(route.body, data)
+        value = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Problem(400, "malformed_json", f"the body is not JSON ({error})") from None
+    return _validated(route.body, value)
+
+
+def _known_members(model: type[BaseModel], data: bytes) -> dict[str, Raw]:
+    data.decode()  # what passes as it came is checked here
+    found = members(data)
+    for name in found:
+        if name not in model.model_fields:
+            known = ", ".join(model.model_fields)
+            said = f"{_short(name)}: is not known here; known: {known}"
+            raise Problem(422, "invalid_request", said, parameter=_short(name))
+    return found
+
+
+def _validated(model: type[BaseModel], value: object) -> BaseModel:
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(_short(str(part)) for part in first["loc"]) or "body"
+        said = f"{where}: {_validation_message(model, first)}"
+        raise Problem(422, "invalid_request", said, parameter=where) from None
+
+
+def _validation_message(model: type[BaseModel], error: ErrorDetails) -> str:
+    """What is wrong, what came and what is expected."""
+    if error["type"] == "missing":
+        return "is needed and missing"
+    if error["type"] == "extra_forbidden":
+        if len(error["loc"]) > 1:
+            return "is not known here"
+        return f"is not known here; known: {', '.join(model.model_fields)}"
+    given = json.dumps(error["input"], default=str)[:_SHOWN_CHARS]
+    wanted = expectation(error["type"], error.get("ctx", {}), error["input"], PATTERNS)
+    if wanted == MAPPING:
+        wanted = "a JSON object"
+    if wanted is None:  # a check of Armory's own, which says what it found
+        return f"{error['msg'].removeprefix('Value error, ')}; it is {_short(given)}"
+    return f"expected {wanted}; it is {_short(given)}"
+
+
+def _short(name: str) -> str:
+    shown = "".join(char if char.isprintable() else "?" for char in name[:_SHOWN_CHARS])
+    return shown if len(shown) <= 60 else f"{shown[:57]}..."
