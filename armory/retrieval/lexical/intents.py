@@ -113,54 +113,32 @@ _STARTS = re.compile(rf"(?:{VERB})\b", re.IGNORECASE)
 _HEAD = re.compile(rf"\s*+((?:{VERB}|jot|note)\b[\w '\-]{{0,40}}):\s", re.IGNORECASE)
 
 
-class _Names:
-    """Names split into terms, and found by a term in them: a query looks up its own terms, not each
-    of the names that it may contain. It only grows; a known name is complete.
-    """
-
-    def __init__(self) -> None:
-        self.known: dict[str, tuple[frozenset[str], ...]] = {}
-        self.holding: dict[str, list[str]] = {}
-
-    def read(self, name: str) -> None:
-        """Split a name, as it is written and, if that differs, in lower case."""
-        lower = name.lower()
-        written = frozenset(terms(name))
-        found = dict.fromkeys((written, written if lower == name else frozenset(terms(lower))))
-        words = tuple(some for some in found if some)
-        for some in words:
-            self.holding.setdefault(min(some), []).append(name)
-        self.known[name] = words
-
-
-_read = _Names()
+_read: dict[str, tuple[frozenset[str], ...]] = {}
+"""Names split into terms, as they are written and, if that differs, in lower case."""
 
 
 def read_names(names: Iterable[str]) -> None:
     """Split names that queries may contain beforehand, so that no query waits for it."""
     for name in itertools.islice(names, _NAMES):
-        if name not in _read.known:
-            _room().read(name)
+        _words_of(name)
 
 
-def _room() -> _Names:
-    """The names that were read, where one more may be read; of too many none is kept."""
-    global _read
-    if len(_read.known) >= 2 * _NAMES:
-        _read = _Names()
-    return _read
+def _words_of(name: str) -> tuple[frozenset[str], ...]:
+    """The terms of a name; of too many names none is kept."""
+    words = _read.get(name)
+    if words is None:
+        forms = dict.fromkeys((name, name.lower()))
+        words = tuple(filter(None, dict.fromkeys(frozenset(terms(form)) for form in forms)))
+        if len(_read) >= 2 * _NAMES:
+            _read.clear()
+        _read[name] = words
+    return words
 
 
 def named(query: str, names: Iterable[str]) -> set[str]:
     """The names that the query says in full: servers ("with GitHub") or categories."""
-    asked = set(names)
     said = {*terms(query), *terms(query.lower())}
-    read = _room()
-    for name in asked:
-        if name not in read.known:
-            read.read(name)
-    held = {name for term in said for name in read.holding.get(term, ())}
-    return {name for name in held & asked if any(words <= said for words in read.known[name])}
+    return {name for name in names for words in _words_of(name) if words <= said}
 
 
 _FORM_CHARS, _REQUEST_CHARS = 2_000, 200
