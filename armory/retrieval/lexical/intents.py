@@ -113,32 +113,54 @@ _STARTS = re.compile(rf"(?:{VERB})\b", re.IGNORECASE)
 _HEAD = re.compile(rf"\s*+((?:{VERB}|jot|note)\b[\w '\-]{{0,40}}):\s", re.IGNORECASE)
 
 
-_read: dict[str, tuple[frozenset[str], ...]] = {}
-"""Names split into terms, as they are written and, if that differs, in lower case."""
+class _Names:
+    """Names split into terms, and found by a term in them: a query looks up its own terms, not each
+    of the names that it may contain. It only grows; a known name is complete.
+    """
+
+    def __init__(self) -> None:
+        self.known: dict[str, tuple[frozenset[str], ...]] = {}
+        self.holding: dict[str, list[str]] = {}
+
+    def read(self, name: str) -> None:
+        """Split a name, as it is written and, if that differs, in lower case."""
+        lower = name.lower()
+        written = frozenset(terms(name))
+        found = dict.fromkeys((written, written if lower == name else frozenset(terms(lower))))
+        words = tuple(some for some in found if some)
+        for some in words:
+            self.holding.setdefault(min(some), []).append(name)
+        self.known[name] = words
+
+
+_read = _Names()
 
 
 def read_names(names: Iterable[str]) -> None:
     """Split names that queries may contain beforehand, so that no query waits for it."""
     for name in itertools.islice(names, _NAMES):
-        _words_of(name)
+        if name not in _read.known:
+            _room().read(name)
 
 
-def _words_of(name: str) -> tuple[frozenset[str], ...]:
-    """The terms of a name; of too many names none is kept."""
-    words = _read.get(name)
-    if words is None:
-        forms = dict.fromkeys((name, name.lower()))
-        words = tuple(filter(None, dict.fromkeys(frozenset(terms(form)) for form in forms)))
-        if len(_read) >= 2 * _NAMES:
-            _read.clear()
-        _read[name] = words
-    return words
+def _room() -> _Names:
+    """The names that were read, where one more may be read; of too many none is kept."""
+    global _read
+    if len(_read.known) >= 2 * _NAMES:
+        _read = _Names()
+    return _read
 
 
 def named(query: str, names: Iterable[str]) -> set[str]:
     """The names that the query says in full: servers ("with GitHub") or categories."""
+    asked = set(names)
     said = {*terms(query), *terms(query.lower())}
-    return {name for name in names for words in _words_of(name) if words <= said}
+    read = _room()
+    for name in asked:
+        if name not in read.known:
+            read.read(name)
+    held = {name for term in said for name in read.holding.get(term, ())}
+    return {name for name in held & asked if any(words <= said for words in read.known[name])}
 
 
 _FORM_CHARS, _REQUEST_CHARS = 2_000, 200
@@ -172,14 +194,29 @@ _LANGUAGE = re.compile(
     r"|difference|answer|question|riddle)\b",
     re.IGNORECASE,
 )
+_PLEASANTRY = re.compile(
+    r"(?:\W*+\b(?:hi|hello|hey|there|ok|okay|thanks?|thank|cheers|you|so|very|much|a|lot|good|great"
+    r"|nice|cool|well|done|perfect|morning|afternoon|evening|night|bye|goodbye|see|later|talk"
+    r"|tomorrow|yes|yep|no|nope|sure|sorry|please|welcome|lol|haha|who|how|what|what's|up|are|is|it"
+    r"|that|that's|was|really|helpful|all|for|now|have|day|weekend)\b(?!'))*+\W*+",
+    re.IGNORECASE,
+)
+_TERSE = 8
+_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+
+
+def _terse(text: str, words: int) -> float:
+    """How terse a wish is, in [0, 1]: 1 - log(words) / log 8; nothing for a mere pleasantry."""
+    words += len(_UNSPACED.findall(text)) // 2  # Chinese and Japanese: about two signs a word
+    return 0.0 if words >= _TERSE or _PLEASANTRY.fullmatch(text) else 1 - math.log(words, _TERSE)
 
 
 def form(text: str) -> dict[str, float]:
     """How a query is put (English): signals of whether it asks for an act or for an answer.
 
     Shares and flags in [0, 1], `form_length` the logarithm of the number of words. Texts in other
-    languages give zeros, and the judgement rests on what was found. Of a long text the beginning
-    tells: each expression holds the interpreter's lock for as long as it looks.
+    languages give zeros (but `form_terse`), and the judgement rests on what was found. Of a long
+    text the beginning tells: each expression holds the interpreter's lock for as long as it looks.
     """
     text = text[:_FORM_CHARS]
     words = max(len(text.split()), 1)
@@ -193,4 +230,5 @@ def form(text: str) -> dict[str, float]:
         "form_concrete": min(len(_CONCRETE.findall(text)) / words * 5, 1.0),
         "form_language": float(bool(_LANGUAGE.search(text))),
         "form_length": math.log(words),
+        "form_terse": _terse(text, words),
     }
