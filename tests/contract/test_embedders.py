@@ -330,13 +330,13 @@ async def test_the_shipped_files_are_the_ones_that_the_config_names() -> None:
         assert hashlib.sha256((SHIPPED / name).read_bytes()).hexdigest() == digest
 
 
-async def test_mapped_weights_are_the_weights(tmp_path: Path) -> None:
+async def test_the_shortened_graph_gives_the_vectors_of_the_whole_model(tmp_path: Path) -> None:
     folder = tmp_path / "whole"
     shutil.copytree(SHIPPED, folder, ignore=shutil.ignore_patterns("graph.onnx"))
     texts = ["create an issue", "Wetter in Köln " * 40, "日本"]
-    mapped, whole = EmbeddedEmbedder(), EmbeddedEmbedder(folder)
-    assert (await mapped.embed_queries(texts) == await whole.embed_queries(texts)).all()
-    await mapped.aclose()
+    shortened, whole = EmbeddedEmbedder(), EmbeddedEmbedder(folder)
+    assert (await shortened.embed_queries(texts) == await whole.embed_queries(texts)).all()
+    await shortened.aclose()
     await whole.aclose()
 
 

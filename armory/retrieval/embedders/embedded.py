@@ -46,8 +46,8 @@ def _cores() -> int:
 class EmbeddedEmbedder:
     """A folder with `model.onnx`, `tokenizer.json` and `config.json`, loaded on first use.
 
-    Where it has a `graph.onnx`, that is opened: the model with its weights left in `model.onnx`,
-    from where they are mapped and not copied (`training.graph`).
+    Where it has a `graph.onnx`, that is opened: the model for one text at a time, its weights left
+    in `model.onnx`, from where they are mapped and not copied (`training.graph`).
 
     The graph takes `input_ids` and `attention_mask` and gives `embedding`, pooled, and
     `last_hidden_state`, the tokens in their context: a query is read once for all of its clauses.

@@ -129,17 +129,19 @@ def best_of_slots(cosine: FloatArray, owners: Sequence[IntArray]) -> FloatArray:
     """(m, n) the best cosine of each tool, in [-1, 1].
 
     Args:
-        cosine: (m, N) of the first vectors of all tools, then of the second ones, ...
+        cosine: (m, N) of the first vectors of all tools, then of the second ones, ...; it is
+            overwritten, and what is found stands in it.
         owners: for each slot the tools that have so many.
     """
-    found = cosine[:, : len(owners[0])].copy()
+    found = cosine[:, : len(owners[0])]
     ends = np.cumsum([len(some) for some in owners]).tolist()
     for some, (start, end) in zip(owners[1:], itertools.pairwise(ends), strict=True):
         others = cosine[:, start:end]
         if others.shape == found.shape:
             np.maximum(found, others, out=found)
-        else:
-            found[:, some] = np.maximum(found[:, some], others)
+        else:  # row by row: NumPy is slow at both axes together
+            for row, other in zip(found, others, strict=True):
+                row[some] = np.maximum(row.take(some), other)
     return np.clip(found, -1.0, 1.0, out=found)
 
 

@@ -48,26 +48,40 @@ _MOST_CORRECTED = 24
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TermHits:
-    """What a query's terms found: flat arrays over (term, tool) pairs.
+    """What a query's terms found: flat arrays over (term, tool) pairs, term by term.
 
     Attributes:
-        rows: tool of each pair, (e,) int32.
+        rows: tool of each pair, (e,) int64.
         weights: its share of the BM25F score, (e,) float32.
-        slots: which query term, (e,) int32.
-        pairs: position in the postings, (e,) int64.
+        runs: which of the k terms that were found, (e,) int32.
+        slots: which query term each of these is, (k,) int64.
+        shifts: from a place among the pairs to that in the postings, by term, (k,) int64.
         idf: of every query term; spelling variants share their term's slot, (t,) float32.
         size: tools in the index.
-        alike: how far each pair's term is the query's, (e,) float32 in (0, 1]; None: no spelling
-            variant is among the pairs.
+        alike: how far each term is the query's, (k,) float32 in (0, 1]; None: no spelling variant
+            is among them.
     """
 
-    rows: Ints
+    rows: Positions
     weights: Floats
-    slots: Ints
-    pairs: NDArray[np.int64]
+    runs: Ints
+    slots: Positions
+    shifts: Positions
     idf: Floats
     size: int
     alike: Floats | None = None
+
+    def of(self, row: int) -> set[int]:
+        """The query terms that a tool has."""
+        return {*self.slots[self.runs[self.rows == row]].tolist()}
+
+    def among(self, rows: NDArray[np.int64] | Ints) -> tuple[Positions, Ints]:
+        """The places of the pairs of some tools, and which of those tools each is of."""
+        place = np.full(self.size, -1, np.int32)
+        place[rows] = np.arange(len(rows), dtype=np.int32)
+        at = place[self.rows]
+        kept = np.flatnonzero(at >= 0)
+        return kept, at[kept]
 
     def bm25(self) -> Floats:
         """BM25F of every tool, (n,) float32, at least 0."""
@@ -158,13 +172,18 @@ class Postings:
                     literal = False
         found = np.array([span[1] for span in spans], np.int64)
         self._weigh(found[~self._weighed[found]])
-        sizes, pairs = df[found], self.inverted.pairs(found)
+        starts, sizes = self.inverted.starts[found], df[found]
+        ends = starts + sizes
         likeness = np.array([span[2] for span in spans], np.float32)
-        scale: Floats = np.repeat(likeness * self._idf[found], sizes)
-        slots = np.repeat(np.array([span[0] for span in spans], np.int32), sizes)
-        rows, weights = self.inverted.rows[pairs], self._weights[pairs] * scale
-        alike = None if literal else np.repeat(likeness, sizes)
-        return TermHits(rows, weights, slots, pairs, idf, self._size, alike)
+        cuts = [*map(slice, starts.tolist(), ends.tolist()), slice(0)]  # there may be no term
+        rows = np.concatenate([self.inverted.rows[cut] for cut in cuts], dtype=np.int64)
+        weights = np.concatenate([self._weights[cut] for cut in cuts])
+        weights *= np.repeat(likeness * self._idf[found], sizes)
+        runs = np.repeat(np.arange(len(found), dtype=np.int32), sizes)
+        slots = np.array([span[0] for span in spans], np.int64)
+        shifts = ends - np.cumsum(sizes)
+        alike = None if literal else likeness
+        return TermHits(rows, weights, runs, slots, shifts, idf, self._size, alike)
 
     def _weigh(self, found: Positions) -> None:
         """What the pairs of some terms weigh, in BM25F and in the keyword score."""
@@ -238,28 +257,38 @@ class Postings:
         pairs = slice(*self.inverted.starts[number : number + 2].tolist())
         return bool((self.inverted.whole[pairs] & (self.inverted.counts[pairs, NAME] > 0)).any())
 
-    def keyword(self, query: str, found: TermHits | None = None) -> Floats:
+    def keyword(
+        self, query: str, found: TermHits | None = None, of: Positions | None = None
+    ) -> Floats:
         """BM25 over name and description ÷ the most that the query could attain; (n,) in [0, 1].
 
         The most is every distinct term of the query, unknown ones as well, at full saturation.
-        `found`: what `search` gave for the same query, which saves doing it again.
+
+        Args:
+            query: the text.
+            found: what `search` gave for the same query, which saves doing it again.
+            of: only of these r rows, (r,); None: of all.
         """
         literal = found is not None and found.alike is None
         hits = found if found is not None and literal else self.search(query, forgiving=False)
         best = float(hits.idf.sum()) * (K1 + 1)
+        size = self._size if of is None else len(of)
         if best <= 0:
-            return np.zeros(self._size, np.float32)
-        gained = self._plain[hits.pairs] * hits.idf[hits.slots]
-        return (np.bincount(hits.rows, gained, self._size) / best).astype(np.float32)
+            return np.zeros(size, np.float32)
+        if of is None:
+            places, at, runs = np.arange(len(hits.rows)), hits.rows, hits.runs
+        else:
+            places, at = hits.among(of)
+            runs = hits.runs[places]
+        gained = self._plain[places + hits.shifts[runs]] * hits.idf[hits.slots[runs]]
+        return (np.bincount(at, gained, size) / best).astype(np.float32)
 
     def fields(self, hits: TermHits, rows: NDArray[np.int64] | Ints) -> FieldHits:
         """Where some tools (r rows of the index) were hit by a query."""
         width, count = len(FIELDS), len(rows)
-        place = np.full(self._size, -1, np.int32)
-        place[rows] = np.arange(count, dtype=np.int32)
-        at = place[hits.rows]
-        kept = np.flatnonzero(at >= 0)
-        at, slots, pairs = at[kept], hits.slots[kept], hits.pairs[kept]
+        kept, at = hits.among(rows)
+        runs = hits.runs[kept]
+        slots, pairs = hits.slots[runs], kept + hits.shifts[runs]
         asked = max(float(hits.idf.sum()), 1e-6)
         matched = np.zeros((count, len(hits.idf)), np.float32)
         present = self.inverted.counts[pairs] > 0
@@ -268,7 +297,7 @@ class Postings:
         if hits.alike is None:
             matched[at, slots] = 1.0
         else:  # a word that only looks like another is not that word
-            alike = hits.alike[kept]
+            alike = hits.alike[runs]
             np.maximum.at(matched, (at, slots), alike)
             present, held = present * alike[:, None], held * alike
         # three sums for each tool and field: what the query says, of the field, as a compound

@@ -146,12 +146,8 @@ def _words_shared(features: CandidateFeatures, position: int) -> float:
     """The share of a text's words that a tool has, the greatest over the caller's texts: of words
     as they are counted, not as they weigh for the order.
     """
-    row = features.rows[position]
-    shares = [
-        len(set(s.hits.slots[s.hits.rows == row].tolist())) / max(len(s.hits.idf), 1)
-        for s in features.whole
-    ]
-    return max(shares)
+    row = int(features.rows[position])
+    return max(len(s.hits.of(row)) / max(len(s.hits.idf), 1) for s in features.whole)
 
 
 def explain(

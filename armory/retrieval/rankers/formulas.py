@@ -30,10 +30,9 @@ def keyword(features: CandidateFeatures, of: IntArray | None = None) -> FloatArr
     `of`: only of these candidates, (k,).
     """
     rows = features.rows if of is None else features.rows[of]
-    every = len(rows) == len(features.postings)
+    every = len(rows) == len(features.postings) and of is None
     score = features.postings.keyword
-    texts = [score(subquery.text, subquery.hits) for subquery in features.whole]
-    return greatest(texts if every and of is None else [values[rows] for values in texts])
+    return greatest([score(s.text, s.hits, None if every else rows) for s in features.whole])
 
 
 def hybrid(features: CandidateFeatures, of: IntArray | None = None) -> FloatArray:
