@@ -144,6 +144,8 @@ class ToolCalls:
                 reply = await self._send(context, record, params)
                 if _refuses_headers(reply, params):
                     reply = await self._again(context, record, params, reply)
+            if reply.unread:
+                await reply.outline_in_turns()
             ok, answered = succeeded(reply), reply
         except _FAILED as error:
             reply = answered = failed_call(error)

@@ -44,6 +44,8 @@ class Answers:
 
     async def exposed(self, context: RequestContext, server: str, reply: Reply) -> Reply:
         """An upstream's answer in the client's names; a task that it made becomes the caller's."""
+        if reply.unread:
+            await reply.outline_in_turns()
         transparent = context.endpoint.transparent
         linked = not transparent and has_links(reply.outline)
         if (transparent or linked) and b'"taskId"' in reply.outline:
@@ -60,7 +62,10 @@ class Answers:
             return reply
         large = len(memoryview(result)) > _LARGE_BYTES
         exposed = await for_callers(large, expose_result, result, server)
-        return reply if exposed is reply.result else Reply(result=exposed, era=reply.era)
+        if exposed is reply.result:
+            return reply
+        short = reply.outline if large and result is reply.result else None  # the same keys
+        return Reply(result=exposed, era=reply.era, short=short)
 
     async def own(self, context: RequestContext, origin: str, result: Raw) -> Reply:
         """A result of the gateway's own, as TOON where the request asks for that."""

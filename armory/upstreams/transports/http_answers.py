@@ -6,8 +6,6 @@ imports a link.
 
 from __future__ import annotations
 
-import asyncio
-
 from armory.errors import ArmoryError
 from armory.http1.eventstream import Event, EventTooLarge
 from armory.http1.failing import broken
@@ -15,7 +13,7 @@ from armory.http1.reading import BodyTooLarge
 from armory.protocol.codes import INVALID_PARAMS, MODERN_ERRORS
 from armory.protocol.jsonrpc import error_of
 from armory.protocol.meta import PROTOCOL_VERSION
-from armory.protocol.outline import PIECE_BYTES
+from armory.protocol.outline import PIECE_BYTES, in_turns
 from armory.protocol.rawjson import excerpt
 from armory.protocol.upstream_messages import (
     UnreadableMessage,
@@ -39,17 +37,6 @@ def stream_errors() -> tuple[type[Exception], ...]:
     return (*broken(), EventTooLarge, BodyTooLarge, ArmoryError)
 
 
-async def _in_turns(data: bytes | bytearray) -> list[UpstreamMessage]:
-    """As `decode`, in pieces, between which others have their turn."""
-    steps = decoding(data)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            return done.value
-        await asyncio.sleep(0)
-
-
 async def messages_in(event: Event, budget: Budget) -> list[UpstreamMessage]:
     """The messages in one event; none in those that only name an id; garbage costs its event
     alone.
@@ -59,7 +46,7 @@ async def messages_in(event: Event, budget: Budget) -> list[UpstreamMessage]:
         return []
     at_once = len(event.data) <= _AT_ONCE_BYTES
     try:
-        return decode(event.data) if at_once else await _in_turns(event.data)
+        return decode(event.data) if at_once else await in_turns(decoding(event.data))
     except UnreadableMessage as garbage:
         budget.garbage(garbage, len(event.data))
         return []
@@ -97,7 +84,7 @@ async def messages_of(body: bytes | bytearray, server: str, status: int) -> list
         raise http_failure(server, status, body)
     at_once = len(body) <= _AT_ONCE_BYTES
     try:
-        return decode(body) if at_once else await _in_turns(body)
+        return decode(body) if at_once else await in_turns(decoding(body))
     except UnreadableMessage:
         if status < 300:
             raise
