@@ -6,7 +6,6 @@ link itself is `upstreams.session.base.BaseLink`. Never imports a transport.
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
@@ -18,7 +17,7 @@ from msgspec import Raw
 
 from armory.domain.principal import Principal
 from armory.protocol.meta import HOP_KEYS
-from armory.protocol.outline import PIECE_BYTES, in_turns, outlined, outlining
+from armory.protocol.outline import outlined
 from armory.protocol.rawjson import members_or_none, pack, text_of
 from armory.protocol.versions import Era
 
@@ -85,18 +84,6 @@ class Reply(msgspec.Struct, gc=False):
         if self.short is None:
             self.short = b"" if self.result is None else outlined(self.result)
         return self.short
-
-    @property
-    def unread(self) -> bool:
-        """Whether making the outline takes long; see `outline_in_turns`."""
-        result = self.result
-        return self.short is None and result is not None and len(memoryview(result)) > PIECE_BYTES
-
-    async def outline_in_turns(self) -> None:
-        """Make the outline in steps, between which others have their turn."""
-        if self.result is not None:
-            await asyncio.sleep(0)  # decoding it was a long step already
-            self.short = await in_turns(outlining(self.result))
 
 
 class ClientChannel(Protocol):

@@ -7,7 +7,6 @@ would go through all of it. Never imports a transport.
 
 from __future__ import annotations
 
-import asyncio
 from codecs import utf_8_decode
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -152,16 +151,6 @@ def at_once(steps: Generator[None, None, _T]) -> _T:
             next(steps)
         except StopIteration as done:
             return done.value
-
-
-async def in_turns(steps: Generator[None, None, _T]) -> _T:
-    """What the steps come to; between them others have their turn of the event loop."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            return done.value
-        await asyncio.sleep(0)
 
 
 def outlined(result: Raw) -> bytes:

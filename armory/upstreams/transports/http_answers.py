@@ -13,7 +13,7 @@ from armory.http1.reading import BodyTooLarge
 from armory.protocol.codes import INVALID_PARAMS, MODERN_ERRORS
 from armory.protocol.jsonrpc import error_of
 from armory.protocol.meta import PROTOCOL_VERSION
-from armory.protocol.outline import PIECE_BYTES, in_turns
+from armory.protocol.outline import PIECE_BYTES
 from armory.protocol.rawjson import excerpt
 from armory.protocol.upstream_messages import (
     UnreadableMessage,
@@ -22,6 +22,7 @@ from armory.protocol.upstream_messages import (
     decoding,
     own_id,
 )
+from armory.tasks import step_by_step
 from armory.upstreams.session.budget import Budget
 from armory.upstreams.transports.error_bodies import is_message
 from armory.upstreams.transports.http_failures import http_failure
@@ -46,7 +47,7 @@ async def messages_in(event: Event, budget: Budget) -> list[UpstreamMessage]:
         return []
     at_once = len(event.data) <= _AT_ONCE_BYTES
     try:
-        return decode(event.data) if at_once else await in_turns(decoding(event.data))
+        return decode(event.data) if at_once else await step_by_step(decoding(event.data))
     except UnreadableMessage as garbage:
         budget.garbage(garbage, len(event.data))
         return []
@@ -84,7 +85,7 @@ async def messages_of(body: bytes | bytearray, server: str, status: int) -> list
         raise http_failure(server, status, body)
     at_once = len(body) <= _AT_ONCE_BYTES
     try:
-        return decode(body) if at_once else await in_turns(decoding(body))
+        return decode(body) if at_once else await step_by_step(decoding(body))
     except UnreadableMessage:
         if status < 300:
             raise
