@@ -24,6 +24,8 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
+_K = TypeVar("_K")
+_V = TypeVar("_V")
 
 SHORT_S = 0.0002
 """With Python's own 5 ms, each system call of the event loop may wait so long for a thread that
@@ -210,6 +212,15 @@ def let_go(held: list[Any] | dict[Any, Any]) -> None:
     """
     if len(held) > _MANY:
         _ENDING.take(held)
+
+
+class Table(dict[_K, _V]):
+    """A table whose objects are freed a few at a time, once nobody holds it; see `let_go`."""
+
+    __slots__ = ()
+
+    def __del__(self) -> None:
+        let_go(self)
 
 
 class _Ending:

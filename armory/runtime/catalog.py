@@ -214,7 +214,7 @@ class CatalogKeeper:
         shrunk = sum(one.entries for one in before) - sum(one.entries for one in now)
         self._catalog = catalog
         catalog = await self._without_withheld(catalog)
-        await self._make_searchable(_searchable_records(catalog))
+        await self._make_searchable(await in_turn_if(is_large, _searchable_records, catalog))
         if self._examples is not None:
             catalog = await in_turn(self._with_written_examples, catalog, self._examples)
         if is_large and self._prepare is not None:
@@ -269,7 +269,7 @@ class CatalogKeeper:
         """Hand the tools to the indexing task and wait a little for it."""
         if self._retriever is None:
             return
-        self._to_index = [*tools, *self._private]
+        self._to_index = [*tools, *self._private] if self._private else tools
         self._indexed.clear()
         self._wanted.set()
         try:
