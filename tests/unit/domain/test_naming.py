@@ -132,4 +132,4 @@ def test_no_call_into_c_goes_through_all_names() -> None:
         expose_names("server", ["a.b", "a.b", "a_b", "c"])
     finally:
         sys.setprofile(before)
-    assert not called & {"fromkeys", "_count_elements"}  # all other threads would wait
+    assert "fromkeys" not in called  # all other threads would wait
