@@ -1,19 +1,44 @@
 """Charging the event loop's time, step by step of a coroutine, to the caller whose request it is.
 
-Owns: `InContext`, which runs a coroutine and charges an account. Never imports a room: MCP and REST
-both use it.
+Owns: `InContext`, which runs a coroutine and charges an account, and the share of all those
+together that say very much at once. Never imports a room: MCP and REST both use it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import copy_context
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Any, Generic, Protocol, TypeVar
 
 T = TypeVar("T")
 _TOLD_S = 0.0005
 """Time is charged once it adds up to this much, or at the request's end."""
+
+
+class Flooding:
+    """What those who say very much at once may take of the event loop, all of them together.
+
+    Each in a turn of its own, twenty that begin together would make one long turn.
+
+    Args:
+        share: of the loop.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(self, share: float = 0.5, clock: Callable[[], float] = monotonic) -> None:
+        self._share = share
+        self._clock = clock
+        self._free_at = 0.0
+
+    def wait_s(self, took: float) -> float:
+        """One has just taken so many seconds; for how many it should let others go first."""
+        now = self._clock()
+        self._free_at = max(self._free_at, now - took) + took / self._share
+        return max(self._free_at - now, 0.0)
+
+
+FLOODING = Flooding()
 
 
 class Account(Protocol):

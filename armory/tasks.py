@@ -8,7 +8,7 @@ until they have ended, and work that several wait for. Structured work (`asyncio
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from typing import Any, Generic, TypeVar
 
 from armory.logger import Logger
@@ -43,6 +43,16 @@ def spawn(work: Coroutine[Any, Any, _T], name: str) -> asyncio.Task[_T]:
     task = asyncio.get_running_loop().create_task(work, name=name)
     task.add_done_callback(_tell_failure)
     return task
+
+
+async def step_by_step(steps: Generator[None, None, _T]) -> _T:
+    """What the steps come to; between them others have their turn of the event loop."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return done.value
+        await asyncio.sleep(0)
 
 
 async def stop(*tasks: asyncio.Task[Any] | None, timeout_s: float | None = None) -> None:

@@ -218,6 +218,7 @@ class Gateway:
         old = self._view
         view = View(catalog, old.policy, old.settings, old)
         view.names  # noqa: B018 # the first search would take them apart on the event loop
+        view.policy.prepare(catalog)
         self._prepared = ViewDifference(old, view, self.principal_lists.servers)
 
     def publish(self, catalog: Catalog) -> None:
@@ -245,6 +246,7 @@ class Gateway:
         if prepared is None or prepared.private != private:
             prepared = ViewDifference(old, view, private)
         self.changes.view_swapped(prepared)
+        view.policy.serve(view.catalog)
 
     def _may_use(self, subscription: Subscription, server: str) -> bool:
         """Whether a client sees anything of a server where it listens right now."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 from armory.http1.eventstream import Event, EventParser
 from armory.http1.response import Response
+from armory.steps import FLOODING
 
 if TYPE_CHECKING:
     import aiohttp
@@ -22,6 +23,8 @@ _PART_BYTES = 16 * 1024
 _PART_LINES = 500
 _TURN_S = 0.001
 """How long one stream may hold the event loop, in seconds."""
+_WAITED_S = 0.0001
+"""Who waited so long for bytes had let others go first."""
 Answer: TypeAlias = "aiohttp.ClientResponse | Response"
 """A response, whichever client it came by (through a proxy it is aiohttp's)."""
 
@@ -118,7 +121,7 @@ class EventReader:
 
     __slots__ = (
         "_at", "_chunk", "_content", "_counted", "_events", "_loop", "_meter", "_parser",
-        "_response", "_size", "_turn",
+        "_response", "_since", "_size", "_turn",
     )  # fmt: skip
 
     def __init__(self, response: Answer, parser: EventParser, meter: Meter | None = None) -> None:
@@ -127,7 +130,8 @@ class EventReader:
         self._parser = parser
         self._meter = meter
         self._loop = asyncio.get_running_loop()
-        self._turn = self._loop.time() + _TURN_S
+        self._since = self._loop.time()  # it has not waited for bytes
+        self._turn = self._since + _TURN_S
         self._counted = False
         self._chunk = b""  # taken apart up to `_at`, in pieces of `_size`
         self._at = self._size = 0
@@ -148,13 +152,18 @@ class EventReader:
         while True:
             for event in self._events:
                 return event
-            if self._chunk and self._loop.time() > self._turn:
-                await asyncio.sleep(0)
-                self._turn = self._loop.time() + _TURN_S
+            if self._chunk and (now := self._loop.time()) > self._turn:
+                took = now - self._since
+                await asyncio.sleep(FLOODING.wait_s(took) if took > _TURN_S else 0)
+                self._since = self._loop.time()
+                self._turn = self._since + _TURN_S
             if self._at >= len(self._chunk):
+                before = self._loop.time()
                 self._chunk = chunk = await self._content.readany()
                 if not chunk:
                     raise StopAsyncIteration
+                if (now := self._loop.time()) - before > _WAITED_S:
+                    self._since = now
                 self._at, self._size = 0, _part_size(chunk)
             self._events = iter(self._take())
 

@@ -27,9 +27,15 @@ _QUOTES = 256
 _ITEMS = 1_000
 _SPACE = 0x20
 _ASCII = 0x80
+LINKS = (b'"uri"', b'"taskId"', b'esourceUri"')
+"""A result in which names are mapped has one of these."""
+_KEPT_BYTES = 64 * 1024
+"""Of members that are longer without their long texts, only whether they have `LINKS` is kept."""
+_COPIED_BYTES = 1 << 20
+"""Of more the short form was looked for as it was decoded: to copy it once more takes long."""
 _LISTS = ("content", "contents")
 _TEXTS = ("text", "data", "blob")
-_STRING = Raw(b'""')
+_STRING, _NOTHING = Raw(b'""'), Raw(b"[]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,31 +157,54 @@ def outlined(result: Raw) -> bytes:
     """A result for looking through: itself where it is small, else without its long strings.
 
     Keys and what is beside long texts stay, except the inside of a large `structuredContent`, which
-    belongs to the tool alone. What cannot be taken apart stays whole; of what has too many members
-    there is none, as it passes as it came.
+    belongs to the tool alone, and of what is still long. What cannot be taken apart stays whole; of
+    what has too many members there is none, as it passes as it came.
     """
-    text = bytes(memoryview(result))
-    if len(text) < LARGE_BYTES:
-        return text
-    short = condensed(text)
+    return at_once(outlining(result))
+
+
+def outlining(result: Raw) -> Generator[None, None, bytes]:
+    """The same in steps."""
+    view = memoryview(result)
+    if len(view) < LARGE_BYTES:
+        return bytes(view)
+    short = condensed(bytes(view)) if len(view) <= _COPIED_BYTES else None
     if short is not None and len(short.text) < LARGE_BYTES:
         return short.text
     try:
-        return _without_texts(text)
+        return (yield from _without_texts(result))
     except TooWide:
         return b""
     except (msgspec.DecodeError, RecursionError):
-        return text
+        return bytes(view)
 
 
-def _without_texts(text: bytes) -> bytes:
+def _without_texts(text: Raw) -> Generator[None, None, bytes]:
     result = members(text)
-    if len(memoryview(result.get("structuredContent", EMPTY_OBJECT))) > _LONG:
-        result["structuredContent"] = EMPTY_OBJECT
-    for name in _LISTS:
-        if len(memoryview(result.get(name, EMPTY_OBJECT))) > _LONG:
-            result[name] = _short_items(result[name])
+    yield
+    for name, raw in result.items():
+        if len(memoryview(raw)) <= _LONG:
+            continue
+        if name == "structuredContent":
+            result[name] = EMPTY_OBJECT
+            continue
+        short = _short_items(raw) if name in _LISTS else raw
+        if len(memoryview(short)) > _KEPT_BYTES:
+            short = yield from _links_in(short)
+        result[name] = short
     return encode(result)
+
+
+def _links_in(long: Raw) -> Generator[None, None, Raw]:
+    """What stands for a long value: a word of `LINKS` where one is in it, else nothing."""
+    view, more = memoryview(long), max(map(len, LINKS))
+    for at in range(0, len(view), PIECE_BYTES):
+        piece = bytes(view[at : at + PIECE_BYTES + more])
+        for word in LINKS:
+            if word in piece:
+                return Raw(b'["%b]' % word.removeprefix(b'"'))
+        yield
+    return _NOTHING
 
 
 def _short_items(listed: Raw) -> Raw:

@@ -4,7 +4,7 @@ Owns: the names that rooms use. Never imports a room: every one has threads.
 """
 
 from armory.threads.loop_thread import LoopThread
-from armory.threads.pieces import in_order, let_go
+from armory.threads.pieces import Table, in_order, let_go
 from armory.threads.pools import (
     CATALOG_NICE,
     for_callers,
@@ -29,6 +29,7 @@ __all__ = [
     "SWITCH_INTERVAL",
     "LoopThread",
     "SwitchInterval",
+    "Table",
     "default_slice",
     "for_callers",
     "in_order",

@@ -1,6 +1,6 @@
 """Many objects sorted, or freed, a few at a time: all at once would hold the interpreter.
 
-Owns: `in_order`, `let_go` and the one thread that frees. Never imports a room.
+Owns: `in_order`, `let_go`, `Table` and the one thread that frees. Never imports a room.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ import time
 from collections.abc import Iterable, Iterator
 from heapq import merge
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeVar
 
 from armory.threads.priorities import lower_priority
 
+_K = TypeVar("_K")
+_V = TypeVar("_V")
 _MANY, _A_FEW = 2_000, 500
 """Objects from which on a thread frees them, and how many it frees at a time (0.5 ms). Texts are
 sorted in pieces of the former size."""
@@ -38,6 +40,15 @@ def let_go(held: list[Any] | dict[Any, Any]) -> None:
     """
     if len(held) > _MANY:
         FREEING.take(held)
+
+
+class Table(dict[_K, _V]):
+    """A table whose objects are freed a few at a time, once nobody holds it; see `let_go`."""
+
+    __slots__ = ()
+
+    def __del__(self) -> None:
+        let_go(self)
 
 
 class FreeingThread:

@@ -7,7 +7,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from armory.steps import InContext
+from armory.steps import Flooding, InContext
 
 pytestmark = pytest.mark.anyio
 WHOSE: ContextVar[str] = ContextVar("whose", default="nobody's")
@@ -88,3 +88,14 @@ async def test_who_is_known_from_the_middle_of_the_first_step_on_is_charged_for_
 
     await InContext(work(), on)
     assert sum(on.steps) > 0
+
+
+def test_those_who_say_very_much_take_half_of_the_loop_together() -> None:
+    now = 10.0
+    flooding = Flooding(0.5, lambda: now)
+    now += 0.001
+    assert flooding.wait_s(0.001) == pytest.approx(0.001)  # alone: as long as it took
+    waits = [flooding.wait_s(0.001) for _ in range(5)]
+    assert waits == pytest.approx([0.003, 0.005, 0.007, 0.009, 0.011])  # one after another
+    now += 1.0
+    assert flooding.wait_s(0.001) == pytest.approx(0.001)

@@ -27,6 +27,7 @@ from armory.threads import (
     SHORT_S,
     SLICE_NS,
     SwitchInterval,
+    Table,
     default_slice,
     in_order,
     in_turn,
@@ -184,6 +185,13 @@ async def test_many_objects_end_in_a_thread_and_few_where_they_are() -> None:
     table = {-1: Held(ended, last), **table}  # taken from its end
     let_go(table)
     del table
+    assert last.wait(20)
+    assert threading.get_ident() not in ended
+    ended.clear()
+    last.clear()
+    whole = Table((number, Held(ended)) for number in range(4_999))
+    whole = Table({-1: Held(ended, last), **whole})
+    del whole
     assert last.wait(20)
     assert threading.get_ident() not in ended
     ended.clear()

@@ -25,8 +25,10 @@ from armory.gateway.ports import Limiter, Pool
 from armory.gateway.results.answers import (
     Answers,
     failed_call,
+    look_through,
     missing,
     succeeded,
+    takes_long,
     unknown_call,
     with_nearest,
 )
@@ -144,6 +146,8 @@ class ToolCalls:
                 reply = await self._send(context, record, params)
                 if _refuses_headers(reply, params):
                     reply = await self._again(context, record, params, reply)
+            if takes_long(reply):
+                await look_through(reply)
             ok, answered = succeeded(reply), reply
         except _FAILED as error:
             reply = answered = failed_call(error)

@@ -5,6 +5,7 @@ Owns: `Answers`. Never imports a transport.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import re
 from collections.abc import Sequence
@@ -21,7 +22,9 @@ from armory.gateway.results.uri_rewriting import expose_data, expose_result, has
 from armory.gateway.tasks.ownership import TaskOwnership
 from armory.protocol.link import Reply
 from armory.protocol.meta import ERROR
+from armory.protocol.outline import PIECE_BYTES, outlining
 from armory.protocol.rawjson import encode, members_or_none, pack
+from armory.tasks import step_by_step
 from armory.threads import for_callers
 
 _LARGE_BYTES = 256 * 1024
@@ -44,6 +47,8 @@ class Answers:
 
     async def exposed(self, context: RequestContext, server: str, reply: Reply) -> Reply:
         """An upstream's answer in the client's names; a task that it made becomes the caller's."""
+        if takes_long(reply):
+            await look_through(reply)
         transparent = context.endpoint.transparent
         linked = not transparent and has_links(reply.outline)
         if (transparent or linked) and b'"taskId"' in reply.outline:
@@ -60,13 +65,29 @@ class Answers:
             return reply
         large = len(memoryview(result)) > _LARGE_BYTES
         exposed = await for_callers(large, expose_result, result, server)
-        return reply if exposed is reply.result else Reply(result=exposed, era=reply.era)
+        if exposed is reply.result:
+            return reply
+        short = reply.outline if large and result is reply.result else None  # the same keys
+        return Reply(result=exposed, era=reply.era, short=short)
 
     async def own(self, context: RequestContext, origin: str, result: Raw) -> Reply:
         """A result of the gateway's own, as TOON where the request asks for that."""
         if wants_toon(context.headers):
             result = await compact_result(result, origin, self._on_compacted)
         return Reply(result=result)
+
+
+def takes_long(reply: Reply) -> bool:
+    """Whether making its outline does."""
+    result = reply.result
+    return result is not None and reply.short is None and len(memoryview(result)) > PIECE_BYTES
+
+
+async def look_through(reply: Reply) -> None:
+    """Make the outline of a large result in steps, between which others have their turn."""
+    if reply.result is not None:
+        await asyncio.sleep(0)  # decoding it was a long step already
+        reply.short = await step_by_step(outlining(reply.result))
 
 
 def _exposed_error(server: str, reply: Reply) -> Reply:

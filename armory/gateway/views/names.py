@@ -80,7 +80,7 @@ class ToolNames:
         self._servers: dict[str, list[str]] = {}
         gone, stays = fresh, True
         if others is None:
-            again = frozenset(fresh)
+            again = frozenset(name for name in fresh if name in known)
             gone = [name for name in known if name not in records or name in again]
             stays = [n for n in known if n in records] == [n for n in records if n in known]
         if before is None or len(gone) + len(fresh) > _FEW or not stays:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from armory.domain.catalog import Catalog, replaced
 from armory.domain.tool import ToolRecord, names_by_server
 from armory.gateway.views.definitions import for_models
+from armory.threads import Table
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,13 +40,13 @@ class ToolTables:
         if before is None or others is None:
             return cls(
                 tools,
-                {name: place for place, name in enumerate(tools)},
-                {(tool.server, tool.original_name): tool for tool in tools.values()},
+                Table((name, place) for place, name in enumerate(tools)),
+                Table(((tool.server, tool.original_name), tool) for tool in tools.values()),
                 _apps(tools, before),
                 names_by_server(tools.values()),
             )
         changed = [tools[name] for name in others]
-        originals = dict(before.originals)
+        originals = Table(before.originals)
         for name in others:
             originals.pop((before.tools[name].server, before.tools[name].original_name), None)
         originals.update({(tool.server, tool.original_name): tool for tool in changed})

@@ -192,7 +192,7 @@ class CatalogKeeper:
         shrunk = sum(one.entries for one in before) - sum(one.entries for one in now)
         self._catalog = catalog
         catalog = await self._without_withheld(catalog)
-        await self._update_index(catalog)
+        await self._update_index(catalog, is_large)
         if self._examples is not None:
             catalog = await in_turn(self._with_written_examples, catalog, self._examples)
         if is_large and self._prepare is not None:
@@ -243,9 +243,9 @@ class CatalogKeeper:
                 tools[name] = known[1]
         return replace(catalog, tools=tools) if self._with_examples else catalog
 
-    async def _update_index(self, catalog: Catalog) -> None:
+    async def _update_index(self, catalog: Catalog, is_large: bool = False) -> None:
         """Have what searches may find made searchable; which of it, each search says."""
-        tools = [*catalog.tools.values(), *catalog.skills.values(), *self._private]
+        tools = await in_turn_if(is_large, _searchable_records, catalog, self._private)
         await self._index.update(tools, INDEX_S if catalog.version > 1 else FIRST_INDEX_S)
 
     def _indexed_late(self) -> None:
@@ -265,3 +265,7 @@ class CatalogKeeper:
             if count > REPORTED:
                 _log.warning("catalog_problems", upstream=server, problems=count)
         self._reported = set(problems)
+
+
+def _searchable_records(catalog: Catalog, private: Sequence[ToolRecord]) -> list[ToolRecord]:
+    return [*catalog.tools.values(), *catalog.skills.values(), *private]

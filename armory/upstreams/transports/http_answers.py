@@ -6,8 +6,6 @@ imports a link.
 
 from __future__ import annotations
 
-import asyncio
-
 from armory.errors import ArmoryError
 from armory.http1.eventstream import Event, EventTooLarge
 from armory.http1.failing import broken
@@ -24,6 +22,7 @@ from armory.protocol.upstream_messages import (
     decoding,
     own_id,
 )
+from armory.tasks import step_by_step
 from armory.upstreams.session.budget import Budget
 from armory.upstreams.transports.error_bodies import is_message
 from armory.upstreams.transports.http_failures import http_failure
@@ -39,17 +38,6 @@ def stream_errors() -> tuple[type[Exception], ...]:
     return (*broken(), EventTooLarge, BodyTooLarge, ArmoryError)
 
 
-async def _in_turns(data: bytes | bytearray) -> list[UpstreamMessage]:
-    """As `decode`, in pieces, between which others have their turn."""
-    steps = decoding(data)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            return done.value
-        await asyncio.sleep(0)
-
-
 async def messages_in(event: Event, budget: Budget) -> list[UpstreamMessage]:
     """The messages in one event; none in those that only name an id; garbage costs its event
     alone.
@@ -59,7 +47,7 @@ async def messages_in(event: Event, budget: Budget) -> list[UpstreamMessage]:
         return []
     at_once = len(event.data) <= _AT_ONCE_BYTES
     try:
-        return decode(event.data) if at_once else await _in_turns(event.data)
+        return decode(event.data) if at_once else await step_by_step(decoding(event.data))
     except UnreadableMessage as garbage:
         budget.garbage(garbage, len(event.data))
         return []
@@ -97,7 +85,7 @@ async def messages_of(body: bytes | bytearray, server: str, status: int) -> list
         raise http_failure(server, status, body)
     at_once = len(body) <= _AT_ONCE_BYTES
     try:
-        return decode(body) if at_once else await _in_turns(body)
+        return decode(body) if at_once else await step_by_step(decoding(body))
     except UnreadableMessage:
         if status < 300:
             raise

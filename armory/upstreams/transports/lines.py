@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from armory.http1.reading import COUNTED_BYTES, Meter
 from armory.logger import Logger
+from armory.steps import FLOODING
 from armory.upstreams.session.inflow import GIVEN_UP
 
 log = Logger(__name__)
@@ -61,14 +62,15 @@ class Lines:
     def take(self, chunk: bytes, begin: int = 0) -> bool:
         """Take lines from `begin` on; False where the rest has to wait for its turn."""
         loop = asyncio.get_running_loop()
-        turn, lines = loop.time() + _TURN_S, 0
+        began, lines = loop.time(), 0
         while (end := chunk.find(b"\n", begin)) >= 0:  # `split` looks at each byte by itself
             self._extend(chunk[begin:end])
             pause_s = self._finish()
             begin = end + 1
             lines += 1
-            if pause_s or (not lines % _LINES_A_LOOK and loop.time() > turn):
+            if pause_s or (not lines % _LINES_A_LOOK and loop.time() - began > _TURN_S):
                 self._read_on(False)
+                pause_s = max(pause_s, FLOODING.wait_s(loop.time() - began))
                 loop.call_later(pause_s, self._go_on, chunk, begin)
                 return False
         if begin < len(chunk):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -115,3 +117,19 @@ def test_tasks_come_back(server: str, task: str) -> None:
 @pytest.mark.parametrize("task", ["x", ":x", "git:", "Git:x"])
 def test_foreign_tasks_do_not_split(task: str) -> None:
     assert split_task(task) is None
+
+
+def test_no_call_into_c_goes_through_all_names() -> None:
+    called: set[str] = set()
+
+    def note(_frame: object, event: str, function: Any) -> None:
+        if event == "c_call":
+            called.add(function.__name__)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        expose_names("server", ["a.b", "a.b", "a_b", "c"])
+    finally:
+        sys.setprofile(before)
+    assert "fromkeys" not in called  # all other threads would wait

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from armory.protocol.outline import PIECE_BYTES, condensed, outlined
+from armory.protocol.outline import PIECE_BYTES, condensed, outlined, outlining
 from armory.protocol.upstream_messages import (
     OutlinedMessage,
     UnreadableMessage,
@@ -204,3 +204,21 @@ def test_what_is_no_text_is_found_in_every_piece(wrong: bytes, at: int) -> None:
     assert condensed(b'{"result":"%b"}' % whole) is not None
     assert condensed(b'{"result":"%b"}' % (whole[:begin] + wrong + whole[begin:])) is None
     assert condensed(b'{"result":"%b"}' % (whole + wrong)) is None
+
+
+@pytest.mark.parametrize("name", ["content", "resources", "others"])
+@pytest.mark.parametrize(("item", "linked"), [({"uri": "a:b"}, True), ({"text": "a"}, False)])
+def test_of_very_many_items_only_links_are_told(
+    name: str, item: dict[str, str], linked: bool
+) -> None:
+    many = [{"text": "a"}] * 100_000 + [item]
+    found = outlined(Raw(msgspec.json.encode({"isError": True, name: many})))
+    assert len(found) < 100
+    assert b'"isError":true' in found
+    assert (b'"uri"' in found) is linked
+
+
+def test_very_many_items_are_looked_at_in_steps() -> None:
+    many = [{"type": "text", "text": "a"}] * 100_000
+    steps = outlining(Raw(msgspec.json.encode({"content": many})))
+    assert sum(1 for _ in steps) > len(many) * 20 // PIECE_BYTES

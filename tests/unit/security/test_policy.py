@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +28,16 @@ def catalog(*extra: str) -> Catalog:
         templates=[{"uriTemplate": "file:///{x}"}],
     )
     return build_catalog({"git": lists, "time": ServerLists(tools=[{"name": "now"}])})[0]
+
+
+class Records(dict[str, ToolRecord]):
+    """Tools that say how often they were gone through with their records."""
+
+    passes = 0
+
+    def items(self) -> Any:
+        self.passes += 1
+        return super().items()
 
 
 def test_without_rules_everything_is_allowed() -> None:
@@ -185,6 +196,37 @@ def test_equal_profiles_share_one_set_per_snapshot() -> None:
     assert policy.visible_tools(newer, ALICE) is policy.visible_tools(newer, bob)
 
 
+def test_what_callers_see_of_the_next_snapshot_is_found_out_beforehand() -> None:
+    policy = Policy([Rule(who=("alice",), allow=("git__*",)), Rule(allow=("time__*",))])
+    before = catalog()
+    scope = Scope("set", frozenset(("git",)))
+    for principal in (ALICE, ANONYMOUS):
+        policy.visible_tools(before, principal)
+    policy.visible_catalog(before, ALICE, scope)
+    made, _ = build_catalog({"git": ServerLists(tools=[{"name": "x"}])}, previous=before)
+    tools = Records(made.tools)
+    newer = replace(made, tools=tools)
+    policy.prepare(newer)
+    assert policy.visible_tools(before, ALICE) is policy.visible_tools(before, ALICE)
+    policy.serve(newer)
+    tools.clear()  # nobody goes through it again
+    assert policy.visible_tools(newer, ALICE).names == {"git__x"}
+    assert policy.visible_catalog(newer, ALICE, scope).tools.names == {"git__x"}
+    assert not policy.visible_tools(newer, ANONYMOUS).names
+    assert not policy.visible_tools(newer, Principal("carol")).names
+
+
+def test_a_snapshot_that_is_served_no_more_is_let_go() -> None:
+    policy, made = Policy(), catalog()
+    newer, _ = build_catalog({"git": ServerLists(tools=[{"name": "x"}])}, previous=made)
+    before = replace(made, tools=Records(made.tools))
+    gone = weakref.ref(before.tools)
+    policy.visible_tools(before, ALICE)
+    del before
+    policy.serve(newer)
+    assert gone() is None
+
+
 def test_caches_stay_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("armory.security.policy._DECISIONS_KEPT", 2)
     monkeypatch.setattr("armory.security.policy._PRINCIPALS_KEPT", 2)
@@ -192,16 +234,6 @@ def test_caches_stay_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(5):
         assert policy.allows(Principal(f"p{number}"), f"a{number}")
         assert not policy.allows(Principal(f"p{number}"), f"b{number}")
-
-
-class Records(dict[str, ToolRecord]):
-    """Tools that say how often they were gone through with their records."""
-
-    passes = 0
-
-    def items(self) -> Any:
-        self.passes += 1
-        return super().items()
 
 
 def test_a_large_catalog_is_gone_through_by_server_only_for_packs() -> None:
