@@ -81,6 +81,7 @@ async def test_one_replica_begins_and_another_goes_on(world: World) -> None:
         }
         async with world.http.post(f"{other}/oauth/token", data=form, headers=headers) as response:
             assert response.status == 200
+        world.later(31)
         status, answer = await app.refresh(tokens["refresh_token"])  # used elsewhere
         assert (status, answer["error"]) == (400, "invalid_grant")
 
