@@ -82,9 +82,6 @@ class Provider(GatewayLogin):
             )
         try:
             server = await server_metadata(settings.issuer, self.fetch)
-            if "code_challenge_methods_supported" not in server:
-                # Entra takes S256 and does not say so; who does not take it ignores it.
-                server = {**server, "code_challenge_methods_supported": ["S256"]}
             return usable_metadata(server, URL(settings.issuer), settings.issuer, None)
         except Undiscovered as error:
             raise self.failed(str(error)) from None
