@@ -85,7 +85,8 @@ async def serve(runtime: Runtime, stack: AsyncExitStack, listeners: Listeners) -
     if runtime.accounts is not None:
         broadcast = broadcast_of(runtime, runtime.accounts)
         stack.push_async_callback(broadcast.close)
-        register_rest(app, rest_services(runtime, edge, runtime.accounts, broadcast))
+        services = rest_services(runtime, edge, runtime.accounts, broadcast, logging_in)
+        register_rest(app, services)
         _follow_accounts(runtime.accounts, edge)
         if config.server.console:
             register_console(app, prefix)

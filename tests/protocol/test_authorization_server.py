@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, parse_qsl, unquote, urlsplit
 
 import pytest
 
@@ -214,6 +214,46 @@ async def test_who_cannot_be_known_is_told_why(world: World) -> None:
         async with Browser(world, url) as browser:
             status, text = await browser.click("sign-in")
             assert (status, says in text) == (502, True)
+
+
+async def test_people_log_in_to_the_console(world: World) -> None:
+    """At the provider, with no page in between; with the scopes that the provider says."""
+    async with (
+        proxied(world, redirects=["https://elsewhere.example/*"]) as (url, _),
+        proxied(world) as (replica, _),
+        App(url) as app,
+    ):
+        at_replica = {"Host": url.removeprefix("http://")}
+
+        async def ask(path: str, body: dict[str, str] | None = None, at: str = url) -> Any:
+            method = "GET" if path == "" else "POST"
+            where = f"{at}/v1/login{path}"
+            async with world.http.request(method, where, json=body, headers=at_replica) as answer:
+                return answer.status, await answer.json()
+
+        assert await ask("") == (200, {"issuer": world.provider.issuer})
+        (_, mine), (_, others) = await ask("/begin"), await ask("/begin")
+        back: list[dict[str, str]] = []
+        for begun in (mine, others):
+            place = begun["url"]
+            while not place.startswith(f"{url}/console/"):
+                status, place = await app.get(place)
+                assert status in (302, 303), place
+            back.append(dict(parse_qsl(urlsplit(place).query)))
+        app.client_id = parse_qs(urlsplit(mine["url"]).query)["client_id"][0]
+        assert (await app.redeem(back[1]["code"]))[0] == 401  # not at the token endpoint
+        status, said = await ask("/finish", {**back[0], "kept": others["kept"]})
+        assert (status, said["code"]) == (503, "login_failed")
+        status, done = await ask("/finish", {**back[0], "kept": mine["kept"]}, replica)
+        assert status == 200
+        assert await allowed(world, url, done["token"])
+        status, said = await ask("/finish", {**back[0], "kept": mine["kept"]})
+        assert (status, "used before" in str(said)) == (503, True)
+        assert not await allowed(world, url, done["token"])
+        query = {"redirect_uri": "http://127.0.0.1:9/console/", "client_id": app.client_id}
+        assert "wants to use this gateway" in (await app.authorize(**query))[1]
+        query["redirect_uri"] = "https://elsewhere.example/console/"
+        assert (await app.authorize(**query))[0] == 400
 
 
 async def test_what_the_providers_address_asks_for_is_asked(world: World) -> None:

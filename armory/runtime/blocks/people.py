@@ -19,6 +19,7 @@ from armory.upstreams.pool import Pool
 from armory.upstreams.upstream import Upstream
 
 if TYPE_CHECKING:
+    from armory.authserver.server import AuthorizationServer
     from armory.web.connect.console_sign_in import ConsoleSignIn
     from armory.web.connect.services import ConnectServices, SignIn
     from armory.web.cookies import Hosts
@@ -82,23 +83,34 @@ def connect_services(
     )
 
 
-def console_sign_in(loaded: Loaded) -> ConsoleSignIn | None:
-    """The gateway as a client of its issuer, for the console; None: it has no id there.
+def console_sign_in(
+    loaded: Loaded, server: AuthorizationServer | None = None
+) -> ConsoleSignIn | None:
+    """Where people log in to the console; None: nowhere, because the gateway has no id at its
+    issuer. It does not register itself for this: anybody may ask for a login.
 
-    It does not register itself for this: anybody may ask for a login.
+    Args:
+        loaded: the configuration.
+        server: the gateway as an authorization server, if it is one.
 
     Raises:
         ConfigError: the key that seals cannot be used.
     """
     oauth = loaded.config.security.oauth
-    if oauth is None or not oauth.issuer or not oauth.client_id:
+    if oauth is None or not loaded.config.server.console:
         return None
-    if not loaded.config.server.console:
+    if server is None and not (oauth.issuer and oauth.client_id):
         return None
-    from armory.web.connect.console_sign_in import ConsoleSignIn
+    from armory.web.connect.console_sign_in import ConsoleSignIn, IssuerLogin
 
+    if server is not None:
+        from armory.web.oauth.console import OwnLogin
+
+        return ConsoleSignIn(OwnLogin(server), seals(loaded))
+    assert oauth.client_id is not None
     secret = "" if oauth.client_secret is None else oauth.client_secret.get_secret_value()
-    return ConsoleSignIn(oauth.issuer[0], oauth.client_id, secret, oauth.scopes, seals(loaded))
+    flow = IssuerLogin(oauth.issuer[0], oauth.client_id, secret, oauth.scopes)
+    return ConsoleSignIn(flow, seals(loaded))
 
 
 def _sign_in(config: Config, known: list[Scheme]) -> SignIn | None:
