@@ -269,7 +269,7 @@ class Grants:
         if not await self._store.take(id, step, None, _KEPT_S):
             return None
         try:
-            login = await self._provider.refreshed(grant.login)
+            login, identity = await self._provider.refreshed(grant.login, grant.identity)
         except (NoToken, BackendError) as error:
             if self._provider.is_over(grant.login, error):
                 _log.info("grant_ended", reason=error.message)
@@ -280,7 +280,7 @@ class Grants:
             raise OAuthError(
                 "temporarily_unavailable", "the provider cannot be asked; try again", 503
             ) from None
-        grant = msgspec.structs.replace(grant, login=login)
+        grant = msgspec.structs.replace(grant, identity=identity, login=login)
         if left.is_set():
             await self._store.take_back(id, step, grant.at(step), _KEPT_S)
         elif not await self._store.put(id, step + 1, grant.at(step + 1), _KEPT_S):
