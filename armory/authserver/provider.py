@@ -168,12 +168,20 @@ class Provider(GatewayLogin):
         return now
 
     async def _claims(self, login: Login, id_token: str) -> Mapping[str, Any]:
-        """What the provider says of a person: by the ID token, else by userinfo."""
+        """What the provider says of a person: by the ID token, and by userinfo where that lacks
+        something that was configured.
+        """
         claims: Mapping[str, Any] = {}
         if id_token and self._issuer is not None:
             claims = await self._verified(self._issuer, id_token, login.client_id)
-        if self._settings.user_claim not in claims:
-            more = await self._userinfo(login.access_token)
+        nameless = self._settings.user_claim not in claims
+        if nameless or self._settings.scopes_claim not in ("scope", *claims):
+            try:
+                more = await self._userinfo(login.access_token)
+            except TokenRefused:
+                if nameless:
+                    raise
+                more = {}
             if claims and more.get("sub") != claims.get("sub"):
                 more = {}  # of somebody else (OpenID Connect Core, 5.3.2)
             claims = {**more, **claims}
