@@ -31,7 +31,7 @@ METHODS: tuple[AuthMethod, ...] = ("none", "client_secret_basic", "client_secret
 _PREFIX, _PURPOSE, _SECRET = "armory_client_", "oauth client", "oauth client secret"
 _MAX_NAME, _MAX_REDIRECTS, _MAX_SEALED = 100, 10, 1_500
 _DEFAULT_NAME = "a client without a name"
-CONSOLE = f"{_PREFIX}console"
+OWN = f"{_PREFIX}own"
 
 
 class Client(msgspec.Struct, frozen=True):
@@ -59,11 +59,12 @@ class Client(msgspec.Struct, frozen=True):
         return hashlib.sha256(self.id.encode()).hexdigest()
 
 
-def console(issuer: str) -> Client:
-    """The console of the gateway at `issuer`. Its codes are redeemed within the gateway: the token
+def own(issuer: str) -> Client:
+    """The pages of the gateway at `issuer`. Their codes are redeemed within the gateway: the token
     endpoint knows no such client.
     """
-    return Client(CONSOLE, "The console of this gateway", (f"{issuer}/console/",))
+    pages = (f"{issuer}/console/", f"{issuer}/connect/callback")
+    return Client(OWN, "The pages of this gateway", pages)
 
 
 class _Said(msgspec.Struct, frozen=True, array_like=True):

@@ -14,7 +14,6 @@ import msgspec
 from yarl import URL
 
 from armory.authserver.settings import ProxySettings
-from armory.domain.principal import Principal
 from armory.errors import AuthenticationFailed, BackendError
 from armory.logger import Logger
 from armory.oauth.exchange import json_object
@@ -94,15 +93,6 @@ class Provider(GatewayLogin):
             NoToken: it cannot be found out where.
         """
         return await self.begin(URL(self.issuer), Challenge(), redirect_uri)
-
-    async def who(self, begun: BegunLogin, back: Mapping[str, str]) -> Principal:
-        """Who came back, for the gateway's own pages.
-
-        Raises:
-            ArmoryError: nobody who can be known.
-        """
-        identity = (await self.logged_in(begun, back))[1]
-        return Principal(identity.subject, identity.user, frozenset(), "oauth")
 
     async def logged_in(self, begun: BegunLogin, back: Mapping[str, str]) -> tuple[Login, Identity]:
         """(tokens, who it is) of a person who came back with these parameters.

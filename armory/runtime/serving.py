@@ -75,8 +75,7 @@ async def serve(runtime: Runtime, stack: AsyncExitStack, listeners: Listeners) -
     if people:
         from armory.web.connect.handlers import Connect  # only where people log in
 
-        sign_in = None if logging_in is None else logging_in.provider
-        about = runtime.loaded, runtime.pool, edge.hosts, checks, known, sign_in
+        about = runtime.loaded, runtime.pool, edge.hosts, checks, known, logging_in
         Connect(connect_services(*about)).register(app)
     if logging_in is not None:
         for part in routes_of(runtime.loaded, edge.hosts, logging_in, prefix):

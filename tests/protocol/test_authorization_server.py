@@ -379,10 +379,12 @@ async def test_below_a_path_and_behind_a_proxy_it_has_the_outer_url(world: World
 
 async def test_on_the_connect_page_people_log_in_at_the_provider(world: World) -> None:
     async with proxied(world) as (url, _), App(url) as app, Browser(world, url) as browser:
+        world.provider.redirects["armory"] = {f"{url}/oauth/callback"}  # all that is registered
         world.provider.user = "bob"
         token = (await app.tokens())["access_token"]
         assert await world.names(url, token) == ["docs__log_in"]
         status, text = await browser.click("sign-in")
         assert (status, "You are <b>bob</b>" in text) == (200, True), text
+        world.provider.redirects["armory"] = {f"{url}/connect/callback"}  # of the upstream's client
         assert "Connected" in (await browser.click("connect"))[1]
         assert "docs__only_bob" in await world.names(url, token)

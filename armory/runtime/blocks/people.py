@@ -53,7 +53,7 @@ def connect_services(
     hosts: Hosts,
     checks: Authenticator,
     known: list[Scheme],
-    sign_in: SignIn | None = None,
+    server: AuthorizationServer | None = None,
 ) -> ConnectServices:
     """What the pages go by.
 
@@ -63,7 +63,8 @@ def connect_services(
         hosts: host checks.
         checks: who is it, by the credential of its MCP client.
         known: the schemes of `checks`, for who logged in at the issuer.
-        sign_in: where people log in; None: at the issuer, if there is one.
+        server: the gateway as an authorization server; None: people log in at the issuer, if
+            there is one.
     """
     from armory.web.connect.services import ConnectServices
 
@@ -78,7 +79,7 @@ def connect_services(
         authenticator=checks,
         seal=seals(loaded),
         hosts=hosts,
-        sign_in=sign_in or _sign_in(loaded.config, known),
+        sign_in=_sign_in(loaded.config, known, server),
         base_path=loaded.config.server.base_path.rstrip("/"),
     )
 
@@ -104,7 +105,7 @@ def console_sign_in(
     from armory.web.connect.console_sign_in import ConsoleSignIn, IssuerLogin
 
     if server is not None:
-        from armory.web.oauth.console import OwnLogin
+        from armory.web.oauth.own_login import OwnLogin
 
         return ConsoleSignIn(OwnLogin(server), seals(loaded))
     assert oauth.client_id is not None
@@ -113,7 +114,13 @@ def console_sign_in(
     return ConsoleSignIn(flow, seals(loaded))
 
 
-def _sign_in(config: Config, known: list[Scheme]) -> SignIn | None:
+def _sign_in(
+    config: Config, known: list[Scheme], server: AuthorizationServer | None
+) -> SignIn | None:
+    if server is not None:
+        from armory.web.oauth.own_login import OwnLogin
+
+        return OwnLogin(server)
     from armory.security.oauth import OAuthScheme
     from armory.web.connect.sign_in import IssuerSignIn
 

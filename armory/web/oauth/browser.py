@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 from aiohttp import web
 
-from armory.authserver.clients import CONSOLE, console
+from armory.authserver.clients import OWN, own
 from armory.authserver.errors import OAuthError
 from armory.authserver.grants import Grant
 from armory.authserver.requests import Request, Returned, each_once, read
@@ -100,8 +100,8 @@ class Pages:
         """`GET /oauth/authorize`: a client sends a person here."""
         query = each_once(request.query, lambda name: len(request.query.getall(name)))
         issuer, id = self._urls.issuer(request), query.get("client_id", "")
-        if id == CONSOLE:
-            client = console(issuer)
+        if id == OWN:
+            client = own(issuer)
         else:
             client = await self._server.client(id, self._urls.asker(request))
         asked = read(
@@ -112,8 +112,8 @@ class Pages:
             f"{issuer}/mcp",
         )
         # sent back to the gateway's own page: nobody else is let in
-        own = id == CONSOLE and asked.redirect_uri in client.redirects
-        asks = self._server.settings.consent and not own
+        back_here = id == OWN and asked.redirect_uri in client.redirects
+        asks = self._server.settings.consent and not back_here
         if not asks or is_remembered(self._cookies, request, asked):
             return await self._to_provider(request, asked)
         browser = self._cookies.read(request, _BROWSER, _Browser)
