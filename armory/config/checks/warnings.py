@@ -36,8 +36,8 @@ def warnings_of(config: Config) -> list[str]:
     oauth = security.oauth
     if oauth is not None and oauth.proxy is not None and "admin" in oauth.scopes:
         said.append(
-            "security.oauth.scopes: with `proxy` every token has them, so whoever can log in at the "
-            "provider is an administrator; have the provider say who is, in a claim that "
+            "security.oauth.scopes: with `proxy` every token has them, so whoever has an account "
+            "at the provider is an administrator; have the provider say who is, in a claim that "
             "security.oauth.scopes_claim names"
         )
     console = config.server.console and security.oauth is not None and security.oauth.client_id
