@@ -24,6 +24,7 @@ from armory.errors import AuthenticationFailed, InvalidRequest
 from armory.storage.cache import Cache
 from armory.storage.changes import ChangeFeed
 from armory.storage.database import Database, now_ms
+from armory.storage.logins import forget_person
 from armory.storage.readthrough import ReadThrough
 from armory.storage.tables import api_keys, users
 
@@ -143,18 +144,22 @@ class ApiKeys:
         return row is not None and user in (None, row.user_id)
 
     async def revoke(self, key_id: str, *, user: str | None = None) -> bool:
-        """End a key everywhere; whether there was such a key (of `user`, when given)."""
+        """End a key everywhere; whether there was such a key (of `user`, when given). If it has no
+        user, nobody comes any more whose its logins at upstreams are.
+        """
         chosen = api_keys.c.id == key_id
         if user is not None:
             chosen &= api_keys.c.user_id == user
         async with self._feed.transaction() as change:
-            found = select(api_keys.c.digest, api_keys.c.revoked_at_ms).where(chosen)
+            found = select(api_keys).where(chosen)
             row = (await change.connection.execute(found)).first()
             if row is None:
                 return False
             if row.revoked_at_ms is None:
                 ended = update(api_keys).where(chosen).values(revoked_at_ms=self._now_ms())
                 await change.connection.execute(ended)
+            if row.user_id is None:
+                await forget_person(change, Principal(key_id, method="api_key").person)
             change.changed(KEY, row.digest)
             change.changed(ENDED, key_id)
         return True

@@ -31,6 +31,7 @@ METHODS: tuple[AuthMethod, ...] = ("none", "client_secret_basic", "client_secret
 _PREFIX, _PURPOSE, _SECRET = "armory_client_", "oauth client", "oauth client secret"
 _MAX_NAME, _MAX_REDIRECTS, _MAX_SEALED = 100, 10, 1_500
 _DEFAULT_NAME = "a client without a name"
+OWN = f"{_PREFIX}own"
 
 
 class Client(msgspec.Struct, frozen=True):
@@ -56,6 +57,14 @@ class Client(msgspec.Struct, frozen=True):
     def digest(self) -> str:
         """Short and unique: what codes and tokens are bound to."""
         return hashlib.sha256(self.id.encode()).hexdigest()
+
+
+def own(issuer: str) -> Client:
+    """The pages of the gateway at `issuer`. Their codes are redeemed within the gateway: the token
+    endpoint knows no such client.
+    """
+    pages = (f"{issuer}/console/", f"{issuer}/connect/callback")
+    return Client(OWN, "The pages of this gateway", pages)
 
 
 class _Said(msgspec.Struct, frozen=True, array_like=True):

@@ -1,7 +1,8 @@
 """What the gateway gives out: codes, access tokens and refresh tokens, each of one grant.
 
 Owns: that a code and a refresh token count once, and that one which is used twice ends the grant
-with all its tokens. Never talks HTTP, never logs a token.
+with all its tokens; a refresh token is answered again for a moment. Never talks HTTP, never logs a
+token.
 
 A grant rests sealed in the database with the provider's tokens. A token is its id, sealed: who
 reads the database can make none.
@@ -29,7 +30,7 @@ from armory.domain.base64url import decoded, encoded
 from armory.errors import BackendError
 from armory.logger import Logger
 from armory.oauth.pkce import challenge_of
-from armory.tasks import spawn, start
+from armory.tasks import Flight
 from armory.upstreams.oauth.client import NoToken
 from armory.upstreams.oauth.logins import Login
 
@@ -47,6 +48,11 @@ _CODE_KNOWN_S = 660.0
 """How long a code itself says that it holds, by the clock of the replica that made it, which
 another replica's may differ from. The store, with one clock for all, decides when it expires."""
 _KEPT_S = 30 * 86_400.0
+_AGAIN_S = 30.0
+"""For so long the refresh token before the newest is answered as it was: two windows of a program
+refresh at once, and who lost the answer asks again. As Okta and Cognito do, for as long."""
+_GIVEN_UP_S, _LOOK_S = 60.0, 0.1
+"""A renewal that takes longer was given up: its replica is no more. Others look how it goes."""
 _MAX_TOKEN_CHARS = 4_096
 
 
@@ -65,12 +71,12 @@ class GrantStore(Protocol):
         """Keep what a grant at `step` has become."""
         ...
 
-    async def take_back(self, id: str, step: int, life_s: float) -> None:
-        """Undo the `take` of `step`."""
+    async def take_back(self, id: str, step: int, grant: bytes | None, life_s: float) -> None:
+        """Undo the `take` of `step`; None: what the grant is stays."""
         ...
 
-    async def load(self, id: str) -> tuple[int, bytes] | None:
-        """(step, grant) of a grant; None: it has ended, or there never was one."""
+    async def load(self, id: str) -> tuple[int, bytes, float] | None:
+        """(step, grant, seconds left) of a grant; None: it has ended, or there never was one."""
         ...
 
     async def end(self, id: str) -> None:
@@ -85,11 +91,18 @@ class Grant(msgspec.Struct, frozen=True):
         request: what the client asked for.
         identity: the person.
         login: its tokens at the provider.
+        step: for which it was kept: while it is at the next one, it is being renewed. None: by a
+            version that did not say.
     """
 
     request: Request
     identity: Identity
     login: Login
+    step: int | None = None
+
+    def at(self, step: int) -> bytes:
+        """As it is kept for a step."""
+        return msgspec.json.encode(msgspec.structs.replace(self, step=step))
 
 
 class Handle(msgspec.Struct, frozen=True, array_like=True):
@@ -144,7 +157,6 @@ class Grants:
         self._seal = seal
         self._provider = provider
         self._clock = clock
-        self._undoing: dict[str, asyncio.Task[None]] = {}
 
     async def begin(self, state: str) -> str | None:
         """The id of the grant that a login with this `state` makes; None: it was used already."""
@@ -157,7 +169,7 @@ class Grants:
         Raises:
             OAuthError: somebody else was first.
         """
-        if not await self._store.take(id, 0, msgspec.json.encode(grant), _CODE_S):
+        if not await self._store.take(id, 0, grant.at(1), _CODE_S):
             raise OAuthError("access_denied", "this login was used already")
         return self._sealed(_CODE_PREFIX, _CODE, Handle(id, 1, self._clock() + _CODE_KNOWN_S))
 
@@ -171,14 +183,16 @@ class Grants:
                 ends what it led to.
         """
         handle = self._opened(code, _CODE_PREFIX, _CODE)
-        grant = await self._at(handle, client)
+        step, grant, _ = await self._found(handle, client)
+        if step != handle.step:
+            raise await self._reused(handle)
         asked = grant.request
         if redirect_uri and redirect_uri != asked.redirect_uri:
             raise _bad_grant("redirect_uri is not the one of the authorization request")
         if not _verifies(verifier, asked.challenge):
             raise _bad_grant("code_verifier does not fit the code_challenge")
         self._check_resource(resource, asked)
-        if not await self._store.take(handle.grant, 1, None, _KEPT_S):
+        if not await self._store.take(handle.grant, 1, grant.at(2), _KEPT_S):
             raise await self._reused(handle)
         return self._response(handle.grant, 2, grant)
 
@@ -200,35 +214,52 @@ class Grants:
         login = Login(said.identity.subject.partition("|")[0], "", resource, "")
         grant = Grant(Request(client.digest, "", None, "", resource), said.identity, login)
         await self._store.begin(id, ACCESS_S)
-        await self._store.take(id, 0, msgspec.json.encode(grant), ACCESS_S)
+        await self._store.take(id, 0, grant.at(1), ACCESS_S)
         handle = Handle(id, 1, now + ACCESS_S, resource)
         return TokenResponse(self._sealed(ACCESS_PREFIX, _ACCESS, handle), "", int(ACCESS_S))
 
     async def refresh(self, token: str, client: Client, resource: str) -> TokenResponse:
-        """New tokens for a refresh token.
+        """New tokens for a refresh token; for a moment, the same ones again.
 
         Raises:
             OAuthError: it is not of this client; it was used before, which ends the grant; or the
                 provider does not let the person in any more.
         """
         handle = self._opened(token, _REFRESH_PREFIX, _REFRESH)
-        undoing = self._undoing.get(handle.grant)
-        if undoing is not None:  # the client asked before, and did not wait for the answer
-            await asyncio.wait((undoing,))
-        grant = await self._at(handle, client)
-        self._check_resource(resource, grant.request)
-        renewing = start(self._renewed(handle, grant), "renew a grant")
-        try:
-            grant = await asyncio.shield(renewing)
-        except asyncio.CancelledError:  # nobody is given what comes: the old token counts again
-            undoing = spawn(self._undone(handle, renewing), "undo a refresh")
-            self._undoing[handle.grant] = undoing
-            undoing.add_done_callback(lambda _: self._undoing.pop(handle.grant, None))
-            raise
-        return self._response(handle.grant, handle.step + 1, grant)
+        while True:
+            step, grant, since_s = await self._found(handle, client)
+            used = step == handle.step + 1
+            coming = used and grant.step is not None and grant.step < step
+            if step != handle.step and not (coming or (used and since_s <= _AGAIN_S)):
+                raise await self._reused(handle)
+            self._check_resource(resource, grant.request)
+            if not used:
+                renewed = await self._renewed_for_caller(handle, grant)
+                if renewed is not None:
+                    return self._response(handle.grant, step + 1, renewed)
+            elif not coming:
+                return self._response(handle.grant, step, grant)
+            elif since_s > _GIVEN_UP_S:
+                await self._store.take_back(handle.grant, handle.step, None, _KEPT_S)
+            else:
+                await asyncio.sleep(_LOOK_S)
 
-    async def _renewed(self, handle: Handle, grant: Grant) -> Grant:
-        """A grant one step further, once the provider has let its person in again.
+    async def _renewed_for_caller(self, handle: Handle, grant: Grant) -> Grant | None:
+        """As `_renewed`, which goes on if the caller leaves: the provider may have renewed already
+        what it is asked to.
+        """
+        left = asyncio.Event()
+        renewing: Flight[Grant | None] = Flight("renew a grant")
+        try:
+            return await renewing.join(lambda: self._renewed(handle, grant, left))
+        except asyncio.CancelledError:
+            left.set()
+            raise
+
+    async def _renewed(self, handle: Handle, grant: Grant, left: asyncio.Event) -> Grant | None:
+        """A grant one step further, once the provider has let its person in again; None: somebody
+        else was first. If the caller has `left`, nobody is given the next token, and this one
+        counts again.
 
         Raises:
             OAuthError: it does not, which ends the grant; or it cannot be asked, and the grant is
@@ -236,29 +267,25 @@ class Grants:
         """
         id, step = handle.grant, handle.step
         if not await self._store.take(id, step, None, _KEPT_S):
-            raise await self._reused(handle)
+            return None
         try:
-            login = await self._provider.refreshed(grant.login)
+            login, identity = await self._provider.refreshed(grant.login, grant.identity)
         except (NoToken, BackendError) as error:
             if self._provider.is_over(grant.login, error):
                 _log.info("grant_ended", reason=error.message)
                 await self._store.end(id)
                 raise _bad_grant("the provider does not let this person in any more") from None
-            await self._store.take_back(id, step, _KEPT_S)
+            await self._store.take_back(id, step, None, _KEPT_S)
             _log.warning("grant_not_renewed", reason=error.message)
             raise OAuthError(
                 "temporarily_unavailable", "the provider cannot be asked; try again", 503
             ) from None
-        grant = msgspec.structs.replace(grant, login=login)
-        if not await self._store.put(id, step + 1, msgspec.json.encode(grant), _KEPT_S):
+        grant = msgspec.structs.replace(grant, identity=identity, login=login)
+        if left.is_set():
+            await self._store.take_back(id, step, grant.at(step), _KEPT_S)
+        elif not await self._store.put(id, step + 1, grant.at(step + 1), _KEPT_S):
             raise _bad_grant("this grant has ended")
         return grant
-
-    async def _undone(self, handle: Handle, renewing: asyncio.Task[Grant]) -> None:
-        """Take a grant back once it was renewed for nobody; where that failed, it is already."""
-        await asyncio.wait((renewing,))
-        if not renewing.cancelled() and renewing.exception() is None:
-            await self._store.take_back(handle.grant, handle.step, _KEPT_S)
 
     async def revoke(self, token: str, client: Client) -> None:
         """End the grant of a token, if it is one of this client."""
@@ -311,18 +338,18 @@ class Grants:
             raise _bad_grant("it is not valid here, or it has expired")
         return handle
 
-    async def _at(self, handle: Handle, client: Client) -> Grant:
-        """The grant of a code or refresh token that is still to be used, by its client."""
+    async def _found(self, handle: Handle, client: Client) -> tuple[int, Grant, float]:
+        """(step, grant, seconds since it came to that step) of a code or refresh token, by its
+        client; from the code on it is kept equally long at each.
+        """
         found = await self._store.load(handle.grant)
         if found is None:
             raise _bad_grant("this grant has ended")
-        step, data = found
+        step, data, left_s = found
         grant = msgspec.json.decode(data, type=Grant)
         if not hmac.compare_digest(grant.request.client, client.digest):
             raise _bad_grant("it was given to another client")
-        if step != handle.step:
-            raise await self._reused(handle)
-        return grant
+        return step, grant, _KEPT_S - left_s
 
     async def _reused(self, handle: Handle) -> OAuthError:
         """End a grant of which a code or refresh token came twice: one of the two was stolen."""

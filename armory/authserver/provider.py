@@ -14,7 +14,6 @@ import msgspec
 from yarl import URL
 
 from armory.authserver.settings import ProxySettings
-from armory.domain.principal import Principal
 from armory.errors import AuthenticationFailed, BackendError
 from armory.logger import Logger
 from armory.oauth.exchange import json_object
@@ -28,6 +27,7 @@ from armory.security.claims import (
     user_of,
 )
 from armory.security.issuer import Issuer, reason
+from armory.upstreams.oauth.client import NoToken, TokenRefused
 from armory.upstreams.oauth.code_flow import BegunLogin, GatewayLogin, with_tokens
 from armory.upstreams.oauth.discovery import AuthServerMetadata, Challenge, usable_metadata
 from armory.upstreams.oauth.grants import AuthorizationCode
@@ -82,9 +82,6 @@ class Provider(GatewayLogin):
             )
         try:
             server = await server_metadata(settings.issuer, self.fetch)
-            if "code_challenge_methods_supported" not in server:
-                # Entra takes S256 and does not say so; who does not take it ignores it.
-                server = {**server, "code_challenge_methods_supported": ["S256"]}
             return usable_metadata(server, URL(settings.issuer), settings.issuer, None)
         except Undiscovered as error:
             raise self.failed(str(error)) from None
@@ -97,15 +94,6 @@ class Provider(GatewayLogin):
         """
         return await self.begin(URL(self.issuer), Challenge(), redirect_uri)
 
-    async def who(self, begun: BegunLogin, back: Mapping[str, str]) -> Principal:
-        """Who came back, for the gateway's own pages.
-
-        Raises:
-            ArmoryError: nobody who can be known.
-        """
-        identity = (await self.logged_in(begun, back))[1]
-        return Principal(identity.subject, identity.user, frozenset(), "oauth")
-
     async def logged_in(self, begun: BegunLogin, back: Mapping[str, str]) -> tuple[Login, Identity]:
         """(tokens, who it is) of a person who came back with these parameters.
 
@@ -113,52 +101,83 @@ class Provider(GatewayLogin):
             ArmoryError: they are not as they must be, or nobody can be known by them.
         """
         login, id_token = await self.finish(begun, back)
-        identity = await self._identity(login, id_token)
+        identity = self._identity(await self._claims(login, id_token))
         return msgspec.structs.replace(login, id_token=id_token), identity
 
-    async def refreshed(self, login: Login) -> Login:
-        """The login, as the provider still lets it be used.
+    async def refreshed(self, login: Login, identity: Identity) -> tuple[Login, Identity]:
+        """(the login as the provider still lets it be used, its person with the scopes of now).
 
         Raises:
-            TokenRefused: it does not.
+            TokenRefused: it does not, or it is somebody else by now.
             NoToken: it cannot be asked.
         """
         if login.refresh_token:
             form = {"grant_type": "refresh_token", "refresh_token": login.refresh_token}
             given = await self.given_to(login, form)
-            return await self._with_id_token(with_tokens(login, given), given.id_token)
+            return await self._of_now(with_tokens(login, given), given.id_token, identity)
         if login.expires_at is not None and login.expires_at <= time.time():
             raise self.refused("its access token has expired, and it gave no refresh token")
-        await self._userinfo(login.access_token)
-        return login
+        claims = await self._userinfo(login.access_token)
+        return login, identity if login.id_token else self._same(claims, identity)
 
-    async def _with_id_token(self, login: Login, id_token: str) -> Login:
-        """A login that was refreshed, with the ID token that came; an unusable one is left out.
+    async def _of_now(
+        self, login: Login, id_token: str, identity: Identity
+    ) -> tuple[Login, Identity]:
+        """A login that was refreshed, by the ID token that came; an unusable one is left out.
 
         Raises:
             TokenRefused: it is of somebody else (OpenID Connect Core, 12.2).
         """
-        if not id_token or not login.id_token or self._issuer is None:
-            return login
+        if self._issuer is not None and login.id_token and not id_token:
+            return login, identity  # nothing is said of the person
         try:
-            claims = await self._verified(self._issuer, id_token, login.client_id)
-        except (AuthenticationFailed, BackendError) as error:
+            claims = await self._claims(login, id_token)
+        except TokenRefused:
+            raise
+        except (AuthenticationFailed, BackendError, NoToken) as error:
             _log.warning("id_token_not_renewed", reason=error.message)
-            return login
-        before = jwt.decode(login.id_token, options={"verify_signature": False})
-        if claims.get("sub") != before.get("sub"):
-            raise self.refused("its new ID token is of somebody else")
-        return msgspec.structs.replace(login, id_token=id_token)
+            return login, identity
+        if login.id_token and id_token:
+            login = msgspec.structs.replace(login, id_token=id_token)
+        return login, self._same(claims, identity)
 
-    async def _identity(self, login: Login, id_token: str) -> Identity:
+    def _same(self, claims: Mapping[str, Any], identity: Identity) -> Identity:
+        """The person of a login, with the scopes that its provider says now, if it says anything.
+
+        Raises:
+            TokenRefused: it is another one, or called otherwise: its name may be somebody else's.
+        """
+        if not claims:
+            return identity
+        try:
+            now = self._identity(claims)
+        except AuthenticationFailed as error:
+            raise self.refused(error.message) from None
+        if (now.subject, now.user) != (identity.subject, identity.user):
+            raise self.refused("it is of somebody else, or called otherwise, by now")
+        return now
+
+    async def _claims(self, login: Login, id_token: str) -> Mapping[str, Any]:
+        """What the provider says of a person: by the ID token, and by userinfo where that lacks
+        something that was configured.
+        """
         claims: Mapping[str, Any] = {}
         if id_token and self._issuer is not None:
             claims = await self._verified(self._issuer, id_token, login.client_id)
-        if self._settings.user_claim not in claims:
-            more = await self._userinfo(login.access_token)
+        nameless = self._settings.user_claim not in claims
+        if nameless or self._settings.scopes_claim not in ("scope", *claims):
+            try:
+                more = await self._userinfo(login.access_token)
+            except TokenRefused:
+                if nameless:
+                    raise
+                more = {}
             if claims and more.get("sub") != claims.get("sub"):
                 more = {}  # of somebody else (OpenID Connect Core, 5.3.2)
             claims = {**more, **claims}
+        return claims
+
+    def _identity(self, claims: Mapping[str, Any]) -> Identity:
         user = named(claims, self._settings.user_claim)
         check_own(user, self._settings.id_jag_issuers)
         subject = named(claims, "sub") if "sub" in claims else user

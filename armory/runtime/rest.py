@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from armory.accounts.service import Accounts
 from armory.config.load import read_file
@@ -35,11 +35,18 @@ from armory.web.rest.live.access import LiveGateway
 from armory.web.rest.services import RestLimits, RestServices, RetrievalOff, UpstreamInfo
 from armory.wire.http.edge import HttpEdge
 
+if TYPE_CHECKING:
+    from armory.authserver.server import AuthorizationServer
+
 _LABELS = "labels"
 
 
 def rest_services(
-    runtime: Runtime, edge: HttpEdge, accounts: Accounts, broadcast: Broadcast
+    runtime: Runtime,
+    edge: HttpEdge,
+    accounts: Accounts,
+    broadcast: Broadcast,
+    logging_in: AuthorizationServer | None = None,
 ) -> RestServices:
     """Everything that REST handlers use, read off `runtime` at each request."""
     config, gateway = runtime.loaded.config, runtime.gateway
@@ -91,7 +98,7 @@ def rest_services(
         tracing=runtime.observers.tracing,
         api_keys=config.security.api_keys,
         info={"title": "Armory", "version": armory_version()},
-        live=live_gateway(runtime, broadcast),
+        live=live_gateway(runtime, broadcast, logging_in),
         search_defaults=lambda: search_defaults(runtime),
     )
 
@@ -107,7 +114,9 @@ def broadcast_of(runtime: Runtime, accounts: Accounts) -> Broadcast:
     )
 
 
-def live_gateway(runtime: Runtime, broadcast: Broadcast) -> LiveGateway:
+def live_gateway(
+    runtime: Runtime, broadcast: Broadcast, logging_in: AuthorizationServer | None
+) -> LiveGateway:
     """The gateway of `runtime`; what a reload swaps is read at each request."""
 
     def tokens() -> Mapping[str, Principal]:
@@ -131,7 +140,7 @@ def live_gateway(runtime: Runtime, broadcast: Broadcast) -> LiveGateway:
         reload=broadcast.reload,
         audit=audit_reader(loaded),
         configuration=_editor(runtime),
-        sign_in=console_sign_in(loaded),
+        sign_in=console_sign_in(loaded, logging_in),
     )
 
 

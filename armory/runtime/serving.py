@@ -67,8 +67,7 @@ async def serve(runtime: Runtime, stack: AsyncExitStack, listeners: Listeners) -
     if people:
         from armory.web.connect.handlers import Connect  # only where people log in
 
-        sign_in = None if logging_in is None else logging_in.provider
-        about = runtime.loaded, runtime.pool, edge.hosts, checks, known, sign_in
+        about = runtime.loaded, runtime.pool, edge.hosts, checks, known, logging_in
         Connect(connect_services(*about)).register(app)
     if logging_in is not None:
         for part in routes_of(runtime.loaded, edge.hosts, logging_in, prefix):
@@ -77,7 +76,8 @@ async def serve(runtime: Runtime, stack: AsyncExitStack, listeners: Listeners) -
     if runtime.accounts is not None:
         broadcast = broadcast_of(runtime, runtime.accounts)
         stack.push_async_callback(broadcast.close)
-        register_rest(app, rest_services(runtime, edge, runtime.accounts, broadcast))
+        services = rest_services(runtime, edge, runtime.accounts, broadcast, logging_in)
+        register_rest(app, services)
         _follow_accounts(runtime.accounts, edge)
         if config.server.console:
             register_console(app, prefix)

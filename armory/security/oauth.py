@@ -55,7 +55,6 @@ class OAuthScheme:
         self._settings = settings
         self._issuers = tuple(issuers)
         self._anywhere = frozenset(settings.audience)
-        self._needed = frozenset(settings.scopes)
         self._leeway_s = settings.clock_skew_s
         self._checked: TLRUCache[bytes, tuple[Principal | None, float, int]] = TLRUCache(
             10_000, ttu=lambda _key, entry, _now: entry[1], timer=time.time
@@ -137,10 +136,10 @@ class OAuthScheme:
             raise AuthenticationFailed(REFUSED)
         subject, user = self._names(issuer, claims)
         scopes = scopes_of(claims, self._settings.scopes_claim)
-        if not self._needed <= scopes:
-            missing = " ".join(sorted(self._needed - scopes))
+        missing = [s for s in self._settings.scopes if s not in scopes and _bare(s) not in scopes]
+        if missing:
             raise InsufficientScope(
-                f"the token lacks scopes that every one needs here: {missing}",
+                f"the token lacks scopes that every one needs here: {' '.join(sorted(missing))}",
                 scopes=self._settings.scopes,
             )
         return Principal(
@@ -180,3 +179,8 @@ class OAuthScheme:
         subject, user = self._names(first, claims)
         until = expiry_of(claims) + self._leeway_s
         return Principal(subject, user, frozenset(), "oauth", until)
+
+
+def _bare(scope: str) -> str:
+    """A scope as Entra's tokens say it, where it is asked for by its full name: `URI/name`."""
+    return scope.rpartition("/")[2] if "://" in scope else scope

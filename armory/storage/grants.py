@@ -74,13 +74,20 @@ class StoredGrants:
         """
         return await self._changed(id, step, life_s, sealed=self._seal.seal(grant, id))
 
-    async def take_back(self, id: str, step: int, life_s: float) -> None:
+    async def take_back(self, id: str, step: int, grant: bytes | None, life_s: float) -> None:
         """Undo the `take` of `step`.
+
+        Args:
+            id: of the grant.
+            step: that it is at again.
+            grant: what it became meanwhile; None: it stays as it is.
+            life_s: for how long it is kept from now on.
 
         Raises:
             BackendError: the database failed.
         """
-        await self._changed(id, step + 1, life_s, step=step)
+        values = {} if grant is None else {"sealed": self._seal.seal(grant, id)}
+        await self._changed(id, step + 1, life_s, step=step, **values)
 
     async def _changed(self, id: str, at: int, life_s: float, **values: object) -> bool:
         now = self._database.now_ms
@@ -96,23 +103,22 @@ class StoredGrants:
             )
         return bool(done.rowcount)
 
-    async def load(self, id: str) -> tuple[int, bytes] | None:
-        """(step, grant); None where there is none, or none that these keys open.
+    async def load(self, id: str) -> tuple[int, bytes, float] | None:
+        """(step, grant, seconds for which it is still kept); None where there is none, or none that
+        these keys open.
 
         Raises:
             BackendError: the database failed.
         """
-        there = (oauth_grants.c.id == id) & (oauth_grants.c.expires_at_ms > self._database.now_ms)
+        left_ms = (oauth_grants.c.expires_at_ms - self._database.now_ms).label("left_ms")
+        found = select(oauth_grants.c.step, oauth_grants.c.sealed, left_ms)
         async with self._database.read() as connection:
-            row = (
-                await connection.execute(
-                    select(oauth_grants.c.step, oauth_grants.c.sealed).where(there)
-                )
-            ).one_or_none()
-        if row is None or not row.sealed:
+            there = found.where(oauth_grants.c.id == id)
+            row = (await connection.execute(there)).one_or_none()
+        if row is None or not row.sealed or row.left_ms <= 0:
             return None
         opened = self._seal.open(row.sealed, id)
-        return None if opened is None else (row.step, opened)
+        return None if opened is None else (row.step, opened, row.left_ms / 1_000)
 
     async def end(self, id: str) -> None:
         """Forget a grant, on every replica.

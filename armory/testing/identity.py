@@ -47,6 +47,7 @@ class IdentityProvider:
         forms: every form that the token endpoint took.
         refusal: what the token endpoint answers instead of a token, by status.
         says: further claims of its ID tokens.
+        tells: further claims of userinfo; None: it refuses to say anything.
         metadata: further members of its metadata; None takes one away.
         away: whether every answer is 503.
         ahead_s: of its clock, before everybody else's.
@@ -64,6 +65,7 @@ class IdentityProvider:
     forms: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     refusal: tuple[int, dict[str, Any]] | None = None
     says: dict[str, Any] = field(default_factory=dict[str, Any])
+    tells: dict[str, Any] | None = field(default_factory=dict[str, Any])
     metadata: dict[str, Any] = field(default_factory=dict[str, Any])
     away: bool = False
     ahead_s: int = 0
@@ -158,9 +160,9 @@ class IdentityProvider:
     async def _userinfo(self, request: web.Request) -> web.Response:
         token = request.headers.get("Authorization", "").removeprefix("Bearer ")
         claims = self.verified(token)
-        if claims is None:
+        if claims is None or self.tells is None:
             return web.Response(status=401)
-        return web.json_response({"sub": claims["sub"]})
+        return web.json_response({"sub": claims["sub"], **self.tells})
 
     # -- logging in --------------------------------------------------------------------------
 

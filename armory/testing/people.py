@@ -6,6 +6,7 @@ Owns: `World` and `Browser`, for tests. Never used by the gateway itself.
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -63,6 +64,14 @@ class World:
         async with open_runtime(loaded, address=("127.0.0.1", 0)) as runtime:
             assert runtime.listening is not None
             yield runtime.listening.url, runtime
+
+    def later(self, by_s: float) -> None:
+        """As if so many seconds had passed for what the gateway has granted to clients."""
+        with sqlite3.connect(self.home / "armory.db") as database:
+            database.execute(
+                f"UPDATE oauth_grants SET expires_at_ms = expires_at_ms - {by_s * 1000}"
+            )
+        database.close()
 
     async def ask(
         self,

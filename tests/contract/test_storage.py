@@ -22,6 +22,7 @@ from armory.errors import BackendError
 from armory.security.sealing import Seal
 from armory.storage.cache import Cache
 from armory.storage.database import Database, now_ms
+from armory.storage.grants import StoredGrants
 from armory.storage.logins import StoredLogin
 from armory.storage.readthrough import ReadThrough
 from armory.storage.tables import users
@@ -82,6 +83,23 @@ async def test_a_login_is_replaced_only_where_there_is_one_and_its_lease_ends(
     await login.save(None)
     assert not await login.replace(b"refreshed")
     assert await login.load() is None
+
+
+async def test_a_grant_says_for_how_long_it_is_kept(processes: Any) -> None:
+    process = await processes.open()
+    grants = StoredGrants(process.database, process.feed, Seal(["a-secret-of-some-length"]))
+    assert await grants.begin("an-id", 600)
+    assert await grants.load("an-id") is None  # nobody has logged in yet
+    assert await grants.take("an-id", 0, b"first", 60)
+    assert not await grants.take("an-id", 0, b"second", 60)
+    step, grant, left_s = await grants.load("an-id") or (0, b"", 0.0)
+    assert (step, grant, 50 < left_s <= 60) == (1, b"first", True)
+    assert await grants.take("an-id", 1, None, 3_600)
+    await grants.take_back("an-id", 1, b"renewed", 3_600)
+    step, grant, left_s = await grants.load("an-id") or (0, b"", 0.0)
+    assert (step, grant, 3_500 < left_s <= 3_600) == (1, b"renewed", True)
+    await grants.take_back("an-id", 0, None, -1)
+    assert await grants.load("an-id") is None
 
 
 async def test_writers_wait_for_each_other(processes: Any) -> None:

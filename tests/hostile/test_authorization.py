@@ -180,9 +180,20 @@ async def test_a_refresh_token_that_comes_twice_ends_the_grant(world: World) -> 
         assert (status, answer["error"]) == (400, "invalid_grant")
         status, second = await app.refresh(first["refresh_token"])
         assert status == 200
+        world.later(31)
         assert (await app.refresh(first["refresh_token"]))[0] == 400
         assert (await app.refresh(second["refresh_token"]))[0] == 400
         assert not await opens(world, f"{url}/mcp", second["access_token"])
+
+
+async def test_a_refresh_token_of_before_the_last_is_never_answered_again(world: World) -> None:
+    async with proxied(world) as url, App(url) as app:
+        first = await app.tokens()
+        _, second = await app.refresh(first["refresh_token"])
+        status, third = await app.refresh(second["refresh_token"])
+        assert status == 200
+        assert (await app.refresh(first["refresh_token"]))[0] == 400
+        assert not await opens(world, f"{url}/mcp", third["access_token"])
 
 
 async def test_a_known_client_id_skips_no_consent(world: World) -> None:
@@ -323,6 +334,7 @@ async def test_no_secret_is_in_a_url_a_log_or_an_error(world: World) -> None:
         with structlog.testing.capture_logs() as logs:
             tokens = await app.tokens()
             await app.refresh(tokens["refresh_token"])
+            world.later(31)
             _, twice = await app.refresh(tokens["refresh_token"])
             _, page = await app.get(f"{url}/oauth/callback?code=its-code&state=its-state")
             async with world.http.get(f"{url}/metrics") as response:

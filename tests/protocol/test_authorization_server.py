@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, parse_qsl, unquote, urlsplit
 
 import pytest
 
@@ -81,6 +81,7 @@ async def test_one_replica_begins_and_another_goes_on(world: World) -> None:
         }
         async with world.http.post(f"{other}/oauth/token", data=form, headers=headers) as response:
             assert response.status == 200
+        world.later(31)
         status, answer = await app.refresh(tokens["refresh_token"])  # used elsewhere
         assert (status, answer["error"]) == (400, "invalid_grant")
 
@@ -152,6 +153,57 @@ async def test_of_a_login_the_id_token_is_exchanged_where_that_is_wanted(world: 
         assert "'openid'" in answer["result"]["content"][0]["text"]
 
 
+async def test_who_leaves_a_group_has_its_rights_no_longer_than_its_token(world: World) -> None:
+    world.provider.says = {"groups": ["finance", "staff"]}
+    behind = {"issuer": world.provider.issuer, "client_id": "armory"}
+    behind["client_secret"] = "armory-secret"
+    oauth = {"scopes_claim": "groups", "proxy": behind}
+    policies = [{"who": ["finance"], "allow": ["docs__*"]}]
+    async with world.gateway(oauth=oauth, policies=policies) as (url, _), App(url) as app:
+        tokens = await app.tokens()
+        assert await world.names(url, tokens["access_token"]) == ["docs__log_in"]
+        _, tokens = await app.refresh(tokens["refresh_token"])
+        assert await world.names(url, tokens["access_token"]) == ["docs__log_in"]
+        world.provider.says = {"groups": ["staff"]}
+        _, tokens = await app.refresh(tokens["refresh_token"])
+        assert await world.names(url, tokens["access_token"]) == []
+        world.provider.says = {"groups": ["staff", "finance"]}
+        _, tokens = await app.refresh(tokens["refresh_token"])
+        assert await world.names(url, tokens["access_token"]) == ["docs__log_in"]
+
+
+async def test_groups_may_be_in_userinfo_alone(world: World) -> None:
+    """As OpenID Connect has it where an access token is given, too (Core, 5.4); Okta does so."""
+    world.provider.metadata["userinfo_endpoint"] = f"{world.provider.issuer}/userinfo"
+    world.provider.tells = {"groups": ["finance"]}
+    behind = {"issuer": world.provider.issuer, "client_id": "armory"}
+    behind["client_secret"] = "armory-secret"
+    oauth = {"scopes_claim": "groups", "proxy": behind}
+    policies = [{"who": ["finance"], "allow": ["docs__*"]}]
+    async with world.gateway(oauth=oauth, policies=policies) as (url, _), App(url) as app:
+        tokens = await app.tokens()
+        assert await world.names(url, tokens["access_token"]) == ["docs__log_in"]
+        world.provider.tells = None  # it has nothing to say, which is no reason to refuse a login
+        _, tokens = await app.refresh(tokens["refresh_token"])
+        assert await world.names(url, tokens["access_token"]) == []
+        tokens = await app.tokens()
+        assert await world.names(url, tokens["access_token"]) == []
+
+
+async def test_a_login_ends_when_its_person_is_called_otherwise(world: World) -> None:
+    """The name may be somebody else's next."""
+    world.provider.says = {"email": "ann@example.org"}
+    behind = {"issuer": world.provider.issuer, "client_id": "armory"}
+    behind["client_secret"] = "armory-secret"
+    oauth = {"user_claim": "email", "proxy": behind}
+    async with world.gateway(oauth=oauth) as (url, _), App(url) as app:
+        tokens = await app.tokens()
+        world.provider.says = {"email": "ann.b@example.org"}
+        status, said = await app.refresh(tokens["refresh_token"])
+        assert (status, said["error"]) == (400, "invalid_grant")
+        assert not await allowed(world, url, tokens["access_token"])
+
+
 async def test_who_logs_out_or_is_shut_out_is_out(world: World) -> None:
     async with proxied(world) as (url, _), App(url) as app:
         tokens = await app.tokens()
@@ -213,6 +265,46 @@ async def test_who_cannot_be_known_is_told_why(world: World) -> None:
         async with Browser(world, url) as browser:
             status, text = await browser.click("sign-in")
             assert (status, says in text) == (502, True)
+
+
+async def test_people_log_in_to_the_console(world: World) -> None:
+    """At the provider, with no page in between; with the scopes that the provider says."""
+    async with (
+        proxied(world, redirects=["https://elsewhere.example/*"]) as (url, _),
+        proxied(world) as (replica, _),
+        App(url) as app,
+    ):
+        at_replica = {"Host": url.removeprefix("http://")}
+
+        async def ask(path: str, body: dict[str, str] | None = None, at: str = url) -> Any:
+            method = "GET" if path == "" else "POST"
+            where = f"{at}/v1/login{path}"
+            async with world.http.request(method, where, json=body, headers=at_replica) as answer:
+                return answer.status, await answer.json()
+
+        assert await ask("") == (200, {"issuer": world.provider.issuer})
+        (_, mine), (_, others) = await ask("/begin"), await ask("/begin")
+        back: list[dict[str, str]] = []
+        for begun in (mine, others):
+            place = begun["url"]
+            while not place.startswith(f"{url}/console/"):
+                status, place = await app.get(place)
+                assert status in (302, 303), place
+            back.append(dict(parse_qsl(urlsplit(place).query)))
+        app.client_id = parse_qs(urlsplit(mine["url"]).query)["client_id"][0]
+        assert (await app.redeem(back[1]["code"]))[0] == 401  # not at the token endpoint
+        status, said = await ask("/finish", {**back[0], "kept": others["kept"]})
+        assert (status, said["code"]) == (503, "login_failed")
+        status, done = await ask("/finish", {**back[0], "kept": mine["kept"]}, replica)
+        assert status == 200
+        assert await allowed(world, url, done["token"])
+        status, said = await ask("/finish", {**back[0], "kept": mine["kept"]})
+        assert (status, "used before" in str(said)) == (503, True)
+        assert not await allowed(world, url, done["token"])
+        query = {"redirect_uri": "http://127.0.0.1:9/console/", "client_id": app.client_id}
+        assert "wants to use this gateway" in (await app.authorize(**query))[1]
+        query["redirect_uri"] = "https://elsewhere.example/console/"
+        assert (await app.authorize(**query))[0] == 400
 
 
 async def test_what_the_providers_address_asks_for_is_asked(world: World) -> None:
@@ -287,10 +379,12 @@ async def test_below_a_path_and_behind_a_proxy_it_has_the_outer_url(world: World
 
 async def test_on_the_connect_page_people_log_in_at_the_provider(world: World) -> None:
     async with proxied(world) as (url, _), App(url) as app, Browser(world, url) as browser:
+        world.provider.redirects["armory"] = {f"{url}/oauth/callback"}  # all that is registered
         world.provider.user = "bob"
         token = (await app.tokens())["access_token"]
         assert await world.names(url, token) == ["docs__log_in"]
         status, text = await browser.click("sign-in")
         assert (status, "You are <b>bob</b>" in text) == (200, True), text
+        world.provider.redirects["armory"] = {f"{url}/connect/callback"}  # of the upstream's client
         assert "Connected" in (await browser.click("connect"))[1]
         assert "docs__only_bob" in await world.names(url, token)

@@ -81,6 +81,25 @@ async def test_who_is_called_like_somebody_deleted_has_not_the_account(world: Wo
         assert "docs__only_bob" in await world.names(url, TOKENS["bob"])
 
 
+async def test_the_logins_of_a_key_without_a_user_go_with_it(world: World) -> None:
+    async with world.gateway(accounts={"enabled": True}, api_keys=True) as (url, runtime):
+        accounts = runtime.accounts
+        assert accounts is not None
+        await accounts.users.create("ann")
+        made, key = await accounts.keys.create("robot")
+        hers, _ = await accounts.keys.create("laptop", user="ann")
+        async with Browser(world, url) as browser:
+            await browser.connect("ann")
+        async with Browser(world, url) as browser:
+            world.provider.user = "bob"
+            await browser.click("identify", credential=key)
+            assert (await browser.click("connect"))[0] == 200
+        for id in (made.id, hers.id):
+            assert await accounts.keys.revoke(id)
+        assert not await log_out(runtime.loaded, "docs", f"api_key:{made.id}")
+        assert await log_out(runtime.loaded, "docs", "user:ann")
+
+
 async def test_the_operator_connects_somebodys_account(world: World) -> None:
     async with world.gateway() as (url, runtime):
 

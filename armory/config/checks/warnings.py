@@ -26,11 +26,19 @@ def warnings_of(config: Config) -> list[str]:
         said.append("upstreams: every one is switched off, so there is no tool to offer")
     security = config.security
     credentials = security.tokens or security.api_keys or security.jwt is not None
-    if credentials and security.allow_anonymous == "auto" and is_loopback(config.server.host):
+    open_here = is_loopback(config.server.host) and security.oauth is None
+    if credentials and security.allow_anonymous == "auto" and open_here:
         said.append(
             "security.allow_anonymous: callers without a credential are let in as well, because "
             f"only this machine reaches {config.server.host}; say `allow_anonymous: false` to "
             "refuse them"
+        )
+    oauth = security.oauth
+    if oauth is not None and oauth.proxy is not None and "admin" in oauth.scopes:
+        said.append(
+            "security.oauth.scopes: with `proxy` every token has them, so whoever has an account "
+            "at the provider is an administrator; have the provider say who is, in a claim that "
+            "security.oauth.scopes_claim names"
         )
     console = config.server.console and security.oauth is not None and security.oauth.client_id
     if console and config.storage.redis is not None and not security.encryption_key:

@@ -21,6 +21,7 @@ from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.upstream import Upstream
 
 if TYPE_CHECKING:
+    from armory.authserver.server import AuthorizationServer
     from armory.web.connect.console_sign_in import ConsoleSignIn
     from armory.web.connect.services import ConnectServices, SignIn
     from armory.web.cookies import Hosts
@@ -59,7 +60,7 @@ def connect_services(
     hosts: Hosts,
     checks: Authenticator,
     known: list[Scheme],
-    sign_in: SignIn | None = None,
+    server: AuthorizationServer | None = None,
 ) -> ConnectServices:
     """What the pages go by.
 
@@ -69,7 +70,8 @@ def connect_services(
         hosts: host checks.
         checks: who is it, by the credential of its MCP client.
         known: the schemes of `checks`, for who logged in at the issuer.
-        sign_in: where people log in; None: at the issuer, if there is one.
+        server: the gateway as an authorization server; None: people log in at the issuer, if
+            there is one.
     """
     from armory.web.connect.services import ConnectServices
 
@@ -84,31 +86,48 @@ def connect_services(
         authenticator=checks,
         seal=seals(loaded),
         hosts=hosts,
-        sign_in=sign_in or _sign_in(loaded.config, known),
+        sign_in=_sign_in(loaded.config, known, server),
         base_path=loaded.config.server.base_path.rstrip("/"),
     )
 
 
-def console_sign_in(loaded: Loaded) -> ConsoleSignIn | None:
-    """The gateway as a client of its issuer, for the console; None: it has no id there.
+def console_sign_in(
+    loaded: Loaded, server: AuthorizationServer | None = None
+) -> ConsoleSignIn | None:
+    """Where people log in to the console; None: nowhere, because the gateway has no id at its
+    issuer. It does not register itself for this: anybody may ask for a login.
 
-    It does not register itself for this: anybody may ask for a login.
+    Args:
+        loaded: the configuration.
+        server: the gateway as an authorization server, if it is one.
 
     Raises:
         ConfigError: the key that seals cannot be used.
     """
     oauth = loaded.config.security.oauth
-    if oauth is None or not oauth.issuer or not oauth.client_id:
+    if oauth is None or not loaded.config.server.console:
         return None
-    if not loaded.config.server.console:
+    if server is None and not (oauth.issuer and oauth.client_id):
         return None
-    from armory.web.connect.console_sign_in import ConsoleSignIn
+    from armory.web.connect.console_sign_in import ConsoleSignIn, IssuerLogin
 
+    if server is not None:
+        from armory.web.oauth.own_login import OwnLogin
+
+        return ConsoleSignIn(OwnLogin(server), seals(loaded))
+    assert oauth.client_id is not None
     secret = "" if oauth.client_secret is None else oauth.client_secret.get_secret_value()
-    return ConsoleSignIn(oauth.issuer[0], oauth.client_id, secret, oauth.scopes, seals(loaded))
+    flow = IssuerLogin(oauth.issuer[0], oauth.client_id, secret, oauth.scopes)
+    return ConsoleSignIn(flow, seals(loaded))
 
 
-def _sign_in(config: Config, known: list[Scheme]) -> SignIn | None:
+def _sign_in(
+    config: Config, known: list[Scheme], server: AuthorizationServer | None
+) -> SignIn | None:
+    if server is not None:
+        from armory.web.oauth.own_login import OwnLogin
+
+        return OwnLogin(server)
     from armory.security.oauth import OAuthScheme
     from armory.web.connect.sign_in import IssuerSignIn
 

@@ -30,6 +30,7 @@ from armory.upstreams.oauth.client import (
 from armory.upstreams.oauth.discovery import AuthServerMetadata, Challenge, discover
 from armory.upstreams.oauth.grants import AuthorizationCode
 from armory.upstreams.oauth.logins import Login
+from armory.upstreams.oauth.providers import login_parameters, resource_for
 
 _CLIENTS, _CLIENT_S = 1_000, 3_600.0
 Clients = MutableMapping[tuple[str, str], Login]
@@ -114,7 +115,10 @@ class CodeFlow(TokenClient):
         if not place.login_url:
             raise self.failed(f"{place.issuer!r} has no authorization_endpoint")
         if not place.pkce:
-            raise self.failed(f"{place.issuer!r} does not say that it takes S256 code challenges")
+            hint = "" if self._grant.issuer else "; if it does, name it as 'auth.issuer'"
+            raise self.failed(
+                f"{place.issuer!r} does not say that it takes S256 code challenges{hint}"
+            )
         scopes = self._scopes(place, challenge, await self.granted_before(place.issuer))
         client = await self._client(place, redirect_uri)
         verifier, state = secrets.token_urlsafe(48), secrets.token_urlsafe(24)
@@ -125,12 +129,12 @@ class CodeFlow(TokenClient):
             "state": state,
             "code_challenge": challenge_of(verifier),
             "code_challenge_method": "S256",
+            **resource_for(place.token_url, place.resource, self._grant.scopes),
         }
-        if place.resource:
-            query["resource"] = place.resource
         if scopes:
             query["scope"] = " ".join(scopes)
-        login_url = str(URL(place.login_url).update_query(query))
+        page = URL(place.login_url)
+        login_url = str(page.update_query({**login_parameters(page), **query}))
         client = msgspec.structs.replace(client, scopes=scopes)
         return BegunLogin(
             client, verifier, state, redirect_uri, login_url, says_issuer=place.says_issuer
@@ -150,8 +154,7 @@ class CodeFlow(TokenClient):
             "code_verifier": begun.verifier,
         }
         client = begun.client
-        if client.resource:
-            form["resource"] = client.resource
+        form |= resource_for(client.token_url, client.resource, self._grant.scopes)
         given = await self.given_to(client, form)
         return with_tokens(client, given), given.id_token
 

@@ -23,6 +23,7 @@ from armory.oauth.metadata import (
     text,
     texts,
 )
+from armory.upstreams.oauth.providers import stands_for
 
 _PARAMETER = re.compile(
     r'(?<![A-Za-z0-9_-])([A-Za-z0-9_-]++)\s*+=\s*+(?:"((?:[^"\\]++|\\.)*+)"|([^\s,"]++))'
@@ -112,7 +113,9 @@ async def discover(
     named = texts(resource.get("authorization_servers"))
     wanted = issuer or known
     if wanted:
-        if named and not any(same_issuer(wanted, name) for name in named):
+        if named and not any(
+            same_issuer(wanted, name) or stands_for(name, issuer) for name in named
+        ):
             raise Undiscovered(
                 f"it names the authorization server {named[0]!r}, not {wanted!r}; the credentials "
                 "are for the latter (auth.issuer)"
@@ -141,7 +144,8 @@ def usable_metadata(
     Args:
         server: the metadata.
         url: of whoever named the server.
-        issuer: as configured, else "".
+        issuer: as configured, else "". Of such a one it is believed that it takes S256, unless it
+            says otherwise: Entra and Cognito do, and say nothing.
         resource: metadata of what the token is for; None: for nothing but the server itself.
 
     Raises:
@@ -156,6 +160,7 @@ def usable_metadata(
         place = text(server.get(key))
         if place and not (may_carry_secrets(place, url) or issuer.startswith("http://")):
             raise Undiscovered(f"the {key} {place!r} is not reached over https")
+    challenges = server.get("code_challenge_methods_supported")
     return AuthServerMetadata(
         token_url,
         text(server.get("issuer")),
@@ -164,7 +169,7 @@ def usable_metadata(
         "" if resource is None else text(resource.get("resource")) or canonical(url),
         login_url=text(server.get("authorization_endpoint")),
         register_url=text(server.get("registration_endpoint")),
-        pkce="S256" in texts(server.get("code_challenge_methods_supported")),
+        pkce="S256" in texts(challenges) or (bool(issuer) and challenges is None),
         says_issuer=server.get("authorization_response_iss_parameter_supported") is True,
         takes_documents=server.get("client_id_metadata_document_supported") is True,
         refreshes="offline_access" in texts(server.get("scopes_supported")),

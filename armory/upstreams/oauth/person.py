@@ -23,6 +23,7 @@ from armory.upstreams.oauth.code_flow import BegunLogin, Clients, CodeFlow, with
 from armory.upstreams.oauth.discovery import Challenge, is_at
 from armory.upstreams.oauth.grants import AuthorizationCode
 from armory.upstreams.oauth.logins import FileLogin, Login, LoginStore
+from armory.upstreams.oauth.providers import resource_for
 from armory.upstreams.oauth.tokens import Tokens
 
 _ELSEWHERE_S = 15.0
@@ -120,7 +121,7 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
         form = {
             "grant_type": "refresh_token",
             "refresh_token": login.refresh_token,
-            "resource": login.resource,
+            **resource_for(login.token_url, login.resource, self._grant.scopes),
         }
         kept = False
         try:

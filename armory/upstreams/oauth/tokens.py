@@ -22,6 +22,7 @@ from armory.upstreams.oauth.client import (
 )
 from armory.upstreams.oauth.discovery import AuthServerMetadata, Challenge, canonical, discover
 from armory.upstreams.oauth.grants import ClientCredentials
+from armory.upstreams.oauth.providers import resource_for
 
 _AGAIN_S = 5.0
 _ASSERTION_S = 120
@@ -120,7 +121,11 @@ class ClientCredentialsTokens(Tokens):
         """Have the authorization server give out a token."""
         place = self._place or AuthServerMetadata(self._grant.token_url, self._grant.issuer)
         scopes = self._grant.scopes or self._scopes or place.scopes
-        form = {"grant_type": "client_credentials", "resource": place.resource or canonical(url)}
+        resource = place.resource or canonical(url)
+        form = {
+            "grant_type": "client_credentials",
+            **resource_for(place.token_url, resource, self._grant.scopes),
+        }
         if scopes:
             form["scope"] = " ".join(scopes)
         given = await self.request_token(place, self._authenticated(place, form), form)

@@ -1,7 +1,7 @@
-"""Logging a person in to the console at the gateway's own issuer.
+"""Logging a person in to the console: at the gateway's own issuer, or by way of itself.
 
-Owns: the gateway as a client there, and its secrets of a login while the person is away, sealed.
-The access token goes to the browser tab that began, and is kept nowhere.
+Owns: the gateway as a client of its issuer, and the secrets of a login while its person is away,
+sealed. The access token goes to the browser tab that began, and is kept nowhere.
 """
 
 from __future__ import annotations
@@ -30,10 +30,19 @@ class _Away(msgspec.Struct, frozen=True):
     until: float
 
 
-class _Flow(GatewayLogin):
-    """Access tokens of the issuer for the gateway itself; its metadata are kept for a while."""
+class IssuerLogin(GatewayLogin):
+    """Access tokens of the issuer for the gateway itself; its metadata are kept for a while.
 
-    def __init__(self, issuer: str, grant: AuthorizationCode) -> None:
+    Args:
+        issuer: as configured.
+        client_id, client_secret: who the gateway is there; "" for a public client's secret.
+        scopes: asked for.
+    """
+
+    def __init__(
+        self, issuer: str, client_id: str, client_secret: str, scopes: Sequence[str]
+    ) -> None:
+        grant = AuthorizationCode(client_id, client_secret, issuer=issuer, scopes=tuple(scopes))
         super().__init__(issuer, grant, (issuer,))
         self._found: Mapping[str, Any] | None = None
         self._until = 0.0
@@ -53,19 +62,14 @@ class ConsoleSignIn:
     """Satisfies `web.rest.live.sign_in.SignIn`.
 
     Args:
-        issuer: as configured.
-        client_id, client_secret: who the gateway is there; "" for a public client's secret.
-        scopes: asked for.
+        flow: where people log in.
         seal: of what the browser keeps meanwhile.
     """
 
-    def __init__(
-        self, issuer: str, client_id: str, client_secret: str, scopes: Sequence[str], seal: Seal
-    ) -> None:
-        grant = AuthorizationCode(client_id, client_secret, issuer=issuer, scopes=tuple(scopes))
-        self._flow = _Flow(issuer, grant)
+    def __init__(self, flow: GatewayLogin, seal: Seal) -> None:
+        self._flow = flow
         self._seal = seal
-        self.issuer = issuer
+        self.issuer = flow.issuer
 
     async def begin(self, resource: str, redirect_uri: str) -> tuple[str, str]:
         """(where the person logs in, what the tab keeps until it comes back).

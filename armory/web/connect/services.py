@@ -18,7 +18,7 @@ from armory.web.cookies import Hosts
 
 
 class SignIn(Protocol):
-    """Where people log in to be known by the gateway (`sign_in`, `authserver.provider`)."""
+    """Where people log in to be known by the gateway (`sign_in`, `web.oauth.own_login`)."""
 
     @property
     def issuer(self) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 from aiohttp import web
 
+from armory.authserver.clients import OWN, own
 from armory.authserver.errors import OAuthError
 from armory.authserver.grants import Grant
 from armory.authserver.requests import Request, Returned, each_once, read
@@ -98,9 +99,11 @@ class Pages:
     async def authorize(self, request: web.Request) -> web.Response:
         """`GET /oauth/authorize`: a client sends a person here."""
         query = each_once(request.query, lambda name: len(request.query.getall(name)))
-        asker = self._urls.asker(request)
-        client = await self._server.client(query.get("client_id", ""), asker)
-        issuer = self._urls.issuer(request)
+        issuer, id = self._urls.issuer(request), query.get("client_id", "")
+        if id == OWN:
+            client = own(issuer)
+        else:
+            client = await self._server.client(id, self._urls.asker(request))
         asked = read(
             query,
             client,
@@ -108,7 +111,10 @@ class Pages:
             lambda url: self._urls.is_resource(request, url),
             f"{issuer}/mcp",
         )
-        if not self._server.settings.consent or is_remembered(self._cookies, request, asked):
+        # sent back to the gateway's own page: nobody else is let in
+        back_here = id == OWN and asked.redirect_uri in client.redirects
+        asks = self._server.settings.consent and not back_here
+        if not asks or is_remembered(self._cookies, request, asked):
             return await self._to_provider(request, asked)
         browser = self._cookies.read(request, _BROWSER, _Browser)
         browser = browser or _Browser(secrets.token_urlsafe(16))

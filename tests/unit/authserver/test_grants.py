@@ -160,41 +160,113 @@ async def test_the_secret_of_now_is_shown_to_the_provider(tmp_path: Path) -> Non
             assert provider.forms[-1]["client_secret"] == "armory-secret"
 
 
-async def test_a_client_that_does_not_wait_for_its_refresh_may_ask_again(tmp_path: Path) -> None:
-    asked: list[str] = []
-    goes_on, is_asked = asyncio.Event(), asyncio.Event()
+class Rotations:
+    """A provider's token endpoint, which answers once it may."""
 
-    async def token(request: web.Request) -> web.Response:
-        """Takes each refresh token once."""
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.goes_on, self.is_asked = asyncio.Event(), asyncio.Event()
+
+    async def token(self, request: web.Request) -> web.Response:
         form = await request.post()
-        asked.append(str(form["refresh_token"]))
-        is_asked.set()
-        await goes_on.wait()
-        number = len(asked)
+        number = len(self.asked) + 1
+        assert form["refresh_token"] == f"r{number - 1}"
+        self.asked.append(str(form["refresh_token"]))
+        self.is_asked.set()
+        await self.goes_on.wait()
         return web.json_response({"access_token": f"a{number}", "refresh_token": f"r{number}"})
 
+
+@asynccontextmanager
+async def rotating(folder: Path) -> AsyncGenerator[tuple[Gateway, Login, Rotations]]:
+    """A gateway, a login, and a provider that takes each refresh token once."""
+    made = Rotations()
     app = web.Application()
-    app.router.add_post("/token", token)
+    app.router.add_post("/token", made.token)
     runner, url = await listening(app)
     settings = ProxySettings("armory", authorize_url=f"{url}/authorize", token_url=f"{url}/token")
     login = Login(url, f"{url}/token", "", "armory", access_token="a0", refresh_token="r0")
     try:
-        async with gateway(tmp_path, settings) as found:
-            _, refresh = await found.logged_in(login)
-            leaves = asyncio.create_task(found.grants.refresh(refresh, CLIENT, ""))
-            await is_asked.wait()
-            leaves.cancel()
-            await asyncio.wait((leaves,))
-            again = asyncio.create_task(found.grants.refresh(refresh, CLIENT, ""))
-            await asyncio.sleep(0)
-            goes_on.set()
-            given = await again
-            assert asked == ["r0", "r1"]
-            assert (await found.grants.refresh(given.refresh, CLIENT, "")).access
-            with pytest.raises(OAuthError, match="used before"):
-                await found.grants.refresh(refresh, CLIENT, "")
+        async with gateway(folder, settings) as found:
+            yield found, login, made
     finally:
         await runner.cleanup()
+
+
+async def aged(found: Gateway, by_s: int) -> None:
+    """As if so many seconds had passed for the database."""
+    async with found.database.write() as connection:
+        earlier = oauth_grants.c.expires_at_ms - by_s * 1_000
+        await connection.execute(update(oauth_grants).values(expires_at_ms=earlier))
+
+
+async def test_who_refresh_at_once_are_given_the_same(tmp_path: Path) -> None:
+    """Two windows of a program, at one replica or two; and who asks again shortly after."""
+    async with rotating(tmp_path) as (found, login, provider):
+        _, refresh = await found.logged_in(login)
+        other = Grants(found.store, found.seal, found.provider)
+        asking = [
+            asyncio.create_task(grants.refresh(refresh, CLIENT, ""))
+            for grants in (found.grants, found.grants, other)
+        ]
+        await provider.is_asked.wait()
+        provider.goes_on.set()
+        given = await asyncio.gather(*asking)
+        given.append(await other.refresh(refresh, CLIENT, ""))
+        assert provider.asked == ["r0"]
+        for one in given:
+            assert await found.scheme.identify(one.access) is not None
+        assert (await other.refresh(given[2].refresh, CLIENT, "")).refresh
+        assert (await found.grants.refresh(given[0].refresh, CLIENT, "")).refresh
+        assert provider.asked == ["r0", "r1"]
+
+
+async def test_a_used_refresh_token_is_answered_again_for_half_a_minute(tmp_path: Path) -> None:
+    async with rotating(tmp_path) as (found, login, provider):
+        provider.goes_on.set()
+        _, refresh = await found.logged_in(login)
+        given = await found.grants.refresh(refresh, CLIENT, "")
+        await aged(found, 25)
+        assert (await found.grants.refresh(refresh, CLIENT, "")).refresh
+        await aged(found, 6)
+        with pytest.raises(OAuthError, match="used before"):
+            await found.grants.refresh(refresh, CLIENT, "")
+        with pytest.raises(OAuthError, match="has ended"):
+            await found.grants.refresh(given.refresh, CLIENT, "")
+
+
+async def test_a_replica_that_dies_while_it_refreshes_ends_no_login(tmp_path: Path) -> None:
+    async with rotating(tmp_path) as (found, login, provider):
+        _, refresh = await found.logged_in(login)
+        begun = asyncio.create_task(found.grants.refresh(refresh, CLIENT, ""))
+        await provider.is_asked.wait()
+        for task in asyncio.all_tasks():
+            if task.get_name() == "renew a grant":
+                task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await begun
+        provider.asked.clear()
+        provider.goes_on.set()
+        await aged(found, 61)
+        assert (await found.grants.refresh(refresh, CLIENT, "")).refresh
+
+
+async def test_a_client_that_does_not_wait_for_its_refresh_may_ask_again(tmp_path: Path) -> None:
+    async with rotating(tmp_path) as (found, login, provider):
+        _, refresh = await found.logged_in(login)
+        leaves = asyncio.create_task(found.grants.refresh(refresh, CLIENT, ""))
+        await provider.is_asked.wait()
+        leaves.cancel()
+        await asyncio.wait((leaves,))
+        again = asyncio.create_task(found.grants.refresh(refresh, CLIENT, ""))
+        await asyncio.sleep(0)
+        provider.goes_on.set()
+        given = await again
+        assert provider.asked == ["r0", "r1"]
+        assert (await found.grants.refresh(given.refresh, CLIENT, "")).access
+        assert provider.asked == ["r0", "r1", "r2"]
+        with pytest.raises(OAuthError, match="used before"):
+            await found.grants.refresh(refresh, CLIENT, "")
 
 
 async def test_the_end_of_a_grant_is_told_of_what_was_opened_long_ago(tmp_path: Path) -> None:
@@ -214,7 +286,7 @@ async def test_a_grant_that_ends_while_it_is_read_is_not_believed(tmp_path: Path
         access, _ = await found.logged_in(Login("", "", "", "armory"))
         load = found.store.load
 
-        async def loaded(id: str) -> tuple[int, bytes] | None:
+        async def loaded(id: str) -> tuple[int, bytes, float] | None:
             """The grant as it was just before it ended."""
             kept = await load(id)
             if kept is not None and not found.ended:

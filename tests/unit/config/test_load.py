@@ -282,6 +282,7 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
         ("", "0.0.0.0", False),
         (", allow_anonymous: false", "127.0.0.1", False),
         (", allow_anonymous: true", "127.0.0.1", False),
+        (", oauth: {issuer: 'https://login.example'}", "127.0.0.1", False),
     ],
 )
 def test_a_token_that_nobody_needs_is_pointed_out(more: str, host: str, said: bool) -> None:

@@ -26,6 +26,21 @@ def test_replicas_that_log_people_in_to_the_console_need_one_key(text: str, said
     assert any("security.encryption_key" in warning for warning in warnings) == said
 
 
+@pytest.mark.parametrize(
+    ("oauth", "said"),
+    [
+        ("scopes: [mcp:use, admin], proxy: {%s}", True),
+        ("scopes: [mcp:use], proxy: {%s}", False),
+        ("scopes: [admin], issuer: 'https://login.example'", False),  # there it is asked for
+    ],
+)
+def test_that_everybody_who_logs_in_would_administer_is_pointed_out(oauth: str, said: bool) -> None:
+    proxy = "issuer: 'https://login.example', client_id: armory"
+    text = f"security: {{oauth: {{{oauth.replace('%s', proxy)}}}}}\n{HOSTS}"
+    warnings = warnings_of(load_text(text, environ={}).config)
+    assert any("an administrator" in warning for warning in warnings) == said
+
+
 @pytest.mark.parametrize("text", ["$TOKEN", "Bearer $TOKEN", "${TOKEN", "${}", "a ${TOKEN:?no}"])
 def test_what_looks_like_a_reference_and_is_none_is_told_and_not_quoted(text: str) -> None:
     config = f"mcpServers: {{Far: {{url: 'http://x', headers: {{Key: '{text}'}}}}}}"

@@ -182,6 +182,23 @@ async def test_scopes_that_every_token_needs(provider: IdentityProvider) -> None
     )
 
 
+async def test_a_scope_that_is_asked_for_by_its_full_name(provider: IdentityProvider) -> None:
+    """Entra takes `URI/name` beside the `resource` of that URI alone, and says `name` in tokens."""
+    full = f"{HERE}/access"
+    checks = chain(provider, scopes=(full,), scopes_claim="scp")
+    for said in ("access", full):
+        token = provider.sign(aud=HERE, scp=f"other {said}")
+        found = await checks.authenticate(bearer(token), None, HERE)
+        assert found.scopes == {"other", said}
+    for lacking in ("other", "mcp/access", HERE, ""):
+        with pytest.raises(InsufficientScope) as refused:
+            await checks.authenticate(bearer(provider.sign(aud=HERE, scp=lacking)), None, HERE)
+        assert list(refused.value.scopes) == [full]
+    checks = chain(provider, scopes=("mcp/access",), scopes_claim="scp")
+    with pytest.raises(InsufficientScope):
+        await checks.authenticate(bearer(provider.sign(aud=HERE, scp="access")), None, HERE)
+
+
 async def test_keys_rotate_and_serve_while_the_provider_is_away(provider: IdentityProvider) -> None:
     clock = FakeClock()
     checks = scheme(provider, clock=clock.now)
