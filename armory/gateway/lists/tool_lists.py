@@ -135,9 +135,10 @@ class ToolLists:
             self._outcomes.cut(context, names, len(body), started)
             return list_result(context, LIST, _MEMBER, body, kept=False, private=True)
         wanted = _mode(context, request)
-        few = len(visible.tools) <= settings.full_list_limit
+        searching = definitions.searching_tool(settings) is not None
+        few = len(visible.tools) <= settings.full_list_limit or not searching
         whole = wanted == "all" or (wanted == "auto" and few)
-        if whole or not (settings.search_tools or settings.call_tool):
+        if whole or not (searching or settings.call_tool):
             return _everything(context, form)
         revealed = context.session.revealed if context.session is not None else ()
         shown = [*view.pinned(visible), *(name for name in revealed if name in visible.tools.names)]
@@ -318,7 +319,9 @@ def _with_meta_tools(context: RequestContext, body: bytes, *, cut: bool) -> byte
         parts.append(context.view.search_json(context, call_tool=with_call))
     if settings.find_tools:
         limits = {"chars": settings.query_chars, "top_k": settings.query_top_k}
-        parts.append(encode(definitions.find_definition(**limits)))
+        find = definitions.find_definition(search_tools=settings.search_tools, **limits)
+        parts.append(encode(find))
     if with_call:
-        parts.append(encode(definitions.call_definition()))
+        searching = definitions.searching_tool(settings)
+        parts.append(encode(definitions.call_definition(searching)))
     return b",".join(parts)
