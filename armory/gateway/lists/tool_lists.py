@@ -93,12 +93,12 @@ class ToolLists:
         by_groups = negotiated(context)  # else the set's query would list tools twice
         own = spec.query if spec and not by_groups else ()
         request = read_list_request(context, params, own, view.settings.experimental)
-        if request.mode == "raw":
+        if request.mode == "raw" and not request.narrowed:
             return _everything(context, Form(context.era, headers=True), kept=True)
         if request.query is not None and request.mode is None and self.filters(view.settings):
             check_size(request.query, view.settings)
             return await self._filtered(context, request.query, request.names)
-        if by_groups and request.mode != "all":
+        if by_groups and request.mode not in ("all", "raw"):
             return _outside_groups(context, request)
         return self._unfiltered(context, request)
 
@@ -127,11 +127,10 @@ class ToolLists:
         started = time.perf_counter()
         view = context.view
         visible, settings = view.visible(context), view.settings
-        form = Form(context.era)
         if request.narrowed:
             tools = view.catalog.tools
             names = [n for n in tools if n in visible.tools.names and _fits(tools[n], request)]
-            body = view.listed.tools(names, form)
+            body = view.listed.tools(names, Form(context.era, headers=request.mode == "raw"))
             self._outcomes.cut(context, names, len(body), started)
             return list_result(context, LIST, _MEMBER, body, kept=False, private=True)
         wanted = _mode(context, request)
@@ -139,7 +138,7 @@ class ToolLists:
         few = len(visible.tools) <= settings.full_list_limit or not searching
         whole = wanted == "all" or (wanted == "auto" and few)
         if whole or not (searching or settings.call_tool):
-            return _everything(context, form)
+            return _everything(context, Form(context.era))
         revealed = context.session.revealed if context.session is not None else ()
         shown = [*view.pinned(visible), *(name for name in revealed if name in visible.tools.names)]
         names = _in_order(view, shown)
