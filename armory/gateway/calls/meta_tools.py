@@ -138,7 +138,7 @@ class MetaTools:
             visible=visible,
             user=context.user,
             rejected=arguments.rejected,
-            top_k=arguments.top_k or _DEFAULT_TOP_K,
+            top_k=query.top_k or _DEFAULT_TOP_K,
         )
         names = [finding.tool.name for finding in result.tools]
         self._reveal(context, names)
