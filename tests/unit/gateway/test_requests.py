@@ -119,7 +119,7 @@ async def test_what_the_agent_found_is_noted_like_a_search(bench: Bench, noted: 
     wanted: list[int] = []
 
     class Finder:
-        async def run(self, question: str, *, top_k: int, **_: Any) -> AgentResult:
+        async def run(self, question: str, *, top_k: int = 10, **_: Any) -> AgentResult:
             assert question == "2"
             wanted.append(top_k)
             return found
