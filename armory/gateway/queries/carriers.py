@@ -47,6 +47,8 @@ _HEADERS = {
     "hour": "X-Armory-Hour",
     "last_tool": "X-Armory-Last-Tool",
 }
+_LISTS = frozenset(("servers", "categories"))
+"""Repeated in a URL, they are one list, as several lines of a header are."""
 _MODE = "X-Armory-Mode"
 _FILTER = "params.filter"
 
@@ -276,5 +278,6 @@ def _item(
     url = request.url.get(name)
     if url:
         where = f"the URL's {name}"
-        return parse(_readable(url[-1:], where)[0], where)
+        several = name in _LISTS
+        return parse(",".join(_readable(url if several else url[-1:], where)), where)
     return None
