@@ -11,7 +11,7 @@ from typing import Any, cast
 from armory.domain.catalog import ServerLists
 from armory.domain.principal import Principal
 from armory.gateway.context import RequestContext
-from armory.gateway.metatools.definitions import SEARCH, purpose, servers_shown
+from armory.gateway.metatools.definitions import purpose, searching_tool, servers_shown
 from armory.gateway.queries.filters import with_filtering
 from armory.gateway.settings import GROUPS, MANIFEST, GatewaySettings
 from armory.gateway.views.view import View
@@ -91,10 +91,10 @@ class Description:
         return known
 
     def _instructions(self, view: View, visible: VisibleCatalog) -> str:
-        filters = self._filters(view.settings)
+        searching = self._filters(view.settings) and searching_tool(view.settings)
         lines = [
             "Armory, a gateway in front of several MCP servers. Tools are named server__tool."
-            + (f" Use {SEARCH} to find tools that are not listed." if filters else "")
+            + (f" Use {searching} to find tools that are not listed." if searching else "")
         ]
         shown = servers_shown(view.catalog, visible, view.tables.by_server)
         room = _MAX_INSTRUCTIONS - len(lines[0]) - len(_MORE) - 1

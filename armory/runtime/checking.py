@@ -14,7 +14,7 @@ from armory.config.checks.cross import cross_check
 from armory.config.embedding import lacks_openai_key, provider
 from armory.config.problems import Path, dotted
 from armory.errors import ConfigError
-from armory.retrieval.options import CALIBRATION, NO_EMBEDDER
+from armory.retrieval.options import CALIBRATION, EMBEDDED, NO_EMBEDDER, PartOptions
 from armory.runtime.blocks.authentication import authenticator
 from armory.runtime.blocks.extras import absent_extras
 from armory.runtime.settings import otel_settings, problems_of
@@ -103,6 +103,10 @@ def _embedder(loaded: Loaded) -> None:
         from armory.retrieval.embedders.openai_models import dimension_of
 
         dimension_of(rag.embedding_model, rag.openai.dimensions)
+    elif computed_by == EMBEDDED and rag.embedding_model != EMBEDDED:
+        from armory.retrieval.embedders.embedded import open_embedder
+
+        open_embedder(rag.embedding_model, PartOptions())
 
 
 def _reranker(loaded: Loaded) -> None:

@@ -40,6 +40,7 @@ from armory.gateway.metatools.definitions import (
     call_definition,
     find_definition,
     search_definition,
+    searching_tool,
 )
 from armory.gateway.results.toon import encode_value
 from armory.gateway.settings import GatewaySettings
@@ -97,9 +98,9 @@ def _meta_tools(subject: _Subject, settings: GatewaySettings, *, cut: bool) -> l
     if settings.search_tools:
         found.append(search_definition(subject.servers, call_tool=with_call, **limits))
     if settings.find_tools:
-        found.append(find_definition(**limits))
+        found.append(find_definition(search_tools=settings.search_tools, **limits))
     if with_call:
-        found.append(call_definition())
+        found.append(call_definition(searching_tool(settings)))
     return found
 
 

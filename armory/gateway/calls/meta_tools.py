@@ -84,8 +84,8 @@ class MetaTools:
         arguments = read_search(params)
         query = arguments.as_query(context)
         check_size(query, context.view.settings)
-        await self._limiter.acquire(context.principal, CALL_METHOD, SEARCH)
         explain = meta_explain(context)
+        await self._limiter.acquire(context.principal, CALL_METHOD, SEARCH)
         selection = await self._lists.search(context, query, explain=explain, skills=True)
         selection, skills = _without_skills(context, selection)
         structure = shapes.found_structure(
@@ -138,7 +138,7 @@ class MetaTools:
             visible=visible,
             user=context.user,
             rejected=arguments.rejected,
-            top_k=arguments.top_k or _DEFAULT_TOP_K,
+            top_k=query.top_k or _DEFAULT_TOP_K,
         )
         names = [finding.tool.name for finding in result.tools]
         self._reveal(context, names)

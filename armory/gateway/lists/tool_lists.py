@@ -93,12 +93,12 @@ class ToolLists:
         by_groups = negotiated(context)  # else the set's query would list tools twice
         own = spec.query if spec and not by_groups else ()
         request = read_list_request(context, params, own, view.settings.experimental)
-        if request.mode == "raw":
+        if request.mode == "raw" and not request.narrowed:
             return _everything(context, Form(context.era, headers=True), kept=True)
         if request.query is not None and request.mode is None and self.filters(view.settings):
             check_size(request.query, view.settings)
             return await self._filtered(context, request.query, request.names)
-        if by_groups and request.mode != "all":
+        if by_groups and request.mode not in ("all", "raw"):
             return _outside_groups(context, request)
         return self._unfiltered(context, request)
 
@@ -127,18 +127,18 @@ class ToolLists:
         started = time.perf_counter()
         view = context.view
         visible, settings = view.visible(context), view.settings
-        form = Form(context.era)
         if request.narrowed:
             tools = view.catalog.tools
             names = [n for n in tools if n in visible.tools.names and _fits(tools[n], request)]
-            body = view.listed.tools(names, form)
+            body = view.listed.tools(names, Form(context.era, headers=request.mode == "raw"))
             self._outcomes.cut(context, names, len(body), started)
             return list_result(context, LIST, _MEMBER, body, kept=False, private=True)
         wanted = _mode(context, request)
-        few = len(visible.tools) <= settings.full_list_limit
+        searching = definitions.searching_tool(settings) is not None
+        few = len(visible.tools) <= settings.full_list_limit or not searching
         whole = wanted == "all" or (wanted == "auto" and few)
-        if whole or not (settings.search_tools or settings.call_tool):
-            return _everything(context, form)
+        if whole or not (searching or settings.call_tool):
+            return _everything(context, Form(context.era))
         revealed = context.session.revealed if context.session is not None else ()
         shown = [*view.pinned(visible), *(name for name in revealed if name in visible.tools.names)]
         names = _in_order(view, shown)
@@ -318,7 +318,9 @@ def _with_meta_tools(context: RequestContext, body: bytes, *, cut: bool) -> byte
         parts.append(context.view.search_json(context, call_tool=with_call))
     if settings.find_tools:
         limits = {"chars": settings.query_chars, "top_k": settings.query_top_k}
-        parts.append(encode(definitions.find_definition(**limits)))
+        find = definitions.find_definition(search_tools=settings.search_tools, **limits)
+        parts.append(encode(find))
     if with_call:
-        parts.append(encode(definitions.call_definition()))
+        searching = definitions.searching_tool(settings)
+        parts.append(encode(definitions.call_definition(searching)))
     return b",".join(parts)

@@ -14,7 +14,7 @@ from msgspec import Raw
 
 from armory.domain.query import Query
 from armory.gateway.metatools.definitions import MAX_REJECTED
-from armory.gateway.queries.carriers import meta_ranker, meta_threshold, read_situation
+from armory.gateway.queries.carriers import read_beside
 from armory.gateway.queries.values import check_names, check_texts, check_top_k
 from armory.gateway.requests import ClientRequest
 from armory.protocol.codes import INVALID_PARAMS
@@ -34,22 +34,15 @@ class SearchArguments:
     rejected: tuple[str, ...] = ()
 
     def as_query(self, request: ClientRequest) -> Query:
-        """The query that it stands for, with the threshold and ranker that the request's `_meta`
-        names.
+        """The query that it stands for; what the arguments leave open is as the request carries it.
 
         Raises:
-            RpcError: one of them is out of range.
+            RpcError: something that it carries is out of range.
         """
-        return Query(
-            self.texts,
-            threshold=meta_threshold(request),
-            top_k=self.top_k,
-            servers=self.servers,
-            ranker=meta_ranker(request),
-            source="tool",
-            user=request.user,
-            **read_situation(request),
-        )
+        beside = read_beside(request)
+        beside["top_k"] = beside["top_k"] if self.top_k is None else self.top_k
+        beside["servers"] = beside["servers"] if self.servers is None else self.servers
+        return Query(self.texts, source="tool", user=request.user, **beside)
 
 
 def read_search(params: Mapping[str, Raw]) -> SearchArguments:

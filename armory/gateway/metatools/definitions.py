@@ -12,6 +12,7 @@ from typing import Any
 
 from armory.domain.catalog import Catalog, ServerLists
 from armory.domain.query import MAX_QUERY_CHARS, MAX_TEXTS, MAX_TOP_K
+from armory.gateway.settings import GatewaySettings
 from armory.protocol.meta import ALWAYS_LOAD
 from armory.security.policy import VisibleCatalog
 
@@ -26,13 +27,13 @@ _SEARCH_LEAD = (
     "plain words (several intents as a list) and get the matching tools with their input schemas. "
 )
 _CALL_TEXT = (
-    "Call a tool by name, for tools found with search_tools that are not in the tool list. "
+    "Call a tool by name, for tools {found}that are not in the tool list. "
     "Give the exact name and the arguments as its inputSchema asks; the result is the tool's own."
 )
 _FIND_TEXT = (
     "Find tools for a task that needs thinking about: a language model on the gateway searches, "
-    "judges what it finds and searches again. Slower than search_tools, better for a task of "
-    "several steps or in unusual words. Returns tools with their input schemas, best first."
+    "judges what it finds and searches again. {slower}for a task of several steps or in unusual "
+    "words. Returns tools with their input schemas, best first."
 )
 
 
@@ -40,6 +41,11 @@ _LOOKED_AT = 1_000
 """Characters of a server's instructions in which a phrase is sought that says what it is for."""
 NAMED_TOOLS = 4
 """Tools of a server that are named where it does not say what it is for."""
+
+
+def searching_tool(settings: GatewaySettings) -> str | None:
+    """The tool that models are told to search with; None: there is none."""
+    return SEARCH if settings.search_tools else FIND if settings.find_tools else None
 
 
 def search_definition(
@@ -134,12 +140,13 @@ def search_definition(
     }
 
 
-def call_definition() -> dict[str, Any]:
-    """`call_tool` as listed."""
+def call_definition(searching: str | None = SEARCH) -> dict[str, Any]:
+    """`call_tool` as listed; `searching`: see `searching_tool`."""
+    found = f"found with {searching} " if searching else ""
     return {
         "name": CALL,
         "title": "Call a tool",
-        "description": _CALL_TEXT,
+        "description": _CALL_TEXT.format(found=found),
         "inputSchema": {
             "type": "object",
             "properties": {
@@ -152,13 +159,18 @@ def call_definition() -> dict[str, Any]:
     }
 
 
-def find_definition(*, chars: int = MAX_QUERY_CHARS, top_k: int = MAX_TOP_K) -> dict[str, Any]:
-    """`find_tools` as listed; the arguments: as of `search_definition`."""
+def find_definition(
+    *, search_tools: bool = True, chars: int = MAX_QUERY_CHARS, top_k: int = MAX_TOP_K
+) -> dict[str, Any]:
+    """`find_tools` as listed, beside `search_tools` or alone; the others: as of
+    `search_definition`.
+    """
+    slower = f"Slower than {SEARCH}, better " if search_tools else "Also "
     entry = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
     return {
         "name": FIND,
         "title": "Find tools by reasoning",
-        "description": _FIND_TEXT,
+        "description": _FIND_TEXT.format(slower=slower),
         "inputSchema": {
             "type": "object",
             "properties": {

@@ -47,6 +47,8 @@ _HEADERS = {
     "hour": "X-Armory-Hour",
     "last_tool": "X-Armory-Last-Tool",
 }
+_LISTS = frozenset(("servers", "categories"))
+"""Repeated in a URL, they are one list, as several lines of a header are."""
 _MODE = "X-Armory-Mode"
 _FILTER = "params.filter"
 
@@ -111,42 +113,37 @@ def read_list_request(
     mode = read_mode(request)
     given = read_filter(params, experimental)
     texts, source = _texts(request, params, set_query, given)
-    threshold = _item(request, "threshold", check_threshold, given)
-    top_k = _item(request, "top_k", check_written_top_k, given)
-    servers = _item(request, "servers", check_names, given)
-    categories = _item(request, "categories", check_names, given)
-    ranker = _item(request, "ranker", check_ranker, given)
-    situation = read_situation(request, given)
-    if texts is None:
-        return ListRequest(None, mode, servers, categories, given.names)
-    query = Query(
-        texts=texts,
-        threshold=threshold,
-        top_k=top_k,
-        servers=servers,
-        categories=categories,
-        ranker=ranker,
-        source=source,
-        user=request.user,
-        **situation,
-    )
-    return ListRequest(query, mode, servers, categories, given.names)
+    beside = read_beside(request, given)
+    query = None
+    if texts is not None:
+        query = Query(texts=texts, source=source, user=request.user, **beside)
+    return ListRequest(query, mode, beside["servers"], beside["categories"], given.names)
 
 
-class Situation(TypedDict):
-    """Where the caller is: what the ranker `multi_factor` can take into account."""
+class Beside(TypedDict):
+    """What a request may carry beside the texts of a query; see `Query`."""
 
+    threshold: float | None
+    top_k: int | None
+    servers: frozenset[str] | None
+    categories: frozenset[str] | None
+    ranker: str | None
     hour: int | None
     last_tool: str | None
 
 
-def read_situation(request: ClientRequest, given: ListFilter = NOTHING) -> Situation:
-    """The caller's local hour and the exposed name of the tool that it called last.
+def read_beside(request: ClientRequest, given: ListFilter = NOTHING) -> Beside:
+    """What this request carries beside the texts, wherever; None: it does not say.
 
     Raises:
-        RpcError: one of them does not parse.
+        RpcError: a value does not parse or is out of range (-32602, naming it).
     """
     return {
+        "threshold": _item(request, "threshold", check_threshold, given),
+        "top_k": _item(request, "top_k", check_written_top_k, given),
+        "servers": _item(request, "servers", check_names, given),
+        "categories": _item(request, "categories", check_names, given),
+        "ranker": _item(request, "ranker", check_ranker, given),
         "hour": _item(request, "hour", check_hour, given),
         "last_tool": _item(request, "last_tool", check_tool_name, given),
     }
@@ -184,24 +181,6 @@ def own_query(request: ClientRequest) -> str | None:
     except RpcError:
         return None
     return texts[0] if len(texts) == 1 else None
-
-
-def meta_threshold(request: ClientRequest) -> float | None:
-    """`_meta[dev.armory/threshold]`, on whatever request.
-
-    Raises:
-        RpcError: it is out of range.
-    """
-    return _meta_item(request, "threshold", check_threshold)
-
-
-def meta_ranker(request: ClientRequest) -> str | None:
-    """`_meta[dev.armory/ranker]`, on whatever request.
-
-    Raises:
-        RpcError: there is no such ranker.
-    """
-    return _meta_item(request, "ranker", check_ranker)
 
 
 def meta_explain(request: ClientRequest) -> bool:
@@ -284,17 +263,12 @@ def _readable(values: list[str], where: str) -> list[str]:
     return values
 
 
-def _meta_item(request: ClientRequest, name: str, parse: Callable[[Any, str], T]) -> T | None:
-    there, given = _meta(request, name)
-    return parse(given, f"_meta[{OWN_PREFIX}{name}]") if there else None
-
-
 def _item(
     request: ClientRequest, name: str, parse: Callable[[Any, str], T], filter: ListFilter
 ) -> T | None:
-    found = _meta_item(request, name, parse)
-    if found is not None:
-        return found
+    there, given = _meta(request, name)
+    if there:
+        return parse(given, f"_meta[{OWN_PREFIX}{name}]")
     there, given = _own(filter.vendor, _FILTER, name)
     if there:
         return parse(given, f"{_FILTER}[{OWN_PREFIX}{name}]")
@@ -304,5 +278,6 @@ def _item(
     url = request.url.get(name)
     if url:
         where = f"the URL's {name}"
-        return parse(_readable(url[-1:], where)[0], where)
+        several = name in _LISTS
+        return parse(",".join(_readable(url if several else url[-1:], where)), where)
     return None

@@ -20,7 +20,7 @@ import numpy as np
 from armory.errors import BackendError, ConfigError
 from armory.libraries import read_ahead
 from armory.retrieval.embedders.base import encodable, unit_rows
-from armory.retrieval.options import PartOptions
+from armory.retrieval.options import EMBEDDED, PartOptions
 from armory.retrieval.ports import FloatArray
 from armory.threads import lower_priority
 
@@ -225,9 +225,15 @@ def tokens_within(offsets: Sequence[tuple[int, int]], span: tuple[int, int]) -> 
 
 
 def open_embedder(model: str, options: PartOptions) -> EmbeddedEmbedder:
-    """The embedder that ships with the package, whatever its model is called.
+    """The embedder that ships with the package.
 
     Raises:
-        ConfigError: its files are missing.
+        ConfigError: another model is asked for, or its files are missing.
     """
+    if model != EMBEDDED:
+        raise ConfigError(
+            f"the package has no model {model!r}; say `embedding_model: {EMBEDDED}`, or leave "
+            "embedding_provider out, which then goes by the model's name",
+            path="tool_rag.embedding_model",
+        )
     return EmbeddedEmbedder()

@@ -17,7 +17,7 @@ from armory.accounts.quotas import Quota
 from armory.domain.principal import Principal
 from armory.security.authentication import ADMIN
 from armory.web.rest.problems import Problem
-from armory.web.rest.services import RestServices
+from armory.web.rest.services import RestServices, RetrievalOff, retrieval_off
 
 Access = Literal["public", "caller", "user", "admin"]
 
@@ -109,8 +109,11 @@ class RestCall:
         """Count one search of the caller; where its plan stands, None where it has none.
 
         Raises:
+            BackendError: nothing is searched here.
             RateLimited: it is one too many.
         """
+        if isinstance(self.services.engine, RetrievalOff):
+            raise retrieval_off()
         if self.services.searching is not None:
             await self.services.searching(self.principal)
         return await self.services.accounts.spend(self.principal)

@@ -48,6 +48,11 @@ class Engine(Protocol):
         ...
 
 
+def retrieval_off() -> BackendError:
+    """What a search is told where there is none."""
+    return BackendError("retrieval is off here; see tool_rag.enabled")
+
+
 class RetrievalOff:
     """The engine of a gateway without Tool RAG: holds nothing, and says so to every search."""
 
@@ -59,7 +64,7 @@ class RetrievalOff:
         Raises:
             BackendError: always.
         """
-        raise BackendError("retrieval is off here; see tool_rag.enabled")
+        raise retrieval_off()
 
     async def embedding(self, text: str) -> FloatArray | None:
         """As `Engine.embedding`.
@@ -67,7 +72,7 @@ class RetrievalOff:
         Raises:
             BackendError: always.
         """
-        raise BackendError("retrieval is off here; see tool_rag.enabled")
+        raise retrieval_off()
 
 
 class Agent(Finder, Protocol):

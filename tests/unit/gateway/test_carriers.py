@@ -116,6 +116,15 @@ def test_a_number_without_a_fraction_is_an_integer_however_it_is_written() -> No
             read_list_request(context({"query": "x", "top_k": bad}), {})
 
 
+def test_filters_that_a_url_repeats_are_one_list() -> None:
+    url = {"servers": ["git", "time,mail"], "categories": ["a", "b"], "top_k": ["3", "4"]}
+    asked = read_list_request(context(url={"query": ["x"], **url}), {})
+    assert (asked.servers, asked.categories) == ({"git", "time", "mail"}, {"a", "b"})
+    assert query_of(asked).top_k == 4
+    with pytest.raises(RpcError, match="the URL's servers"):
+        read_list_request(context(url={"servers": ["git", ""]}), {})
+
+
 def test_filters_without_a_query() -> None:
     asked = read_list_request(context({"servers": ["git"]}), {})
     assert (asked.query, asked.servers) == (None, {"git"})

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
+import msgspec
 import pytest
 
 from armory.domain.catalog import ServerLists
@@ -13,7 +15,7 @@ from armory.gateway.settings import SetSpec
 from armory.protocol.capabilities import SKILLS_EXTENSION
 from armory.security.packs import PackView
 from armory.security.policy import Policy, Rule
-from tests.unit.gateway.conftest import Bench
+from tests.unit.gateway.conftest import Bench, read
 
 pytestmark = pytest.mark.anyio
 
@@ -106,3 +108,20 @@ async def test_who_may_see_a_part_of_a_server_waits_for_it(bench: Bench) -> None
         bench.gateway.reconfigure(policy=Policy([Rule(allow=(allow,))]))
         assert awaits("later", ann) is waits
         assert not awaits("up", ann)
+
+
+async def test_no_text_names_a_meta_tool_that_there_is_not(bench: Bench) -> None:
+    for search, call, find in product((True, False), repeat=3):
+        offered = {"search_tools": search, "call_tool": call, "find_tools": find}
+        bench.gateway.reconfigure(settings=replace(bench.gateway.view.settings, **offered))
+        searching = bench.context(url={"mode": ["search"]})
+        told = [
+            bench.gateway.description.instructions(searching),
+            msgspec.json.encode(
+                read(await bench.gateway.tool_lists.list(searching, {}))["tools"]
+            ).decode(),
+        ]
+        for name, there in offered.items():
+            assert there or all(name not in text for text in told), (name, told)
+        assert not search or "Use search_tools" in told[0]
+        assert search or not find or "Use find_tools" in told[0]

@@ -68,6 +68,20 @@ async def test_a_name_asked_for_outside_the_patterns_stays_outside(filtering: Be
     assert await filtering.tools(filtering.context(), wanted) == META
 
 
+async def test_a_raw_list_is_narrowed_like_any_other(filtering: Bench) -> None:
+    for meta, names in (
+        ({"dev.armory/servers": ["up"]}, ALL),
+        ({"dev.armory/servers": ["away"]}, []),
+        ({"dev.armory/categories": ["x"]}, []),
+    ):
+        raw = filtering.context(url={"mode": ["raw"], "query": ["2"]}, meta=meta)
+        assert await filtering.tools(raw) == names
+    raw = filtering.context(url={"mode": ["raw"]})
+    assert await filtering.tools(raw, patterns("*1")) == [ALL[1]]
+    listed = read(await filtering.gateway.tool_lists.list(raw, raws(patterns("*1"))))
+    assert (listed["ttlMs"], listed["cacheScope"]) == (0, "private"), "others ask for other tools"
+
+
 async def test_other_lists(filtering: Bench) -> None:
     assert await entries(filtering, "prompts/list", patterns("up__h*")) == ["up__hi"]
     assert await entries(filtering, "prompts/list", patterns("hi")) == []

@@ -38,6 +38,14 @@ def limited(bench: Bench, allowed: int) -> Counting:
     return counting
 
 
+async def test_a_search_that_is_refused_takes_nothing(bench: Bench) -> None:
+    counting = limited(bench, 1)
+    for key, value in (("explain", "yes"), ("threshold", 2), ("ranker", "best")):
+        with pytest.raises(RpcError, match=key):
+            await bench.call("search_tools", {"query": "1"}, meta={f"dev.armory/{key}": value})
+    assert counting.left == 1
+
+
 async def test_a_resource_that_is_watched_counts(bench: Bench) -> None:
     limited(bench, 2)
     methods = bench.gateway.session_methods

@@ -45,7 +45,11 @@ async def test_auto_lists_all_up_to_the_limit(bench: Bench) -> None:
     assert await bench.tools(bench.context()) == ["up__tool1", "up__tool3", *META]
     configure(bench, call_tool=False)
     assert await bench.tools(bench.context()) == ["up__tool1", "up__tool3", "search_tools"]
-    configure(bench, search_tools=False)
+    configure(bench, search_tools=False, find_tools=True)
+    assert await bench.tools(bench.context()) == ["up__tool1", "up__tool3", "find_tools"]
+    configure(bench, find_tools=False)
+    assert await bench.tools(bench.context()) == ALL
+    configure(bench, call_tool=True)  # nothing would say what it could call
     assert await bench.tools(bench.context()) == ALL
 
 

@@ -116,9 +116,12 @@ async def test_what_the_agent_found_is_noted_like_a_search(bench: Bench, noted: 
     finding = ToolFinding(Match(record, 0.8, 0.8, 0.8, {}, ""), 0.9, "exact", "words", True, ())
     found = AgentResult("2", "tool2", (finding,), (), (), 1, "final_answer")
 
+    wanted: list[int] = []
+
     class Finder:
-        async def run(self, question: str, **_: Any) -> AgentResult:
+        async def run(self, question: str, *, top_k: int = 10, **_: Any) -> AgentResult:
             assert question == "2"
+            wanted.append(top_k)
             return found
 
     services = Services(limiter=noted, events=noted, finder=Finder)
@@ -130,6 +133,9 @@ async def test_what_the_agent_found_is_noted_like_a_search(bench: Bench, noted: 
     told = await bench.call("find_tools", {"query": "2"})
     assert told["structuredContent"]["tools"][0]["name"] == "up__tool2"
     assert noted.lists == [(6, 1)]
+    await bench.call("find_tools", {"query": "2"}, url={"top_k": ["3"]})
+    await bench.call("find_tools", {"query": "2", "top_k": 4}, url={"top_k": ["3"]})
+    assert wanted[1:] == [3, 4]
 
 
 async def test_limits_answer_calls_with_a_result(bench: Bench, noted: Noted) -> None:

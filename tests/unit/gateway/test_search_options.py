@@ -41,6 +41,22 @@ async def test_the_situation_reaches_the_retriever(
     assert [(query.hour, query.last_tool) for query in asked] == [(7, "up__tool1")] * 2
 
 
+async def test_what_stands_beside_a_query_counts_for_a_search_by_the_model(bench: Bench) -> None:
+    """A client that only has a URL and headers says there what its searches are to be like."""
+    url = {"threshold": ["0.3"], "ranker": ["hybrid"], "top_k": ["2"], "servers": ["up"]}
+    headers = {"X-Armory-Threshold": "0.7", "X-Armory-Categories": "a,b"}
+    await bench.call("search_tools", {"query": "number"}, url=url, headers=headers)
+    asked = bench.retriever.queries[-1]
+    assert (asked.threshold, asked.ranker, asked.top_k) == (0.7, "hybrid", 2)
+    assert (asked.servers, asked.categories) == ({"up"}, {"a", "b"})
+    own = {"query": "number", "top_k": 4, "servers": ["away"]}
+    await bench.call("search_tools", own, url=url, meta={"dev.armory/threshold": 0})
+    asked = bench.retriever.queries[-1]
+    assert (asked.threshold, asked.top_k, asked.servers) == (0.0, 4, {"away"})
+    with pytest.raises(RpcError, match="the URL's ranker"):
+        await bench.call("search_tools", {"query": "number"}, url={"ranker": ["best"]})
+
+
 async def test_longer_or_larger_than_configured_is_refused(bench: Bench) -> None:
     limits = GatewaySettings(query_chars=12, query_top_k=3, find_tools=True)
     bench.gateway.reconfigure(settings=limits)

@@ -111,6 +111,8 @@ def test_weights_that_do_not_add_up_show_without_serving(tmp_path: Path) -> None
          "nobody could connect: who has no token is refused"),
         ("tool_rag: {embedding_provider: fastembed}", "tool_rag.embedding_model",
          "fastembed has no model 'embedded'"),
+        ("tool_rag: {embedding_provider: embedded, embedding_model: all-MiniLM-L6-v2}",
+         "tool_rag.embedding_model", "the package has no model 'all-MiniLM-L6-v2'"),
         ("tool_rag: {embedding_model: ''}", "tool_rag.embedding_model", "at least 1 character"),
         ("tool_rag: {rerank: nope}", "tool_rag.rerank", "no cross-encoder 'nope'; expected one of"),
         ("tool_rag: {embedding_provider: openai, embedding_model: own, "

@@ -164,3 +164,24 @@ async def test_a_user_has_one_rate_whatever_credential_it_comes_with(tmp_path: P
         assert (await client.call("laptop"))["result"]["isError"] is True
         assert (await client.catalog("ann"))[0] == 429
         assert not (await client.call("bob"))["result"]["isError"]
+
+
+async def test_where_retrieval_is_off_no_query_of_the_plan_is_used_up(tmp_path: Path) -> None:
+    text = """
+tool_rag: {enabled: false}
+security: {tokens: {ann: {token: the-token-of-ann, user: ann}}}
+accounts: {enabled: true, plans: {free: {queries_limit: 1}}}
+"""
+    configured = load_text(text, environ={"ARMORY_HOME": str(tmp_path)})
+    async with (
+        open_runtime(configured, address=("127.0.0.1", 0)) as runtime,
+        aiohttp.ClientSession(headers={"Authorization": "Bearer the-token-of-ann"}) as session,
+    ):
+        await runtime.ready()
+        url = Client(runtime, session).url
+        for path in ("/retrieve_tools", "/v2/retrieve_tools", "/v1/retrieve_tools"):
+            async with session.get(url + path, params={"query": "deploy"}) as answer:
+                said = await answer.json()
+                assert (answer.status, said["code"]) == (503, "backend")
+        async with session.get(f"{url}/v1/quota") as answer:
+            assert (await answer.json())["current_month_usage"] == 0

@@ -15,7 +15,7 @@ from pydantic import Field
 from armory.domain.principal import Principal
 from armory.domain.query import MAX_QUERY_CHARS, MAX_TEXTS, MAX_TOP_K, Query
 from armory.domain.results import BYTES_PER_TOKEN, Listing, Match, Selection
-from armory.errors import AccessDenied, BackendError, InvalidRequest
+from armory.errors import AccessDenied, InvalidRequest
 from armory.gateway.context import RequestContext
 from armory.gateway.settings import GatewaySettings
 from armory.gateway.views.definitions import Form
@@ -23,6 +23,7 @@ from armory.retrieval.names import RANKERS
 from armory.web.rest.live.access import LiveGateway
 from armory.web.rest.problems import limit_headers
 from armory.web.rest.routes import Answer, Reply, RestCall, Route, Shape, Text
+from armory.web.rest.services import retrieval_off
 from armory.web.rest.shapes import Name
 
 _DESCRIBED = 400
@@ -120,7 +121,7 @@ async def _search(live: LiveGateway, call: RestCall) -> Reply:
     _check_size(given, live.gateway.view.settings)
     who = await _principal(live, call)
     if not live.gateway.tool_lists.filters(live.gateway.view.settings):
-        raise BackendError("retrieval is off here; see tool_rag.enabled")
+        raise retrieval_off()
     quota = await call.spend()
     started = time.perf_counter()
     endpoint = live.endpoint(given.endpoint, None if call.admin else who)
