@@ -25,7 +25,7 @@ from armory.protocol.rawjson import encode, members_or_none
 from armory.security.authentication import Authenticator
 from armory.tasks import spawn, stop
 from armory.wire.eras.inbound import is_modern
-from armory.wire.http.admission import Admission, Kind, RequestRejected
+from armory.wire.http.admission import REASONS, Admission, Kind, RequestRejected
 from armory.wire.http.admitted import (
     AdmittedRequest,
     Bodies,
@@ -165,6 +165,16 @@ class HttpEdge:
     ) -> dict[str, Callable[[web.Request], Awaitable[web.StreamResponse]]]:
         """Handlers of what `register` adds under a path without parameters, by path."""
         return {f"{self._settings.base_path}/mcp": self._handler("all")}
+
+    def refused(self) -> dict[str, int]:
+        """How many requests were refused so far, by reason."""
+        at_the_door = self._admission.refused
+        return {
+            **{reason: at_the_door[reason] for reason in REASONS},
+            "sessions": self.sessions.refused,
+            "streams": self.streams.refused,
+            "parked": self.interactions.refused,
+        }
 
     async def start(self) -> None:
         """Begin to expire idle sessions."""
