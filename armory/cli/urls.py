@@ -12,7 +12,6 @@ from urllib.parse import SplitResult, urlsplit
 
 from armory.errors import ConfigError
 
-
 HERE = ("127.0.0.1", "::1", "localhost")
 """Names of this machine, which is asked without the proxies of the environment."""
 
