@@ -175,9 +175,8 @@ def need_members(raw: Raw) -> dict[str, Raw]:
     """
     found = members_or_none(raw)
     if found is None:
-        raise RpcError(
-            BACKEND, f"the upstream's answer is {brief(raw)}, which cannot be looked into"
-        )
+        said = "the upstream's answer cannot be looked into: it is no object, or has too many members"
+        raise RpcError(BACKEND, said)
     return found
 
 

@@ -2,8 +2,8 @@
 manifest, its definitions.
 
 Owns: taking out of such answers what the caller may not see, and what no list shows (withheld,
-left out); an answer that cannot be looked through is refused. Definitions are those of `tools/list`: others were neither pinned nor looked at. Never
-imports a transport.
+left out); an answer that cannot be looked into is refused. Definitions are those of `tools/list`:
+others were neither pinned nor looked at. Never imports a transport.
 """
 
 from __future__ import annotations
