@@ -175,7 +175,7 @@ def need_members(raw: Raw) -> dict[str, Raw]:
     """
     found = members_or_none(raw)
     if found is None:
-        said = "the upstream's answer cannot be looked into: it is no object, or has too many members"
+        said = "the upstream's answer cannot be looked into: no object, or too many members"
         raise RpcError(BACKEND, said)
     return found
 
