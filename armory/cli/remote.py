@@ -12,7 +12,7 @@ from typing import Any, cast
 from urllib.parse import parse_qs, urlunsplit
 
 from armory.cli.answers import OPERATOR, CommandLine, kind_of, packed, packed_value, result_of
-from armory.cli.urls import parts_of
+from armory.cli.urls import parts_of, proxy_of
 from armory.errors import (
     AccessDenied,
     ArmoryError,
@@ -72,7 +72,9 @@ async def connected(
         ConfigError: it is no http(s) URL.
     """
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    spec = UpstreamSpec(key=_GATEWAY, url=endpoint_url(url, mode), headers=headers)
+    proxy = proxy_of(parts_of(url))
+    endpoint = endpoint_url(url, mode)
+    spec = UpstreamSpec(key=_GATEWAY, url=endpoint, headers=headers, proxy=proxy)
     pool = Pool([spec], client_info={"name": "armory-cli", "version": armory_version()})
     try:
         yield RemoteGateway(pool, endpoint_url(url))

@@ -1,15 +1,39 @@
 """The URL of a gateway, as it is given to `--url`.
 
-Owns: `parts_of`. Never imports a room.
+Owns: `parts_of`, and which proxy of the environment is on the way. Never imports a room.
 """
 
 from __future__ import annotations
 
 import re
+import urllib.request
 from contextlib import suppress
 from urllib.parse import SplitResult, urlsplit
 
 from armory.errors import ConfigError
+
+HERE = ("127.0.0.1", "::1", "localhost")
+"""Names of this machine, which is asked without the proxies of the environment."""
+
+
+def proxy_of(parts: SplitResult) -> str | None:
+    """The proxy that the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`) has for a URL; None:
+    it is asked directly.
+
+    Raises:
+        ConfigError: it speaks something else than HTTP.
+    """
+    proxy = urllib.request.getproxies().get(parts.scheme)
+    if not proxy or parts.hostname in HERE or urllib.request.proxy_bypass(parts.netloc):
+        return None
+    scheme, told, _ = proxy.partition("://")
+    if told and scheme not in ("http", "https"):
+        raise ConfigError(
+            f"the proxy of the environment for {parts.scheme} URLs is one for {scheme}; only HTTP "
+            f"proxies can be used: name one in ${parts.scheme.upper()}_PROXY, or the host in "
+            "$NO_PROXY"
+        )
+    return proxy if told else f"http://{proxy}"
 
 
 def parts_of(url: str, path: str = "") -> SplitResult:

@@ -128,10 +128,11 @@ class Primitives:
         if not endpoint.transparent or not view.may_use(context.principal, endpoint, endpoint.name):
             raise _not_found(method)
         about_tasks = method.startswith("tasks/")
-        if about_tasks and "taskId" in params:
+        of_one = about_tasks and "taskId" in params
+        if of_one:
             await self._tasks.resolved(context, params)
         reply = await self._forwarder.send(context, endpoint.name, method, params)
-        return await self._tasks.own_only(context, reply) if about_tasks else reply
+        return await self._tasks.own_only(context, reply) if about_tasks and not of_one else reply
 
 
 def _not_found(method: str) -> RpcError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter
 
 from prometheus_client import (
@@ -62,11 +62,19 @@ class UpstreamFigures:
 
 @dataclass(frozen=True, slots=True)
 class EdgeFigures:
-    """The front at the moment of a scrape: how many of each are open."""
+    """The front at the moment of a scrape.
+
+    Attributes:
+        sessions, streams, parked: how many are open.
+        refused: how many requests were refused so far, by reason.
+        cut: how many connections were cut so far, by reason.
+    """
 
     sessions: int
     streams: int
     parked: int
+    refused: Mapping[str, int] = field(default_factory=dict[str, int])
+    cut: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,9 +285,9 @@ class _Live(Collector):
     def describe(self) -> Iterable[GaugeMetricFamily]:
         return ()
 
-    def collect(self) -> Iterable[GaugeMetricFamily]:
+    def collect(self) -> Iterable[Metric]:
         upstreams = self._upstreams()
-        for name, field, text in (
+        for name, figure, text in (
             ("up", "up", "Whether the upstream's session is there, where the gateway has one."),
             ("tools", "tools", "Tools of its last good list."),
             ("sessions", "sessions", "Open sessions or processes."),
@@ -288,7 +296,7 @@ class _Live(Collector):
         ):
             family = GaugeMetricFamily(f"armory_upstream_{name}", text, labels=["server"])
             for server, figures in upstreams.items():
-                family.add_metric([server], float(getattr(figures, field)))
+                family.add_metric([server], float(getattr(figures, figure)))
             yield family
         breaker = GaugeMetricFamily(
             "armory_upstream_breaker", "1 for the state that holds.", labels=["server", "state"]
@@ -306,9 +314,28 @@ class _Live(Collector):
             yield GaugeMetricFamily(
                 f"armory_client_{name}", text, value=getattr(edge, name) if edge else 0
             )
+        if edge is not None:
+            yield _by_reason(
+                "requests_refused",
+                "Requests that were not let in, or over a limit of server.limits, over MCP; "
+                "`connections`: over REST, too.",
+                edge.refused,
+            )
+            yield _by_reason(
+                "connections_cut",
+                "Connections that were cut because a client is slow or there were too many.",
+                edge.cut,
+            )
         for name, there in self._stores().items():
             yield GaugeMetricFamily(f"armory_{name}_up", STORES[name], value=float(there))
         yield GaugeMetricFamily("armory_tasks", "Tasks of the event loop.", value=_tasks())
+
+
+def _by_reason(name: str, text: str, counts: Mapping[str, int]) -> CounterMetricFamily:
+    family = CounterMetricFamily(f"armory_{name}", text, labels=["reason"])
+    for reason, count in counts.items():
+        family.add_metric([reason], count)
+    return family
 
 
 def _tasks() -> int:

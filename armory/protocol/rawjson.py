@@ -13,7 +13,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Raw
 
-from armory.protocol.codes import INVALID_PARAMS
+from armory.protocol.codes import BACKEND, INVALID_PARAMS
 from armory.protocol.errors import RpcError
 
 _members = msgspec.json.Decoder(dict[str, Raw])
@@ -157,6 +157,19 @@ def members_or_none(raw: Raw | None) -> dict[str, Raw] | None:
         return members(raw)
     except (msgspec.DecodeError, RecursionError):
         return None
+
+
+def need_members(raw: Raw) -> dict[str, Raw]:
+    """The members of what an upstream answered, of which the caller may see a part.
+
+    Raises:
+        RpcError: it is no object, or too wide to be opened: all of it would be shown.
+    """
+    found = members_or_none(raw)
+    if found is None:
+        said = "the upstream's answer cannot be looked into: no object, or too many members"
+        raise RpcError(BACKEND, said)
+    return found
 
 
 def items(raw: Raw | bytes) -> list[Raw]:

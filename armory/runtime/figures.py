@@ -19,10 +19,12 @@ from armory.retrieval.retriever import Retriever
 from armory.storage.watch import CacheWatch
 from armory.upstreams.pool import Pool
 from armory.upstreams.supervisor import Supervisor
+from armory.web.connections import CUT_FOR
 from armory.wire.http.edge import HttpEdge
 
 if TYPE_CHECKING:
     from armory.audit.writer import AuditLog
+    from armory.web.app import Listening
 
 
 class Figures:
@@ -31,6 +33,7 @@ class Figures:
     Args:
         pool, supervisor: give the upstreams; functions, since they exist later.
         edge: gives the HTTP front, None while nothing listens.
+        listening: gives the server that it is reached at, likewise.
         retriever: gives the retriever, None where Tool RAG is off.
         shared: whether the store that replicas share is there; None: nothing is shared.
         database: why the database is away, "" while it is there; None: none is used.
@@ -41,6 +44,7 @@ class Figures:
         pool: Pool,
         supervisor: Callable[[], Supervisor],
         edge: Callable[[], HttpEdge | None],
+        listening: Callable[[], Listening | None],
         retriever: Callable[[], Retriever | None],
         shared: CacheWatch | None,
         database: Callable[[], str] | None = None,
@@ -48,6 +52,7 @@ class Figures:
         self._pool = pool
         self._supervisor = supervisor
         self._edge = edge
+        self._listening = listening
         self._retriever = retriever
         self._shared = shared
         self._database = database
@@ -92,10 +97,13 @@ class Figures:
 
     def _clients(self) -> EdgeFigures | None:
         edge = self._edge()
-        if edge is None:
+        listening = self._listening()
+        if edge is None or listening is None:
             return None
         return EdgeFigures(
             sessions=len(edge.sessions),
             streams=len(edge.streams),
             parked=edge.interactions.parked,
+            refused={**edge.refused(), "connections": listening.refused},
+            cut={reason: listening.connections.cut.get(reason, 0) for reason in CUT_FOR},
         )

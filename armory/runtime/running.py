@@ -142,6 +142,7 @@ class Runtime:
             self.pool,
             lambda: self.supervisor,
             lambda: self.edge,
+            lambda: self.listening,
             lambda: self.retriever,
             joined.watch,
             None if self.accounts is None else self.database_away,

@@ -36,9 +36,14 @@ class Leaving:
     """Whether the server is about to end: then each answer ends its connection.
 
     So does each on a connection beyond the cap, where only health is answered.
+
+    Attributes:
+        begun: whether it is.
+        refused: how many requests beyond the cap were not answered.
     """
 
     begun: bool = False
+    refused: int = 0
 
     def around(self, handler: Handler, shortcut: Shortcut | None) -> Handler:
         """The handler of every request."""
@@ -53,6 +58,7 @@ class Leaving:
                 message = request._message  # pyright: ignore[reportPrivateUsage]
                 request._message = message._replace(should_close=True)  # pyright: ignore[reportPrivateUsage]
                 if reserve and not request.path.endswith(ALWAYS_ANSWERED):
+                    self.refused += 1
                     return _full()
             found = direct.get(request.path)
             if found is None or not ready() or "Expect" in request.headers:
@@ -122,6 +128,11 @@ class Listening:
     def address(self) -> str:
         """What it is bound to: `127.0.0.1:8080`, `[::]:8080`."""
         return f"{_bracketed(self.host)}:{self.port}"
+
+    @property
+    def refused(self) -> int:
+        """How many requests were refused because every connection was in use."""
+        return self._leaving.refused
 
     async def begin(self) -> None:
         """Accept connections.

@@ -34,6 +34,8 @@ _LOOKED_AT_AT_ONCE = 256
 _PROGRESS_BYTES = 64 * 1024
 _NO_ACCEPT = "socket.accept() out of system resource"
 _LAST_WORDS = {"header": TIMED_OUT, "body": TIMED_OUT, "arriving": ENDING}
+CUT_FOR = ("arriving", "body", "evicted", "full", "header", "unread", "write")
+"""Reasons for which connections are cut."""
 
 
 class Connections:

@@ -24,7 +24,8 @@ def known() -> dict[str, set[str]]:
     """Labels of every metric of a gateway that has served a call."""
     figures = UpstreamFigures(up=True, tools=1, sessions=1, in_flight=0, queued=0, breaker="closed")
     stores = dict.fromkeys(STORES, True)
-    metrics = Metrics(lambda: {"a": figures}, lambda: EdgeFigures(1, 1, 0), lambda: stores)
+    edge = EdgeFigures(1, 1, 0, {"sessions": 1}, {"header": 1})
+    metrics = Metrics(lambda: {"a": figures}, lambda: edge, lambda: stores)
     metrics.watch_audit(lambda: AuditFigures(1, 0, 0, failing=False))
     metrics.called(ANONYMOUS, CallOutcome("a__b", ok=True, latency_ms=1.0))
     metrics.called(ANONYMOUS, CallOutcome("a__b", ok=False, latency_ms=1.0))

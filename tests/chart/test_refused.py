@@ -106,7 +106,15 @@ REFUSED = {
     ),
     "a port of the metrics that is none": (
         {"config": {"server": {"metrics": {"port": None}}}},
-        "metrics.port is no number",
+        "metrics.port is .*nil.*the Service of the metrics has to know it",
+    ),
+    "any free port": (
+        {"config": {"server": {"port": 0}}},
+        "server.port is 0; the Service has to know it: write a number from 1",
+    ),
+    "any free port of the metrics": (
+        {"config": {"server": {"metrics": {"port": 0}}}},
+        "server.metrics.port is 0, and the Service of the metrics has to know it",
     ),
 }
 

@@ -148,3 +148,25 @@ def test_a_gateway_known_by_another_name_is_asked_from_its_own_machine(
         assert "server.allowed_hosts" in done.stderr
         assert "no MCP endpoint" not in done.stderr
         assert "scope" not in done.stderr
+
+
+def test_a_gateway_elsewhere_is_asked_through_the_proxy_of_the_environment(
+    serve: Callable[..., Any], armory: Command, demo_upstreams: dict[str, Any]
+) -> None:
+    config = {
+        "server": {"allowed_hosts": ["gateway.example"]},
+        "upstreams": {"notes": demo_upstreams["notes"]},
+    }
+    served = serve(config).ready()
+    env = {"http_proxy": served.base, "no_proxy": ""}  # it takes the requests of its own proxy
+    there = ("--url", "http://gateway.example/mcp")
+    for asked in (("tools",), ("search", "a note"), ("call", "notes__list_notes")):
+        done = armory(*asked, *there, env=env)
+        assert (done.returncode, done.stderr) == (0, ""), asked
+    for proxy, code in (("http://ann:hunter2@127.0.0.1:9", 3), ("socks5://127.0.0.1", 2)):
+        done = armory("tools", *there, env={"http_proxy": proxy, "no_proxy": ""})
+        assert done.returncode == code, done.stderr
+        assert "proxy" in done.stderr
+        assert "hunter2" not in done.stderr
+    direct = armory("tools", *there, env={"http_proxy": served.base, "no_proxy": "gateway.example"})
+    assert direct.returncode == 3

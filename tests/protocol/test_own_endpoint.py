@@ -11,7 +11,9 @@ import pytest
 
 from armory.domain.groups import OwnGroup
 from armory.protocol.capabilities import GROUPS_DECLARED
+from armory.protocol.codes import BACKEND
 from armory.protocol.link import Call, Owner, Reply
+from armory.protocol.rawjson import MOST_MEMBERS
 from armory.security.policy import Policy, Rule
 from armory.testing.front import plain, result, tool
 
@@ -99,6 +101,28 @@ async def test_groups_have_what_is_seen(front: Front) -> None:
     assert contents["prompts"] == [{"name": "greet"}]
     assert contents["resources"] == [{"uri": "file:///readme"}]
     assert contents["groups"] == []
+
+
+@pytest.mark.parametrize("within", ["result", "contents"])
+async def test_what_cannot_be_looked_through_is_not_shown(front: Front, within: str) -> None:
+    """An answer with more members than are opened would pass whole."""
+    wide = {f"k{number}": "x" * 100 for number in range(2 * MOST_MEMBERS)}
+    listed = {"entries": [HIDDEN], "tools": [HIDDEN], "groups": [HIDDEN], "tasks": [HIDDEN]}
+    shown = {**wide, **listed} if within == "result" else {"contents": {**wide, **listed}}
+
+    async def say(_call: Call, _owner: Owner) -> Reply:
+        return result({"resultType": "complete", **shown}, "modern")
+
+    narrow(front)
+    front.pool.upstreams["new"].answer = say
+    ways: list[tuple[str, dict[str, Any]]] = [("groups/get", {"name": "clocks"})]
+    if within == "result":
+        ways += [("tools/manifest", {}), ("tools/describe", {"names": ["now"]})]
+        ways += [("groups/list", {}), ("tasks/list", {})]
+    for method, params in ways:
+        message = await asked(front, method, **params)
+        assert message["error"]["code"] == BACKEND, method
+        assert "drop" not in str(message)
 
 
 async def test_a_group_of_which_nothing_is_seen_does_not_exist(front: Front) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from armory.cli.urls import parts_of
+from armory.cli.urls import HERE, parts_of
 from armory.config.home import home_here
 from armory.errors import (
     AccessDenied,
@@ -26,7 +26,6 @@ from armory.runtime.entry.local_access import running
 
 _WITHIN_S = 15.0
 _SHOWN = 80
-_HERE = ("127.0.0.1", "::1", "localhost")
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
@@ -109,7 +108,7 @@ class Gateway:
 
     def _opened(self, asked: urllib.request.Request) -> Any:
         """What is on this machine is asked without the proxies of the environment."""
-        if self.pid or urlsplit(self.url).hostname in _HERE:
+        if self.pid or urlsplit(self.url).hostname in HERE:
             return _direct.open(asked, timeout=_WITHIN_S)
         return _proxied.open(asked, timeout=_WITHIN_S)
 

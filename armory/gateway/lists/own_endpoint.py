@@ -2,8 +2,8 @@
 manifest, its definitions.
 
 Owns: taking out of such answers what the caller may not see, and what no list shows (withheld,
-left out). Definitions are those of `tools/list`: others were neither pinned nor looked at. Never
-imports a transport.
+left out); an answer that cannot be looked into is refused. Definitions are those of `tools/list`:
+others were neither pinned nor looked at. Never imports a transport.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from armory.gateway.views.definitions import Form
 from armory.protocol.codes import RESOURCE_NOT_FOUND
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Reply
-from armory.protocol.rawjson import few_items, members_or_none, pack, text_of
+from armory.protocol.rawjson import few_items, members_or_none, need_members, pack, text_of
 
 _MOST = 20_000
 """Entries of one list that are checked; of a longer list nothing is shown."""
@@ -51,9 +51,9 @@ def group_seen(context: RequestContext, name: str, reply: Reply) -> Reply:
     """
 
     def seen(result: Members) -> None:
-        contents = members_or_none(result.get("contents"))
-        if contents is None:
+        if "contents" not in result:
             return
+        contents = need_members(result["contents"])
         before = _count(contents)
         _only(contents, "tools", _defined(context))
         _only(contents, "prompts", _prompt(context))
@@ -67,9 +67,9 @@ def group_seen(context: RequestContext, name: str, reply: Reply) -> Reply:
 
 
 def _with(reply: Reply, change: Callable[[Members], None]) -> Reply:
-    result = members_or_none(reply.result)
-    if result is None:
+    if reply.result is None:
         return reply
+    result = need_members(reply.result)
     change(result)
     return Reply(pack(result), era=reply.era)
 

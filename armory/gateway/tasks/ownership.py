@@ -22,7 +22,15 @@ from armory.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Reply
 from armory.protocol.meta import TASKS
-from armory.protocol.rawjson import few_items, members_or_none, need_text, pack, scalar, text_of
+from armory.protocol.rawjson import (
+    few_items,
+    members_or_none,
+    need_members,
+    need_text,
+    pack,
+    scalar,
+    text_of,
+)
 
 _LISTED = 10_000
 """Tasks of an upstream's answer that are checked; of a longer answer none is shown."""
@@ -104,9 +112,15 @@ class TaskOwnership:
         return place
 
     async def own_only(self, context: RequestContext, reply: Reply) -> Reply:
-        """An upstream's answer to `tasks/list` with the caller's tasks alone."""
-        result = members_or_none(reply.result)
-        if result is None or "tasks" not in result:
+        """An upstream's answer to `tasks/list` with the caller's tasks alone.
+
+        Raises:
+            RpcError: it cannot be looked through.
+        """
+        if reply.result is None:
+            return reply
+        result = need_members(reply.result)
+        if "tasks" not in result:
             return reply
         try:
             listed = few_items(result["tasks"], _LISTED)

@@ -1,12 +1,13 @@
 """Whether an HTTP request is let in, and as whose: host, origin, credential, endpoint.
 
-Owns: `Admission`, which makes an `AdmittedRequest` or answers why not.
+Owns: `Admission`, which makes an `AdmittedRequest` or answers why not, and counts how often.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Literal
+from typing import Literal, get_args
 
 from aiohttp import web
 
@@ -28,16 +29,22 @@ from armory.wire.http.resources import ProtectedResources
 _GONE = 499
 """The client went away before its answer began; nobody reads this."""
 _RETRY_AFTER_S = "5"
+_TOO_LARGE = 413
 Kind = Literal["all", "set", "server"]
+Reason = Literal["host", "origin", "credential", "scope", "endpoint", "unavailable", "body"]
+"""Why a request is not let in: its Host or Origin, no valid credential, one that may not, no such
+endpoint, who it is or what it is for cannot be told now, a body that is too large."""
+REASONS: tuple[Reason, ...] = get_args(Reason)
 Serve = Callable[[AdmittedRequest], Awaitable[web.StreamResponse]]
 
 
 class RequestRejected(Exception):
-    """A request that is answered already."""
+    """A request that is answered already; without a reason it is none that was refused."""
 
-    def __init__(self, response: web.StreamResponse) -> None:
+    def __init__(self, response: web.StreamResponse, reason: Reason | None = None) -> None:
         super().__init__()
         self.response = response
+        self.reason: Reason | None = reason
 
 
 class Admission:
@@ -51,6 +58,9 @@ class Admission:
         bodies: read what a request is that has to wait for its upstream.
         on_denied: is told of requests that are not let in.
         before_refusal: awaited, with the connection, before such a request is answered.
+
+    Attributes:
+        refused: how many were not let in, by reason.
     """
 
     def __init__(
@@ -63,6 +73,7 @@ class Admission:
         on_denied: OnDenied | None = None,
         before_refusal: Callable[[object], Awaitable[None]] | None = None,
     ) -> None:
+        self.refused: Counter[Reason] = Counter()
         self._on_denied = on_denied
         self._before_refusal = before_refusal
         self._hosts = hosts
@@ -76,6 +87,8 @@ class Admission:
         try:
             admitted = await self._admit(kind, request)
         except RequestRejected as rejected:
+            if rejected.reason is not None:
+                self.refused[rejected.reason] += 1
             if self._on_denied is not None and request.method != "OPTIONS":
                 remote, _ = self._hosts.seen_as(request.remote, request.headers)
                 self._on_denied(request.path, remote, f"http_{rejected.response.status}")
@@ -83,7 +96,7 @@ class Admission:
                 await self._before_refusal(request.protocol)
             return rejected.response
         try:
-            return await serve(admitted)
+            answer = await serve(admitted)
         except Malformed as bad:
             return refusal(400, bad.code, bad.message, id=bad.id, headers=admitted.extra)
         except ConnectionResetError:
@@ -91,6 +104,9 @@ class Admission:
             if transport is not None and not transport.is_closing():
                 raise
             return web.Response(status=_GONE)
+        if answer.status == _TOO_LARGE:
+            self.refused["body"] += 1
+        return answer
 
     async def caller(self, request: web.Request) -> Principal | None:
         """Who asks for what needs no credential; None: somebody unknown.
@@ -113,13 +129,13 @@ class Admission:
         remote, host = hosts.seen_as(request.remote, headers)
         if not hosts.host_allowed(host):
             message = f"Host {host!r} is not allowed; add it to server.allowed_hosts"
-            raise RequestRejected(refusal(403, codes.INVALID_REQUEST, message))
+            raise RequestRejected(refusal(403, codes.INVALID_REQUEST, message), "host")
         extra: dict[str, str] = {}
         origin = headers.get("Origin")
         if origin is not None:
             if not hosts.origin_allowed(origin):
                 message = f"Origin {origin!r} is not allowed; add it to server.allowed_origins"
-                raise RequestRejected(refusal(403, codes.INVALID_REQUEST, message))
+                raise RequestRejected(refusal(403, codes.INVALID_REQUEST, message), "origin")
             extra = cors_headers(origin)
         if request.method == "OPTIONS":
             raise RequestRejected(_preflight(origin, request))
@@ -131,7 +147,8 @@ class Admission:
                 f"there is no MCP endpoint {request.path!r}; /.well-known/mcp.json names those "
                 "that there are"
             )
-            raise RequestRejected(refusal(404, codes.INVALID_REQUEST, message, headers=extra))
+            gone = refusal(404, codes.INVALID_REQUEST, message, headers=extra)
+            raise RequestRejected(gone, "endpoint")
         connection = request.protocol
         if hasattr(connection, "caller"):
             setattr(connection, "caller", principal.person)  # noqa: B010 what the server gave it
@@ -143,18 +160,20 @@ class Admission:
         self, request: web.Request, remote: str | None, extra: dict[str, str]
     ) -> Principal:
         headers = request.headers
+        reason: Reason = "unavailable"
         try:
             resource = self._resources.own(request)
             return await self._authenticator.authenticate(headers, remote, resource)
         except (AuthenticationFailed, InsufficientScope) as failure:
             metadata_url = self._resources.metadata_url(request)
             challenge = self._authenticator.challenge(failure, headers, metadata_url)
-            status = 401 if isinstance(failure, AuthenticationFailed) else 403
+            unknown = isinstance(failure, AuthenticationFailed)
+            status, reason = (401, "credential") if unknown else (403, "scope")
             every = {**extra, "WWW-Authenticate": challenge}
             response = _refused(status, codes.INVALID_REQUEST, failure, every)
         except ArmoryError as failure:
             response = _refused(503, codes.BACKEND, failure, extra)
-        raise RequestRejected(response)
+        raise RequestRejected(response, reason)
 
     async def _refuse_not_ready(
         self, kind: Kind, request: web.Request, principal: Principal, extra: dict[str, str]
@@ -168,7 +187,8 @@ class Admission:
             )
             headers = {**extra, "Retry-After": _RETRY_AFTER_S}
             id = await self._id_of(request)
-            raise RequestRejected(_refused(503, codes.UNAVAILABLE, failure, headers, id))
+            answer = _refused(503, codes.UNAVAILABLE, failure, headers, id)
+            raise RequestRejected(answer, "unavailable")
 
     async def _id_of(self, request: web.Request) -> bytes:
         """The id of what is asked, so that a client finds its request again; null: none."""

@@ -25,7 +25,7 @@ from armory.protocol.scanning.nesting import PIECE_BYTES
 from armory.security.authentication import Authenticator
 from armory.tasks import spawn, stop
 from armory.wire.eras.inbound import is_modern
-from armory.wire.http.admission import Admission, Kind, RequestRejected
+from armory.wire.http.admission import REASONS, Admission, Kind, RequestRejected
 from armory.wire.http.admitted import AdmittedRequest, json_answer, refusal, share_of
 from armory.wire.http.body import BodyReader
 from armory.wire.http.context import EdgeContext
@@ -160,6 +160,16 @@ class HttpEdge:
     ) -> dict[str, Callable[[web.Request], Awaitable[web.StreamResponse]]]:
         """Handlers of what `register` adds under a path without parameters, by path."""
         return {f"{self._settings.base_path}/mcp": self._handler("all")}
+
+    def refused(self) -> dict[str, int]:
+        """How many requests were refused so far, by reason."""
+        at_the_door = self._admission.refused
+        return {
+            **{reason: at_the_door[reason] for reason in REASONS},
+            "sessions": self.sessions.refused,
+            "streams": self.streams.refused,
+            "parked": self.interactions.refused,
+        }
 
     async def start(self) -> None:
         """Begin to expire idle sessions."""

@@ -23,6 +23,7 @@ class OpenStreams:
     Attributes:
         closing: whether the edge is about to end: no stream is opened any more.
         listening: what is open of `subscriptions/listen`.
+        refused: how many were one too many.
     """
 
     def __init__(self, capacity: int, per_principal: int) -> None:
@@ -33,6 +34,7 @@ class OpenStreams:
         self.listening: set[ClientListening] = set()
         self._pipes: dict[EventStream, Principal] = {}
         self.closing = False
+        self.refused = 0
 
     def __len__(self) -> int:
         return self._count
@@ -44,8 +46,10 @@ class OpenStreams:
             "", or why it may not have one: there are too many, or the edge closes.
         """
         if self.closing or self._count >= self._capacity:
+            self.refused += not self.closing
             return "too many streams are open (server.limits.streams); try again later"
         if self._of[key] >= self._per_principal:
+            self.refused += 1
             return (
                 f"{self._per_principal} streams of yours are open "
                 "(server.limits.streams_per_principal); try again later"

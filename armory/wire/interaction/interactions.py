@@ -45,6 +45,9 @@ class Interactions:
         capacity: how many calls may be parked at once.
         per_principal: the same for one principal; None: no other.
         replica: name of this replica among those that share the keys.
+
+    Attributes:
+        refused: how many calls were ended because too many were parked.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class Interactions:
         self._capacity = capacity
         self._per_principal = capacity if per_principal is None else per_principal
         self._of: dict[str, str] = {}
+        self.refused = 0
         self._parked: dict[str, ParkedCall] = {}
         self._running: set[ParkedCall] = set()
 
@@ -130,6 +134,7 @@ class Interactions:
             if call.running.done():  # answered already: only a question is left
                 return await self._finished(context, call)
             self._running.discard(call)
+            self.refused += 1
             await call.end()
             limit = "per_principal" if mine >= self._per_principal else "interactions"
             raise RpcError(

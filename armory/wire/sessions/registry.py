@@ -96,6 +96,9 @@ class Sessions:
         idle_s: seconds after which an unused session ends.
         directory: where other replicas look sessions up, if there are any.
         on_ended: is told of sessions that ended.
+
+    Attributes:
+        refused: how many were one too many.
     """
 
     def __init__(
@@ -112,6 +115,7 @@ class Sessions:
         self._capacity = capacity
         self._per_principal = capacity if per_principal is None else per_principal
         self._of: Counter[str] = Counter()
+        self.refused = 0
         self._idle_s = idle_s
         self.directory = directory
         self._on_ended = on_ended
@@ -153,6 +157,7 @@ class Sessions:
         if len(self._sessions) >= self._capacity:
             await self.expire()
             if len(self._sessions) >= self._capacity:
+                self.refused += 1
                 raise TooMany(
                     f"{self._capacity} sessions are open (server.limits.sessions); try again later"
                 )
@@ -160,6 +165,7 @@ class Sessions:
         if self._of[key] >= self._per_principal:
             await self.expire()
             if self._of[key] >= self._per_principal:
+                self.refused += 1
                 raise TooMany(
                     f"{self._per_principal} sessions of yours are open "
                     "(server.limits.sessions_per_principal); end some, or try again later"

@@ -30,9 +30,8 @@ the process itself takes (`process_*`) is there where the system has `/proc`, `a
 def reference() -> str:
     """The whole page."""
     figures = {"notes": UpstreamFigures(True, 3, 1, 0, 0, "closed")}
-    metrics = Metrics(
-        lambda: figures, lambda: EdgeFigures(1, 1, 1), lambda: dict.fromkeys(STORES, True)
-    )
+    edge = EdgeFigures(1, 1, 1, {"host": 1}, {"header": 1})
+    metrics = Metrics(lambda: figures, lambda: edge, lambda: dict.fromkeys(STORES, True))
     metrics.watch_audit(lambda: AuditFigures(1, 0, 0, failing=False))
     metrics.called(ANONYMOUS, CallOutcome("notes__add", ok=True, latency_ms=1.0))
     rows: list[tuple[str, str, str, str]] = []

@@ -116,8 +116,8 @@
 {{- if or (hasPrefix "127." $server.host) (has $server.host (list "localhost" "::1")) }}
 {{- fail (printf "config.server.host is %s, where neither probes nor the Service reach the pod: leave it out" $server.host) }}
 {{- end }}
-{{- if not (kindIs "float64" $server.port) }}
-{{- fail (printf "config.server.port is %v; the Service has to know it: write a number" $server.port) }}
+{{- if not (and (kindIs "float64" $server.port) (gt (int $server.port) 0)) }}
+{{- fail (printf "config.server.port is %v; the Service has to know it: write a number from 1 to 65535, or leave it out" $server.port) }}
 {{- end }}
 {{- range $key := list "drain_delay_s" "drain_timeout_s" }}
 {{- $value := get $server $key }}
@@ -126,8 +126,8 @@
 {{- end }}
 {{- end }}
 {{- $metrics := dig "metrics" "port" nil $server }}
-{{- if and .Values.metrics.enabled (not (kindIs "float64" $metrics)) }}
-{{- fail "config.server.metrics.port is no number, and the Service of the metrics has to know it: write one, or set metrics.enabled to false" }}
+{{- if and .Values.metrics.enabled (not (and (kindIs "float64" $metrics) (gt (int $metrics) 0))) }}
+{{- fail (printf "config.server.metrics.port is %v, and the Service of the metrics has to know it: write a number from 1 to 65535, or set metrics.enabled to false" $metrics) }}
 {{- end }}
 {{- if and (kindIs "float64" $metrics) (eq (include "armory.metricsPort" .) (include "armory.port" .)) }}
 {{- fail (printf "the metrics need a port of their own, and %v is config.server.port: set metrics.port" $metrics) }}
