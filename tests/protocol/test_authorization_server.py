@@ -153,57 +153,6 @@ async def test_of_a_login_the_id_token_is_exchanged_where_that_is_wanted(world: 
         assert "'openid'" in answer["result"]["content"][0]["text"]
 
 
-async def test_who_leaves_a_group_has_its_rights_no_longer_than_its_token(world: World) -> None:
-    world.provider.says = {"groups": ["finance", "staff"]}
-    behind = {"issuer": world.provider.issuer, "client_id": "armory"}
-    behind["client_secret"] = "armory-secret"
-    oauth = {"scopes_claim": "groups", "proxy": behind}
-    policies = [{"who": ["finance"], "allow": ["docs__*"]}]
-    async with world.gateway(oauth=oauth, policies=policies) as (url, _), App(url) as app:
-        tokens = await app.tokens()
-        assert await world.names(url, tokens["access_token"]) == ["docs__log_in"]
-        _, tokens = await app.refresh(tokens["refresh_token"])
-        assert await world.names(url, tokens["access_token"]) == ["docs__log_in"]
-        world.provider.says = {"groups": ["staff"]}
-        _, tokens = await app.refresh(tokens["refresh_token"])
-        assert await world.names(url, tokens["access_token"]) == []
-        world.provider.says = {"groups": ["staff", "finance"]}
-        _, tokens = await app.refresh(tokens["refresh_token"])
-        assert await world.names(url, tokens["access_token"]) == ["docs__log_in"]
-
-
-async def test_groups_may_be_in_userinfo_alone(world: World) -> None:
-    """As OpenID Connect has it where an access token is given, too (Core, 5.4); Okta does so."""
-    world.provider.metadata["userinfo_endpoint"] = f"{world.provider.issuer}/userinfo"
-    world.provider.tells = {"groups": ["finance"]}
-    behind = {"issuer": world.provider.issuer, "client_id": "armory"}
-    behind["client_secret"] = "armory-secret"
-    oauth = {"scopes_claim": "groups", "proxy": behind}
-    policies = [{"who": ["finance"], "allow": ["docs__*"]}]
-    async with world.gateway(oauth=oauth, policies=policies) as (url, _), App(url) as app:
-        tokens = await app.tokens()
-        assert await world.names(url, tokens["access_token"]) == ["docs__log_in"]
-        world.provider.tells = None  # it has nothing to say, which is no reason to refuse a login
-        _, tokens = await app.refresh(tokens["refresh_token"])
-        assert await world.names(url, tokens["access_token"]) == []
-        tokens = await app.tokens()
-        assert await world.names(url, tokens["access_token"]) == []
-
-
-async def test_a_login_ends_when_its_person_is_called_otherwise(world: World) -> None:
-    """The name may be somebody else's next."""
-    world.provider.says = {"email": "ann@example.org"}
-    behind = {"issuer": world.provider.issuer, "client_id": "armory"}
-    behind["client_secret"] = "armory-secret"
-    oauth = {"user_claim": "email", "proxy": behind}
-    async with world.gateway(oauth=oauth) as (url, _), App(url) as app:
-        tokens = await app.tokens()
-        world.provider.says = {"email": "ann.b@example.org"}
-        status, said = await app.refresh(tokens["refresh_token"])
-        assert (status, said["error"]) == (400, "invalid_grant")
-        assert not await allowed(world, url, tokens["access_token"])
-
-
 async def test_who_logs_out_or_is_shut_out_is_out(world: World) -> None:
     async with proxied(world) as (url, _), App(url) as app:
         tokens = await app.tokens()
