@@ -22,6 +22,8 @@ from armory.security.packs import NamedPack, Packs, PackView
 
 Profile = tuple[tuple[int, ...], str]
 _DECISIONS_KEPT = 100_000
+_KEPT_CHARS = 256
+"""Of a name or URI whose decision is kept: what callers ask for may have millions."""
 _PRINCIPALS_KEPT = 10_000
 _VISIBLE_KEPT = 4_096
 _PREPARED = 16
@@ -213,10 +215,11 @@ class Policy:
         key = (self._applicable(principal), name)
         known = self._decisions.get(key)
         if known is None:
-            if len(self._decisions) >= _DECISIONS_KEPT:
-                self._decisions.clear()
             known = self._decide(key[0], name)
-            self._decisions[key] = known
+            if len(name) <= _KEPT_CHARS:
+                if len(self._decisions) >= _DECISIONS_KEPT:
+                    self._decisions.clear()
+                self._decisions[key] = known
         return known
 
     def concerns(self, principal: Principal, server: str) -> bool:

@@ -48,10 +48,12 @@ class _Known:
     @classmethod
     def of(cls, name: str, tool: ToolRecord) -> _Known:
         words = _words(name)
-        called, title = _called(tool.original_name), _called(tool.title)
+        called, title = _called(tool.original_name), _called(tool.title[:_LONGEST])
         own = tuple(dict.fromkeys(filter(None, (" ".join(words), called, title))))
         words = dict.fromkeys(map(intern, words))
-        return cls(tool, tuple(words), own, _server_called(tool.server, tool.server_title))
+        return cls(
+            tool, tuple(words), own, _server_called(tool.server, tool.server_title[:_LONGEST])
+        )
 
 
 class ToolNames:

@@ -25,6 +25,8 @@ _STORE_S = 0.05
 _AGAIN_S = 5.0
 """How long a store that failed is not asked again."""
 _STORED_S = 86_400.0
+_KEPT_CHARS = 500
+"""Of a text that is itself the key of its vector in memory; of a longer one its digest is."""
 
 
 class ByteStore(Protocol):
@@ -58,7 +60,7 @@ class CachedEmbedder:
     ) -> None:
         self.inner = inner
         self._reader = inner if isinstance(inner, ClauseReader) else None
-        self._kept: LRUCache[Passage, FloatArray] = LRUCache(max(size, 1))
+        self._kept: LRUCache[Passage | str, FloatArray] = LRUCache(max(size, 1))
         self._size = size
         self._store = store
         self._again_at = 0.0
@@ -97,7 +99,7 @@ class CachedEmbedder:
         known: dict[Passage, FloatArray] = {}
         fresh: list[Passage] = []
         for passage in dict.fromkeys(passages):
-            vector = self._kept.get(passage)
+            vector = self._kept.get(self._place(passage))
             if vector is not None:
                 known[passage] = vector
             elif passage in self._running:
@@ -138,7 +140,7 @@ class CachedEmbedder:
         else:
             for passage in passages:
                 if self._size:
-                    self._kept[passage] = found[passage]
+                    self._kept[self._place(passage)] = found[passage]
                 self._running.pop(passage).set_result(found[passage])
             if new:
                 await self._share(new)
@@ -158,6 +160,10 @@ class CachedEmbedder:
         for known, vectors in zip(wanted, await asyncio.gather(*runs), strict=True):
             found |= dict(zip(known, vectors, strict=True))
         return found
+
+    def _place(self, passage: Passage) -> Passage | str:
+        """Under what its vector is kept: a long text would take more memory than that."""
+        return passage if len(passage.text) <= _KEPT_CHARS else self._key(passage)
 
     def _key(self, passage: Passage) -> str:
         part = "" if passage.span is None else ":{}-{}".format(*passage.span)

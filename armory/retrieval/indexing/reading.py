@@ -27,6 +27,8 @@ _ASIDE_S = 0.00005
 #: Tools that may be removed, beyond the present number, before the lexical index is rebuilt: it
 #: never forgets a word.
 _GONE = 2_000
+#: One in so many, where their words leave no room for new ones.
+_SHARE = 4
 
 
 class Reader:
@@ -116,7 +118,8 @@ class Reader:
         if places is None or any(tools[i].name != before[i].name for i in places):
             self._forget_all_but(tools)
             places = None
-        if self._gone > len(tools) + _GONE:
+        full = self._lexical.full and self._gone > len(tools) // _SHARE
+        if full or self._gone > len(tools) + _GONE:
             self._gone, self._lexical, self._words = 0, LexicalIndex(), None
             self._listed = (), []  # example queries may be others than they were
             return list(tools)

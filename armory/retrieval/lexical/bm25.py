@@ -16,12 +16,17 @@ from numpy.typing import NDArray
 from armory.retrieval.lexical.arrays import ForwardIndex, joined
 from armory.retrieval.lexical.postings import FIELDS, Postings
 from armory.retrieval.lexical.spelling import Spelling
-from armory.retrieval.lexical.text import chunks, compounds, spellings, terms
+from armory.retrieval.lexical.text import KEPT_CHARS, chunks, compounds, spellings, terms
 
 _FIELD_TERMS = 200
 #: Occurrences that count in one field; more only add to its length.
 _MOST_COUNTED = 3
 _ALL_TERMS = 100_000
+#: Words that are told apart, 0.5 KB each: so many, and so many more for each tool. Of definitions
+#: that people wrote there are ever fewer new ones; of made-up ones there would be hundreds in each.
+_WORDS, _WORDS_EACH = 100_000, 20
+#: Words whose spelling was looked at, which need not be looked at again.
+_SEEN = 100_000
 #: Up to this many tools, or one in this many, may differ for postings to be updated, not rebuilt.
 _FEW = 32
 #: Tools that are kept as arrays of their own, 1.4 KB each, before they are joined.
@@ -70,11 +75,16 @@ class LexicalIndex:
     def __contains__(self, key: object) -> bool:
         return key in self._rows
 
+    @property
+    def full(self) -> bool:
+        """Whether new words have no room any more: those of tools that are gone keep theirs."""
+        return len(self._vocabulary) >= _WORDS + _WORDS_EACH * len(self._rows)
+
     def add(self, key: str, fields: Fields) -> None:
         """Add a tool under its key, replacing what was there."""
-        self._loose.append(self._read(fields))
         self._added += 1
-        self._rows[key] = -self._added
+        self._rows[key] = -self._added  # first: there is room for words of its own
+        self._loose.append(self._read(fields))
         self._changed = True
         if len(self._loose) >= _LOOSE:
             self._stacks.append(self._stack(self._loose))
@@ -134,9 +144,10 @@ class LexicalIndex:
         )
         return joined([nothing, *parts])
 
-    def _number(self, word: str) -> int:
+    def _number(self, word: str) -> int | None:
+        """The number of a word; None: it is new, and there is no room for it."""
         number = self._vocabulary.get(word)
-        if number is None:
+        if number is None and not self.full:
             number = len(self._vocabulary)
             self._spelling.add_term(word, number)  # first: who finds the number finds it there
             self._vocabulary[word] = number
@@ -150,7 +161,8 @@ class LexicalIndex:
             words = terms(getattr(fields, field), self._field_terms or _ALL_TERMS)
             lengths[0, position] = len(words)
             for word, count in Counter(words).items():
-                number = self._number(word)
+                if (number := self._number(word)) is None:
+                    continue
                 row = counted.setdefault(number, [0] * len(FIELDS))
                 row[position] = min(count, most)
         found = np.fromiter(counted, np.int32, len(counted))
@@ -167,7 +179,10 @@ class LexicalIndex:
         for chunk in chunks(text):
             if chunk in self._seen:
                 continue
-            self._seen.add(chunk)
+            if len(chunk) <= KEPT_CHARS:
+                if len(self._seen) >= _SEEN:
+                    self._seen.clear()
+                self._seen.add(chunk)
             for word, term in spellings(chunk):
                 if term in self._vocabulary:
                     self._spelling.add_word(word, self._vocabulary[term])

@@ -23,7 +23,7 @@ from armory.retrieval.lexical.arrays import (
     offsets,
 )
 from armory.retrieval.lexical.spelling import LEAST_CHARS, Spelling, may_be_misspelt
-from armory.retrieval.lexical.text import STOP_WORDS, fold, is_cjk, stem, terms
+from armory.retrieval.lexical.text import KEPT_CHARS, STOP_WORDS, fold, is_cjk, stem, terms
 
 FIELDS = ("name", "server", "title", "description", "params", "tags")
 NAME, _DESCRIPTION = 0, 3
@@ -336,7 +336,8 @@ class Postings:
         known = self._fuzzy.get(term)
         if known is None:
             known = self._spelling.alike(term, self.inverted.df)
-            if len(self._fuzzy) >= _FUZZY_CACHE:
-                self._fuzzy.clear()
-            self._fuzzy[term] = known
+            if len(term) <= KEPT_CHARS:
+                if len(self._fuzzy) >= _FUZZY_CACHE:
+                    self._fuzzy.clear()
+                self._fuzzy[term] = known
         return known

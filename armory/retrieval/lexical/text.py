@@ -38,6 +38,8 @@ able help give show find assist currently via
 """
 _KEPT = 20_000
 """Words whose terms are cached, 0.5 KB each."""
+KEPT_CHARS = 64
+"""Of a word of which anything is cached: a query may be a single one of thousands."""
 STOP_WORDS = frozenset(_STOP.split())
 
 
@@ -58,10 +60,16 @@ class _Stemmers(threading.local):
 _STEMMERS = _Stemmers()
 
 
-@lru_cache(maxsize=_KEPT)
 def stem(word: str) -> str:
     """Snowball English stem of a lower-case word; other languages lose little or nothing."""
+    return _kept_stem(word) if len(word) <= KEPT_CHARS else _stem(word)
+
+
+def _stem(word: str) -> str:
     return _STEMMERS.english.stemWord(word) if len(word) > 2 else word
+
+
+_kept_stem = lru_cache(maxsize=_KEPT)(_stem)
 
 
 def fold(text: str) -> str:
@@ -87,7 +95,6 @@ def _parts(chunk: str) -> list[str]:
     return [part for part in map(fold, split_identifier(chunk)) if part]
 
 
-@lru_cache(maxsize=_KEPT)
 def _chunk_terms(chunk: str) -> tuple[str, ...]:
     if _IS_CJK.match(chunk):
         if len(chunk) == 1:
@@ -102,6 +109,9 @@ def _chunk_terms(chunk: str) -> tuple[str, ...]:
     return tuple(terms)
 
 
+_kept_terms = lru_cache(maxsize=_KEPT)(_chunk_terms)
+
+
 def terms(text: str, limit: int = 100_000) -> list[str]:
     """Terms of a text in order, repeats kept, stop words gone, at most `limit`.
 
@@ -114,7 +124,8 @@ def terms(text: str, limit: int = 100_000) -> list[str]:
         text = unicodedata.normalize("NFKC", text)
     found: list[str] = []
     for chunk in _chunks(text):
-        found.extend(_chunk_terms(chunk))
+        short = len(chunk) <= KEPT_CHARS
+        found.extend(_kept_terms(chunk) if short else _chunk_terms(chunk))
         if len(found) >= limit:
             return found[:limit]
     return found

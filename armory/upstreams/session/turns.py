@@ -24,6 +24,8 @@ _ABANDONED_S = 2.0
 _STEP_S = 0.1
 _KNOWN = 5_000
 """Tools of one upstream that are remembered as never asking."""
+_KNOWN_BYTES = 256
+"""Of the name of such a tool, or the URI: a client may ask for one of millions."""
 
 
 class Turns:
@@ -137,7 +139,8 @@ class Turns:
                 timer.cancel()
             if held:
                 self._turn.release()
-        if not self.interactive and len(self._silent) < _KNOWN:
+        known = len(self._silent) < _KNOWN and len(what[1]) <= _KNOWN_BYTES
+        if known and not self.interactive:
             self._silent.add(what)
 
     async def _acquired(self) -> bool:

@@ -28,6 +28,8 @@ from armory.upstreams.transports.http_client import (
 )
 
 _FIELDS_KEPT = 1_000
+_KEPT_CHARS = 256
+"""Of a name or URI whose fields are kept: a client may ask for one of millions."""
 
 
 class HttpLink(BaseLink):
@@ -68,7 +70,7 @@ class HttpLink(BaseLink):
         if call.name_header is not None:
             headers[NAME_HEADER] = header_value(call.name_header)
         made = reusable(headers)
-        if not call.param_headers:
+        if not call.param_headers and len(call.name_header or "") <= _KEPT_CHARS:
             if len(self._fields) >= _FIELDS_KEPT:
                 self._fields.clear()
             self._fields[call.method, call.name_header] = made

@@ -26,6 +26,8 @@ PASSED = "X-Armory-Passed"
 """Header of requests that another replica passes on: a secret that only replicas know."""
 FORWARDED = ("X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto")
 _LOOPBACK_NAMES = frozenset(("localhost", "127.0.0.1", "::1"))
+_HOST_CHARS = 256
+"""Of a Host value whose check is kept: anybody may send longer ones."""
 _PORTS = {"http": ":80", "https": ":443"}
 _METHODS = "GET, POST, DELETE, OPTIONS"
 _EXPOSED = f"{SESSION_HEADER}, {VERSION_HEADER}, WWW-Authenticate, Retry-After"
@@ -84,9 +86,11 @@ class HostChecks:
             return False
         known = self._known_hosts.get(host)
         if known is None:
-            if len(self._known_hosts) > 1_000:
-                self._known_hosts.clear()
-            known = self._known_hosts[host] = self._check_host(host.lower())
+            known = self._check_host(host.lower())
+            if len(host) <= _HOST_CHARS:
+                if len(self._known_hosts) > 1_000:
+                    self._known_hosts.clear()
+                self._known_hosts[host] = known
         return known
 
     def _check_host(self, host: str) -> bool:

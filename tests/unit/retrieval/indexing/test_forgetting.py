@@ -11,6 +11,7 @@ from armory.domain.tool import ToolRecord
 from armory.retrieval.indexes.exact import ExactIndex
 from armory.retrieval.indexing import reading as reading_module
 from armory.retrieval.indexing.indexer import Indexer
+from armory.retrieval.lexical import bm25 as bm25_module
 from armory.retrieval.rankers.base import Ranker
 from armory.retrieval.retriever import Retriever
 from armory.testing.embedder import HashingEmbedder
@@ -35,6 +36,21 @@ async def test_words_of_what_is_gone_are_forgotten(
             assert [record.name for record in snapshot.records] == [tool.name for tool in now]
         words.append(len(snapshot.postings._vocabulary))  # pyright: ignore[reportPrivateUsage]
     assert max(words[6:]) <= max(words[:6])
+
+
+async def test_made_up_words_that_are_gone_make_room(
+    monkeypatch: pytest.MonkeyPatch, make_tool: MakeTool, tools: list[ToolRecord]
+) -> None:
+    monkeypatch.setattr(bm25_module, "_WORDS", 300)
+    monkeypatch.setattr(bm25_module, "_WORDS_EACH", 0)
+    indexer = Indexer(None, None)
+    for cycle in range(4):
+        words = (" ".join(f"word{cycle}x{i}x{j}" for j in range(60)) for i in range(20))
+        passing = [make_tool(f"x{i}", text) for i, text in enumerate(words)]
+        await indexer.run([*tools, *passing])
+    snapshot, _ = await indexer.run([*tools, make_tool("new", "marzipan")])
+    hits = snapshot.postings.search("marzipan")
+    assert hits.rows.tolist() == [len(tools)]
 
 
 async def test_what_stays_is_found_and_not_embedded_again(
