@@ -194,14 +194,29 @@ _LANGUAGE = re.compile(
     r"|difference|answer|question|riddle)\b",
     re.IGNORECASE,
 )
+_PLEASANTRY = re.compile(
+    r"(?:\W*+\b(?:hi|hello|hey|there|ok|okay|thanks?|thank|cheers|you|so|very|much|a|lot|good|great"
+    r"|nice|cool|well|done|perfect|morning|afternoon|evening|night|bye|goodbye|see|later|talk"
+    r"|tomorrow|yes|yep|no|nope|sure|sorry|please|welcome|lol|haha|who|how|what|what's|up|are|is|it"
+    r"|that|that's|was|really|helpful|all|for|now|have|day|weekend)\b(?!'))*+\W*+",
+    re.IGNORECASE,
+)
+_TERSE = 8
+_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+
+
+def _terse(text: str, words: int) -> float:
+    """How terse a wish is, in [0, 1]: 1 - log(words) / log 8; nothing for a mere pleasantry."""
+    words += len(_UNSPACED.findall(text)) // 2  # Chinese and Japanese: about two signs a word
+    return 0.0 if words >= _TERSE or _PLEASANTRY.fullmatch(text) else 1 - math.log(words, _TERSE)
 
 
 def form(text: str) -> dict[str, float]:
     """How a query is put (English): signals of whether it asks for an act or for an answer.
 
     Shares and flags in [0, 1], `form_length` the logarithm of the number of words. Texts in other
-    languages give zeros, and the judgement rests on what was found. Of a long text the beginning
-    tells: each expression holds the interpreter's lock for as long as it looks.
+    languages give zeros (but `form_terse`), and the judgement rests on what was found. Of a long
+    text the beginning tells: each expression holds the interpreter's lock for as long as it looks.
     """
     text = text[:_FORM_CHARS]
     words = max(len(text.split()), 1)
@@ -215,4 +230,5 @@ def form(text: str) -> dict[str, float]:
         "form_concrete": min(len(_CONCRETE.findall(text)) / words * 5, 1.0),
         "form_language": float(bool(_LANGUAGE.search(text))),
         "form_length": math.log(words),
+        "form_terse": _terse(text, words),
     }
