@@ -84,7 +84,7 @@ class Asked:
 
 
 def groups() -> list[Group]:
-    """The file's."""
+    """Those of `wishes.jsonl`."""
     rows = [json.loads(line) for line in WISHES.read_text(encoding="utf-8").splitlines()]
     return [
         Group(row["servers"], re.compile(row["tools"], re.IGNORECASE), row["wishes"])
