@@ -36,12 +36,19 @@ async def test_windows_that_refresh_at_once_stay_logged_in_at_either_replica(wor
             tokens = given[asked]
 
 
+def by_groups(world: World) -> dict[str, object]:
+    """`security.oauth` in front of the provider, whose groups are what people may do."""
+    proxy = {
+        "issuer": world.provider.issuer,
+        "client_id": "armory",
+        "client_secret": "armory-secret",
+    }
+    return {"scopes_claim": "groups", "proxy": proxy}
+
+
 async def test_who_leaves_a_group_has_its_rights_no_longer_than_its_token(world: World) -> None:
     world.provider.says = {"groups": ["finance", "staff"]}
-    behind = {"issuer": world.provider.issuer, "client_id": "armory"}
-    behind["client_secret"] = "armory-secret"
-    oauth = {"scopes_claim": "groups", "proxy": behind}
-    policies = [{"who": ["finance"], "allow": ["docs__*"]}]
+    oauth, policies = by_groups(world), [{"who": ["finance"], "allow": ["docs__*"]}]
     async with world.gateway(oauth=oauth, policies=policies) as (url, _), App(url) as app:
         tokens = await app.tokens()
         assert await world.names(url, tokens["access_token"]) == ["docs__log_in"]
@@ -59,10 +66,7 @@ async def test_groups_may_be_in_userinfo_alone(world: World) -> None:
     """As OpenID Connect has it where an access token is given, too (Core, 5.4); Okta does so."""
     world.provider.metadata["userinfo_endpoint"] = f"{world.provider.issuer}/userinfo"
     world.provider.tells = {"groups": ["finance"]}
-    behind = {"issuer": world.provider.issuer, "client_id": "armory"}
-    behind["client_secret"] = "armory-secret"
-    oauth = {"scopes_claim": "groups", "proxy": behind}
-    policies = [{"who": ["finance"], "allow": ["docs__*"]}]
+    oauth, policies = by_groups(world), [{"who": ["finance"], "allow": ["docs__*"]}]
     async with world.gateway(oauth=oauth, policies=policies) as (url, _), App(url) as app:
         tokens = await app.tokens()
         assert await world.names(url, tokens["access_token"]) == ["docs__log_in"]
