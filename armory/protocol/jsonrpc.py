@@ -7,7 +7,7 @@ send is read by `upstream_messages`, which saves what it can. Never imports a tr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import Any
 
 import msgspec
@@ -22,6 +22,7 @@ from armory.protocol.rawjson import (
     encode,
     excerpt,
     members,
+    opening,
     pack,
     text_or_none,
     value,
@@ -34,6 +35,7 @@ MAX_ID_BYTES = 4 * 1024
 """Longer ids are not read: every answer repeats the id, and so do logs and errors."""
 _DATA_BYTES = 64 * 1024
 """Of an error; what the gateway looks for in it is short."""
+_VALUES = {"params", "result", "error"}
 _VERSION = b'"2.0"'
 _VERSION_BYTES = 20
 """Room for the version with every character escaped."""
@@ -116,6 +118,29 @@ def decode(body: bytes | Raw) -> Message:
         ) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Malformed(PARSE_ERROR, f"the body is not JSON: {error}") from None
+    return _checked(message)
+
+
+def decoding(body: bytes) -> Generator[None, None, Message]:
+    """As `decode`, of a large one, in steps.
+
+    Raises:
+        Malformed: it is none.
+    """
+    try:
+        found = yield from opening(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return decode(body)  # which says what is wrong; too wide an envelope is only unusual
+    known = {name: raw for name, raw in found.items() if name in Message.__struct_fields__}
+    values = {name: known[name] for name in _VALUES & known.keys()}
+    long = {name: raw for name, raw in values.items() if len(memoryview(raw)) > _DATA_BYTES}
+    message = decode(encode({**known, **dict.fromkeys(long, NULL_VALUE)}))
+    for name, raw in long.items():
+        setattr(message, name, raw)
+    return message
+
+
+def _checked(message: Message) -> Message:
     if not _is_version(message.jsonrpc):
         raise Malformed(
             INVALID_REQUEST,
@@ -171,20 +196,30 @@ def params_of(message: Message) -> dict[str, Raw]:
         return {}
     try:
         return members(message.params)
-    except TooWide:
-        raise Malformed(
-            INVALID_PARAMS,
-            f"params has more than {MOST_MEMBERS:,} members",
-            message.key or NULL,
-        ) from None
-    except (msgspec.DecodeError, RecursionError):
-        if message.params == NULL_VALUE:
-            return {}
-        raise Malformed(
-            INVALID_PARAMS,
-            f"params is {brief(message.params)}; expected an object",
-            message.key or NULL,
-        ) from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        return _no_params(message, message.params, error)
+
+
+def opening_params(message: Message) -> Generator[None, None, dict[str, Raw]]:
+    """As `params_of`, in steps."""
+    if message.params is UNSET:
+        return {}
+    try:
+        return (yield from opening(message.params))
+    except (msgspec.DecodeError, RecursionError) as error:
+        return _no_params(message, message.params, error)
+
+
+def _no_params(message: Message, params: Raw, why: Exception) -> dict[str, Raw]:
+    """None, where null stands for that; else it is said why they cannot be read."""
+    id = message.key or NULL
+    if isinstance(why, TooWide):
+        said = f"params has more than {MOST_MEMBERS:,} members"
+        raise Malformed(INVALID_PARAMS, said, id) from None
+    if params == NULL_VALUE:
+        return {}
+    said = f"params is {brief(params)}; expected an object"
+    raise Malformed(INVALID_PARAMS, said, id) from None
 
 
 def _is_version(said: Raw | UnsetType) -> bool:

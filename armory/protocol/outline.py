@@ -10,14 +10,14 @@ from __future__ import annotations
 from codecs import utf_8_decode
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from msgspec import Raw
 
-from armory.protocol.rawjson import EMPTY_OBJECT, TooWide, encode, few_items, members
+from armory.protocol.rawjson import EMPTY_OBJECT, TooWide, encode, few_items, members, opening
+from armory.protocol.scanning.values import at_once
 
-_T = TypeVar("_T")
 LARGE_BYTES = 16 * 1024
 """Smaller messages are read whole."""
 PIECE_BYTES = 256 * 1024
@@ -144,15 +144,6 @@ def _plain(
     return True
 
 
-def at_once(steps: Generator[None, None, _T]) -> _T:
-    """What the steps come to, taken without a pause."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            return done.value
-
-
 def outlined(result: Raw) -> bytes:
     """A result for looking through: itself where it is small, else without its long strings.
 
@@ -180,7 +171,7 @@ def outlining(result: Raw) -> Generator[None, None, bytes]:
 
 
 def _without_texts(text: Raw) -> Generator[None, None, bytes]:
-    result = members(text)
+    result = yield from opening(text)
     yield
     for name, raw in result.items():
         if len(memoryview(raw)) <= _LONG:

@@ -7,7 +7,7 @@ the messages that are made of it.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -15,12 +15,12 @@ from msgspec import Raw
 
 from armory.protocol.codes import BACKEND, INVALID_PARAMS
 from armory.protocol.errors import RpcError
+from armory.protocol.scanning.values import at_once, value_end
 
 _members = msgspec.json.Decoder(dict[str, Raw])
 _items = msgspec.json.Decoder(list[Raw])
 _text = msgspec.json.Decoder(str)
 _any = msgspec.json.Decoder()
-_skipped = msgspec.json.Decoder(Raw)
 encode = msgspec.json.Encoder().encode
 NULL = Raw(b"null")
 EMPTY_OBJECT = Raw(b"{}")
@@ -33,7 +33,6 @@ size. The objects of the protocol have a dozen members; what clients and tools s
 not decoded.
 """
 _SPACES = re.compile(rb"[ \t\r\n]*")
-_TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
 _TRUNCATED = "Input data was truncated"
 _COMMA, _COLON, _OBJECT, _OBJECT_END, _ARRAY, _ARRAY_END, _QUOTE = b',:{}[]"'
 _MOST_VALUES = 10_000
@@ -50,11 +49,20 @@ def members(raw: Raw | bytes) -> dict[str, Raw]:
         msgspec.DecodeError: not an object (or not JSON); `TooWide`: a long one with more than
             `MOST_MEMBERS`.
     """
+    if len(memoryview(raw)) <= _OPENED_BYTES:
+        return _members.decode(raw)
+    return at_once(opening(raw))
+
+
+def opening(raw: Raw | bytes | bytearray) -> Generator[None, None, dict[str, Raw]]:
+    """As `members`, in steps."""
     view = memoryview(raw)
-    return _members.decode(raw) if len(view) <= _OPENED_BYTES else _few_members(view)
+    if len(view) <= _OPENED_BYTES:
+        return _members.decode(raw)
+    return (yield from _few_members(view))
 
 
-def _few_members(view: memoryview) -> dict[str, Raw]:
+def _few_members(view: memoryview) -> Generator[None, None, dict[str, Raw]]:
     """As `members`, one by one up to the first that is too many: a decoder would make all of them
     before they could be counted.
     """
@@ -66,12 +74,12 @@ def _few_members(view: memoryview) -> dict[str, Raw]:
     if view[at] == _OBJECT_END:
         return _members.decode(view)
     for _ in range(MOST_MEMBERS):
-        colon = _value_end(view, at)
+        colon = yield from value_end(view, at)
         name = _text.decode(view[at:colon])
         if view[colon] != _COLON:
             raise msgspec.DecodeError("JSON is malformed: expected ':'")
         at = _past_space(view, colon + 1)
-        end = _value_end(view, at)
+        end = yield from value_end(view, at)
         found[name] = _verbatim(view, at, end)
         if _is_last(view, end, _OBJECT_END):
             return found
@@ -86,13 +94,14 @@ def few_items(raw: Raw | bytes, most: int) -> list[Raw]:
         msgspec.DecodeError: not an array (or not JSON); `TooWide`: it has more.
     """
     view = memoryview(raw)
-    found = _items.decode(raw) if len(view) <= _OPENED_BYTES else _few_items(view, most)
+    short = len(view) <= _OPENED_BYTES
+    found = _items.decode(raw) if short else at_once(_few_items(view, most))
     if len(found) > most:
         raise TooWide(f"an array has more than {most:,} items")
     return found
 
 
-def _few_items(view: memoryview, most: int) -> list[Raw]:
+def _few_items(view: memoryview, most: int) -> Generator[None, None, list[Raw]]:
     """The same one by one, up to the first that is too many."""
     at = _past_space(view, 0)
     if view[at] != _ARRAY:
@@ -102,7 +111,7 @@ def _few_items(view: memoryview, most: int) -> list[Raw]:
         return _items.decode(view)
     found: list[Raw] = []
     while len(found) <= most:
-        end = _value_end(view, at)
+        end = yield from value_end(view, at)
         found.append(_verbatim(view, at, end))
         if _is_last(view, end, _ARRAY_END):
             break
@@ -132,21 +141,6 @@ def _past_space(view: memoryview, at: int) -> int:
     if spaces is None or spaces.end() == len(view):
         raise msgspec.DecodeError(_TRUNCATED)
     return spaces.end()
-
-
-def _value_end(view: memoryview, at: int) -> int:
-    """Where the value at `at` ends and the next byte that is no space stands.
-
-    msgspec names that byte when it refuses it as trailing.
-    """
-    try:
-        _skipped.decode(view[at:])
-    except msgspec.DecodeError as error:
-        found = _TRAILING.search(str(error))
-        if found is None:
-            raise
-        return at + int(found[1]) - 1
-    raise msgspec.DecodeError(_TRUNCATED)
 
 
 def members_or_none(raw: Raw | None) -> dict[str, Raw] | None:

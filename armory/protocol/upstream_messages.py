@@ -15,15 +15,18 @@ import msgspec
 from msgspec import Raw
 
 from armory.protocol.link import Params
-from armory.protocol.outline import LARGE_BYTES, PIECE_BYTES, at_once, condensing
-from armory.protocol.rawjson import TooWide, excerpt, few_items, members
+from armory.protocol.outline import LARGE_BYTES, PIECE_BYTES, condensing
+from armory.protocol.rawjson import NULL, TooWide, encode, excerpt, few_items, members, opening
 from armory.protocol.scanning.nesting import cutting
 from armory.protocol.scanning.surrogates import mending
+from armory.protocol.scanning.values import at_once
 
 ABSENT = Raw(b"")
 
-NULL = b"null"
 _DIGITS = 15
+_IN_STEPS_BYTES = 1 << 20
+"""Shorter ones take a parser less than a millisecond."""
+_LONG_BYTES = 4 * 1024
 _BATCH_ITEMS = 1_000
 DEEPEST = 512
 """Levels that are kept of a message that is nested too deep to be decoded."""
@@ -54,7 +57,7 @@ class UpstreamMessage(msgspec.Struct, gc=False):
     @property
     def failed(self) -> bool:
         """Whether it says what went wrong; some servers say beside each result that nothing did."""
-        return self.error is not ABSENT and bytes(memoryview(self.error)) != NULL
+        return self.error is not ABSENT and self.error != NULL
 
 
 class OutlinedMessage(UpstreamMessage, gc=False):
@@ -71,6 +74,7 @@ class TruncatedMessage(UpstreamMessage, gc=False):
     """A message that was nested too deep: without what stood below `DEEPEST` levels."""
 
 
+_READ, _VALUES = {"id", "method"}, {"params", "result", "error", "jsonrpc"}
 _incoming = msgspec.json.Decoder(UpstreamMessage).decode
 _cut = msgspec.json.Decoder(TruncatedMessage).decode
 
@@ -110,7 +114,7 @@ def _reading(data: bytes | bytearray) -> Generator[None, None, list[UpstreamMess
     """The messages, in steps where they cannot be read as they are; no value in them has a line
     end, with which an event or a line would end.
     """
-    found = _read(data)
+    found = (yield from _read_in_steps(data)) if len(data) >= _IN_STEPS_BYTES else _read(data)
     yield  # what is done with a large one takes as long again
     if not isinstance(found, UpstreamMessage):
         return (yield from _rescuing(data, found))
@@ -134,6 +138,30 @@ def _read(data: bytes | bytearray) -> UpstreamMessage | Exception:
         return _incoming(data)
     except (UnicodeDecodeError, msgspec.DecodeError, RecursionError) as error:
         return error.with_traceback(None)  # whose frames would hold it: garbage for each message
+
+
+def _read_in_steps(
+    data: bytes | bytearray,
+) -> Generator[None, None, UpstreamMessage | Exception]:
+    """As `_read`; of an envelope with very many members in one go."""
+    try:
+        if not data.isascii():
+            decode = getincrementaldecoder("utf-8")().decode
+            for at in range(0, len(data), PIECE_BYTES):
+                decode(data[at : at + PIECE_BYTES])
+                yield
+            decode(b"", True)
+        found = yield from opening(data)
+        long = {name: raw for name, raw in found.items() if len(memoryview(raw)) > _LONG_BYTES}
+        short = dict.fromkeys(long.keys() - _READ, NULL)
+        message = _incoming(encode({**found, **short}))
+        for name in _VALUES & short.keys():
+            setattr(message, name, long[name])
+        return message
+    except TooWide:
+        return _read(data)
+    except (UnicodeDecodeError, msgspec.DecodeError, RecursionError) as error:
+        return error.with_traceback(None)
 
 
 def _rescuing(

@@ -151,6 +151,28 @@ def item_ends(data: bytes, begin: int, piece_bytes: int = PIECE_BYTES) -> Iterat
         begin += len(piece)
 
 
+def levels_at_last_comma(piece: bytes) -> tuple[int, int, bytes] | None:
+    """The last comma that stands in no text: where, how many levels that were open before the piece
+    are closed there, and which brackets are open since. None: there is none.
+
+    Args:
+        piece: of JSON, begun in no text.
+    """
+    import numpy as np
+
+    plain = _without_escapes(piece)
+    given = np.frombuffer(plain, np.uint8)
+    texts = np.bitwise_xor.accumulate(given == _QUOTE)
+    commas = np.flatnonzero((given == _COMMA) & ~texts)
+    if not len(commas):
+        return None
+    cut = int(commas[-1])
+    levels = _depth(plain[:cut])
+    lowest_since = np.minimum.accumulate(levels[::-1])[::-1]
+    opening = (_steps()[given[:cut]] == 1) & ~texts[:cut] & (levels == lowest_since)
+    return cut, max(0, -int(levels.min(initial=0))), given[:cut][opening].tobytes()
+
+
 def _piece(data: bytes, begin: int, size: int) -> bytes:
     """So many bytes of JSON from `begin` on; what is escaped goes with its escape."""
     piece = data[begin : begin + size]

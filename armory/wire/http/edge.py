@@ -23,7 +23,7 @@ from armory.protocol.jsonrpc import Message
 from armory.protocol.rawjson import encode, members_or_none
 from armory.protocol.scanning.nesting import PIECE_BYTES
 from armory.security.authentication import Authenticator
-from armory.tasks import spawn, stop
+from armory.tasks import spawn, step_by_step, stop
 from armory.wire.eras.inbound import is_modern
 from armory.wire.http.admission import REASONS, Admission, Kind, RequestRejected
 from armory.wire.http.admitted import AdmittedRequest, json_answer, refusal, share_of
@@ -272,10 +272,10 @@ class HttpEdge:
                     f"revision {version!r} has no batches; send one message per request",
                 )
             return await self._legacy.post_batch(admitted, body)
-        message = jsonrpc.decode(body)
         if len(body) > PIECE_BYTES:
-            params = await _params_of_large(message)
+            message, params = await _decoded_large(body)
         else:
+            message = jsonrpc.decode(body)
             params = jsonrpc.params_of(message) if message.is_request else {}
         meta = members_or_none(params.get("_meta")) or {}
         method = message.method if isinstance(message.method, str) else None
@@ -294,15 +294,18 @@ class HttpEdge:
         return json_answer(None, encode(document), headers={"Cache-Control": "no-store"})
 
 
-async def _params_of_large(message: Message) -> dict[str, Raw]:
-    """The members of `params`, in turns of the event loop: going through a megabyte takes most of a
-    millisecond each time.
+async def _decoded_large(body: bytes) -> tuple[Message, dict[str, Raw]]:
+    """A message and the members of its `params`, in turns of the event loop: going through a
+    megabyte takes most of a millisecond each time.
     """
+    message = await step_by_step(jsonrpc.decoding(body))
     refuse_large(message)
     await asyncio.sleep(0)
-    params = jsonrpc.params_of(message) if message.is_request else {}
+    if not message.is_request:
+        return message, {}
+    params = await step_by_step(jsonrpc.opening_params(message))
     await asyncio.sleep(0)
-    return params
+    return message, params
 
 
 def _names_unknown(admitted: AdmittedRequest, version: str | None) -> bool:

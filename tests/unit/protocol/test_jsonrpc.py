@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -14,6 +15,7 @@ from msgspec import Raw
 
 from armory.protocol import jsonrpc
 from armory.protocol.errors import Malformed
+from armory.protocol.scanning.values import at_once
 
 JSON: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
@@ -176,3 +178,41 @@ def test_messages_are_written_with_what_they_have_alone() -> None:
 def test_what_a_message_will_be_is_told_from_its_beginning(head: bytes, method: object) -> None:
     found = jsonrpc.begun(head)
     assert found is None if method is None else found is not None and found.method == method
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        '"id":"1","method":"m"', '"method":"m"', '"id":1,"result":{}', '"id":1,"error":{}',
+        '"id":1,"method":7', '"id":{},"method":"m"', '"id":1', '"id":1,"method":"m","result":{}',
+        '"id":1,"method":"m","params":[]', '"id":1,"method":"m","params":null', '"id":1,"x"',
+        ",".join(f'"k{number}":0' for number in range(600)) + ',"id":1,"method":"m"',
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("member", ["params", "result", "error", "more"])
+def test_a_large_message_is_what_a_small_one_would_be(rest: str, member: str) -> None:
+    long = f'{{"a":[{"[]," * 50_000}{{}}],"b":{{"c": 1.50}}}}'
+    body = f'{{"jsonrpc": "2.0", "{member}": {long} , {rest}}}'.encode()
+
+    assert _told(lambda: at_once(jsonrpc.decoding(body)), in_steps=True) == _told(
+        lambda: jsonrpc.decode(body), in_steps=False
+    )
+
+
+def _told(decode: Callable[[], jsonrpc.Message], *, in_steps: bool) -> object:
+    """What a message says, its params opened; or why it is none."""
+    try:
+        message = decode()
+        if not message.is_request:
+            params = {}
+        elif in_steps:
+            params = at_once(jsonrpc.opening_params(message))
+        else:
+            params = jsonrpc.params_of(message)
+    except Malformed as bad:
+        return bad.code, bad.message, bad.id
+    values = [getattr(message, name) for name in jsonrpc.Message.__struct_fields__]
+    return (
+        [bytes(value) if isinstance(value, Raw) else value for value in values],
+        {name: bytes(value) for name, value in params.items()},
+    )

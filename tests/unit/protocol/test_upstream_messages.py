@@ -2,17 +2,21 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 from msgspec import Raw
 
 from armory.protocol import jsonrpc
 from armory.protocol.jsonrpc import error_of
 from armory.protocol.rawjson import object_of
+from armory.protocol.scanning.values import PIECE_BYTES
 from armory.protocol.upstream_messages import (
     ABSENT,
     TruncatedMessage,
     UnreadableMessage,
+    UpstreamMessage,
     decode,
+    decoding,
     own_id,
     params_of,
 )
@@ -100,3 +104,43 @@ def test_a_result_is_one_line(length: int) -> None:
     raw = bytes(memoryview(found.result))
     assert not {10, 13} & set(raw)
     assert json.loads(raw) == result
+
+
+@pytest.mark.parametrize(
+    "member", ["result", "params", "error", "jsonrpc", "more", "id", "method", "result\\u0020"]
+)
+@pytest.mark.parametrize("odd", ["e", "é"])
+def test_a_wide_message_is_read_in_steps_as_a_small_one_is_in_one(member: str, odd: str) -> None:
+    long = f'{{"content":[{"[]," * 400_000}"{odd}"],"x": 1.50}}'
+    data = f'{{"id":7,"method":"m","result":{{"a":1}},"{member}":{long}}}'.encode()
+    steps = decoding(data)
+    taken = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            found = [_said(message) for message in done.value]
+            break
+        except UnreadableMessage:
+            found = []
+            break
+        taken += 1
+
+    try:
+        expected = [_said(msgspec.json.decode(data, type=UpstreamMessage))]
+    except msgspec.DecodeError:
+        expected = []
+    assert found == expected
+    assert taken > len(data) // PIECE_BYTES
+
+
+def _said(message: UpstreamMessage) -> list[object]:
+    values = [getattr(message, name) for name in UpstreamMessage.__struct_fields__]
+    return [bytes(value) if isinstance(value, Raw) else value for value in values]
+
+
+def test_of_a_wide_message_with_what_is_no_text_the_rest_is_kept() -> None:
+    data = b'{"id":7,"result":{"content":[' + b"[]," * 400_000 + b'"\xff"]}}'
+    (found,) = decode(data)
+    assert found.id == 7
+    assert bytes(found.result).endswith('[],"\ufffd"]}'.encode())

@@ -9,7 +9,6 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from armory.protocol.outline import at_once
 from armory.protocol.scanning import nesting
 from armory.protocol.scanning.nesting import (
     PIECE_BYTES,
@@ -18,6 +17,7 @@ from armory.protocol.scanning.nesting import (
     deeper_than,
     pieces_deeper_than,
 )
+from armory.protocol.scanning.values import at_once
 
 TEXT = st.text(alphabet='[]{}"\\é,:a', max_size=6)
 JSON: st.SearchStrategy[Any] = st.recursive(

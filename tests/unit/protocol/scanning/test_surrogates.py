@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from armory.protocol.outline import at_once
 from armory.protocol.scanning import surrogates
 from armory.protocol.scanning.surrogates import mending
+from armory.protocol.scanning.values import at_once
 from armory.protocol.upstream_messages import UnreadableMessage, decode
 
 ESCAPES = [
