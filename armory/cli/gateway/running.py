@@ -128,6 +128,11 @@ class Gateway:
             detail = str(json.loads(body)["detail"])
         except (ValueError, KeyError, TypeError):
             detail = f"HTTP {status}"
+            if status not in (401, 403):
+                return UpstreamUnavailable(
+                    f"no gateway answers at {self.url}: {detail}; the URL is that of the clients "
+                    "without /mcp, with server.base_path where that is set"
+                )
         said = f"the gateway at {self.url} refuses: {detail}"
         if status == 401:
             return AuthenticationFailed(f"{said}. Give a token with --token or $ARMORY_TOKEN")
