@@ -27,6 +27,8 @@ _PROBES = {
 vanished or that a firewall or load balancer forgot. A minute without acknowledgement ends it, and
 the probes keep it alive in what lies between.
 """
+_NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
+"""What OpenSSL calls an answer that is no TLS at all, by its version and the answer."""
 
 
 async def addresses_of(host: str, port: int) -> Sequence[AddrInfoType]:
@@ -66,6 +68,8 @@ def probed_socket(address: AddrInfoType) -> socket.socket:
 
 def reason(error: OSError) -> str:
     """Why there is no connection, without the address that was tried."""
+    if isinstance(error, ssl.SSLError) and error.reason in _NO_TLS:
+        return "no TLS is spoken there; is it http:// instead of https://?"
     if error.errno and not isinstance(error, ssl.SSLError | socket.gaierror):
         return os.strerror(error.errno)
     return error.strerror or str(error)

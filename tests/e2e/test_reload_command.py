@@ -39,6 +39,26 @@ def test_a_reload_that_is_asked_for_is_logged(
     served.wait_for(r"after a restart: agent")
 
 
+def test_a_file_is_tried_before_it_takes_the_place_of_the_other(
+    serve: Serve, armory: Command, tmp_path: Path, demo_upstreams: dict[str, Any]
+) -> None:
+    served = serve({"upstreams": {"notes": demo_upstreams["notes"]}}).ready()
+    new = tmp_path / "new.yaml"
+    new.write_text(yaml.safe_dump({"upstreams": {"more": demo_upstreams["notes"]}}))
+    done = armory("reload", "--dry-run", "new.yaml", "--json")
+    assert done.returncode == 0, done.stderr
+    (answer,) = json.loads(done.stdout)["gateways"]
+    assert (answer["added"], answer["removed"]) == (["more"], ["notes"])
+    assert "notes" in armory("status").stdout
+    assert served.base in answer["url"]
+    new.write_text("upstreams: {notes: {comand: x}}")
+    wrong = armory("reload", "--dry-run", "new.yaml")
+    assert wrong.returncode == 2
+    assert "new.yaml: 1 problem" in wrong.stderr
+    assert "line 1: upstreams.notes.comand: unknown key" in wrong.stderr
+    assert armory("reload", "new.yaml").returncode == 2
+
+
 @pytest.mark.anyio
 async def test_a_dry_run_says_what_a_reload_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -136,7 +136,8 @@ def _json(file: Path, text: str) -> dict[str, Any]:
     except RecursionError:
         raise ConfigError(f"{file} is nested too deep; expected a map of servers") from None
     except ValueError as error:
-        raise ConfigError(f"{file} is no JSON: {error}") from None
+        expected = "expected the file of a client, in JSON, or in TOML where it is named so"
+        raise ConfigError(f"{file} is no JSON: {error}; {expected}") from None
     return cast("dict[str, Any]", data) if isinstance(data, dict) else {}
 
 

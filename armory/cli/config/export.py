@@ -1,7 +1,7 @@
 """`armory export`: what a client's configuration needs in order to use this gateway.
 
 Owns: the command, each client's way of writing it, and the endpoint's URL. Never imports a room
-but `config`.
+but `config` and `domain`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from armory.cli.config.adding import write_text
 from armory.cli.config.merging import merged_json, merged_toml, toml_of
 from armory.cli.options import config_option, json_option
 from armory.cli.output import out, print_json, say_notice
-from armory.config import find_config, load_file
+from armory.config import Config, find_config, load_file
+from armory.domain.hosts import is_loopback
 from armory.errors import ConfigError, InvalidRequest
 
 TOKEN = "ARMORY_TOKEN"
@@ -139,12 +140,14 @@ def export(
 ) -> None:
     """Print what CLIENT needs in order to use this gateway, or add it to the client's file."""
     chosen = CLIENTS[client]
-    place, base = _gateway(config, url, set_name)
+    place, base, asks = _gateway(config, url, set_name)
     asked = _endpoint(base, set_name, query)
     if client == "claude-desktop" and (url or set_name or query or token):
         raise InvalidRequest(
             "claude-desktop starts the gateway itself and sends no URL; use --client mcp-remote"
         )
+    if asks and not token and client != "claude-desktop":
+        say_notice(f"the gateway asks for a credential: --token takes it from ${TOKEN}")
     entry = chosen.entry(Gateway(asked, place, token))
     whole: Json = {chosen.place: {_NAME: entry}}
     if client == "vscode" and token:
@@ -164,14 +167,15 @@ def export(
         click.echo(toml_of(whole) if chosen.toml else json.dumps(whole, indent=2))
 
 
-def _gateway(config: str | None, url: str | None, set_name: str | None) -> tuple[Path, str]:
-    """The configuration's file, and the URL of the main endpoint.
+def _gateway(config: str | None, url: str | None, set_name: str | None) -> tuple[Path, str, bool]:
+    """The configuration's file, the URL of the main endpoint, and whether it is known that clients
+    have to bring a credential.
 
     Raises:
         InvalidRequest: the configuration has no such set.
     """
     if url is not None:
-        return Path(config or "armory.yaml").absolute(), url
+        return Path(config or "armory.yaml").absolute(), url, False
     file = find_config(config)
     configured = load_file(file).config
     server, sets = configured.server, configured.sets
@@ -186,7 +190,16 @@ def _gateway(config: str | None, url: str | None, set_name: str | None) -> tuple
             path="server.port",
         )
     host = _EVERYWHERE.get(server.host, f"[{server.host}]" if ":" in server.host else server.host)
-    return file.absolute(), f"http://{host}:{server.port}{server.base_path.rstrip('/')}/mcp"
+    endpoint = f"http://{host}:{server.port}{server.base_path.rstrip('/')}/mcp"
+    return file.absolute(), endpoint, _asks_for_a_credential(configured)
+
+
+def _asks_for_a_credential(configured: Config) -> bool:
+    """Whether nobody is let in without one; with `oauth` clients log in by themselves."""
+    security = configured.security
+    if security.allow_anonymous == "auto":
+        return security.oauth is None and not is_loopback(configured.server.host)
+    return security.oauth is None and not security.allow_anonymous
 
 
 def _endpoint(url: str, set_name: str | None, query: str | None) -> str:

@@ -1,6 +1,6 @@
 """`armory import`: servers of other MCP clients become upstreams.
 
-Owns: the command. Never imports a room but `config` and `domain`.
+Owns: the command. Never imports a room but `config`, `domain`, and what `upstreams` can speak.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 
@@ -22,6 +22,7 @@ from armory.config import ConfigProblems, load_text
 from armory.config.clients import Imported, import_servers
 from armory.config.dotenv import read_variables
 from armory.domain.naming import slug
+from armory.upstreams.spec import Transport
 
 _WAYS = ("command", "url", "openapi", "skills")
 _BARE_REFERENCE = re.compile(r"(?:[A-Za-z]++ )?\$([A-Za-z_]\w*+)")
@@ -75,6 +76,8 @@ def _left_out(imported: Imported) -> list[str]:
             why = "has neither a command nor a URL"
         elif len(ways) > 1:
             why = f"has {' and '.join(repr(way) for way in ways)}, of which a server has one,"
+        elif (transport := block.get("transport", "auto")) not in get_args(Transport):
+            why = f"is reached by {transport!r}, which is not spoken here,"
         else:
             continue
         notices.append(f"server {imported.names[key]!r} {why} and is left out")

@@ -57,7 +57,9 @@ def validate(connect: bool, config: str | None, as_json: bool) -> None:
     if connect and loaded is not None:
         import asyncio  # the usual check has nothing to wait for
 
-        report |= asyncio.run(_connect(loaded))
+        tried = asyncio.run(_connect(loaded))
+        report["notices"] += tried.pop("notices")
+        report |= tried
         found = [report["index"], *report["upstreams"].values()]
         failed = any(one["state"] == "failed" for one in report["services"])
         if failed or any(part["state"] != "ready" for part in found):
@@ -73,6 +75,7 @@ async def _connect(loaded: Loaded) -> dict[str, Any]:
     """How the upstreams are, by key, the vector index, and whatever else a gateway leans on."""
     import asyncio
 
+    from armory.runtime.catalog.unmatched import unmatched_names
     from armory.runtime.doctor.services import services
     from armory.runtime.opening import open_runtime  # a whole gateway: only to connect
 
@@ -82,10 +85,13 @@ async def _connect(loaded: Loaded) -> dict[str, Any]:
                 runtime.supervisor.wait_first(None, shown.counting(CONNECTING)),
                 services(loaded, runtime.retriever),
             )
+            await runtime.ready()
             status = runtime.supervisor.status()
+            unmatched = unmatched_names(loaded.config, runtime.gateway.view.catalog)
     problem = next((one.detail for one in asked if one.check == "index" and one.fix), "")
     told = {"index", "embedder"} if lacks_openai_key(loaded.config) else {"index"}
     return {
+        "notices": unmatched,
         "upstreams": {
             key: {
                 "state": found.state,

@@ -20,7 +20,7 @@ from armory.cli.options import (
     loaded_config,
     reading_options,
 )
-from armory.cli.output import print_json, tell
+from armory.cli.output import print_json, say_notice, tell
 from armory.cli.times import moment_of, span_of
 from armory.errors import ConfigError, InvalidRequest
 
@@ -67,12 +67,16 @@ def audit(
     if url is not None:
         if files:
             raise InvalidRequest("--url reads another gateway's audit; leave out --file")
-        found = _remote(url, token, {**given, "limit": min(limit, _MOST)})
+        limit = min(limit, _MOST)
+        found = _remote(url, token, {**given, "limit": limit})
     else:
         from armory.audit.reading import RecordFilter, records
 
         database, read = _source(config, files)
         found = asyncio.run(records(database, read, RecordFilter(**given), limit))
+    if len(found) == limit:
+        more = "; --limit gives more" if limit < _MOST or url is None else ""
+        say_notice(f"these are the last {limit:,}, there may be earlier ones{more}")
     if as_json:
         print_json(found)
         return

@@ -9,6 +9,7 @@ import http.client
 import json
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -67,13 +68,23 @@ class Gateway:
     pid: int = 0
     host: str = ""
 
-    def get(self, path: str, *, also: tuple[int, ...] = (), method: str = "GET") -> dict[str, Any]:
+    def get(
+        self,
+        path: str,
+        *,
+        also: tuple[int, ...] = (),
+        method: str = "GET",
+        sent: Mapping[str, Any] | None = None,
+        tag: str = "",
+    ) -> dict[str, Any]:
         """One answer in JSON.
 
         Args:
             path: below `url`.
-            method: of HTTP.
             also: further HTTP statuses whose body is the answer.
+            method: of HTTP.
+            sent: the body of the request.
+            tag: the version that it was made from (`If-Match`).
 
         Raises:
             UpstreamUnavailable: nobody answers there, or no gateway.
@@ -81,6 +92,11 @@ class Gateway:
             UnknownTool: there is nothing of that name.
         """
         asked = urllib.request.Request(self.url + path, method=method)
+        if sent is not None:
+            asked.data = json.dumps(sent).encode()
+            asked.add_header("Content-Type", "application/json")
+        if tag:
+            asked.add_header("If-Match", f'"{tag}"')
         if self.host:
             asked.add_header("Host", self.host)
         if self.token:  # as bytes: the standard library knows Latin-1 alone
@@ -128,6 +144,11 @@ class Gateway:
             detail = str(json.loads(body)["detail"])
         except (ValueError, KeyError, TypeError):
             detail = f"HTTP {status}"
+            if status not in (401, 403):
+                return UpstreamUnavailable(
+                    f"no gateway answers at {self.url}: {detail}; the URL is that of the clients "
+                    "without /mcp, with server.base_path where that is set"
+                )
         said = f"the gateway at {self.url} refuses: {detail}"
         if status == 401:
             return AuthenticationFailed(f"{said}. Give a token with --token or $ARMORY_TOKEN")

@@ -27,12 +27,20 @@ def warnings_of(config: Config) -> list[str]:
     security = config.security
     credentials = security.tokens or security.api_keys or security.jwt is not None
     open_here = is_loopback(config.server.host) and security.oauth is None
-    if credentials and security.allow_anonymous == "auto" and open_here:
-        said.append(
-            "security.allow_anonymous: callers without a credential are let in as well, because "
-            f"only this machine reaches {config.server.host}; say `allow_anonymous: false` to "
-            "refuse them"
-        )
+    if security.allow_anonymous == "auto" and open_here:
+        if config.server.trusted_proxies:
+            said.append(
+                "security.allow_anonymous: callers without a credential are let in, also those "
+                "that come through server.trusted_proxies, whoever they are; say "
+                "`allow_anonymous: false` to refuse them, or `true` if the proxy asks for a "
+                "credential itself"
+            )
+        elif credentials:
+            said.append(
+                "security.allow_anonymous: callers without a credential are let in as well, "
+                f"because only this machine reaches {config.server.host}; say `allow_anonymous: "
+                "false` to refuse them, behind a proxy above all"
+            )
     oauth = security.oauth
     if oauth is not None and oauth.proxy is not None and "admin" in oauth.scopes:
         said.append(

@@ -77,6 +77,7 @@ class ScriptedUpstream:
         questions: its own requests to clients.
         sessions: capabilities by session id; clear it and every session has expired.
         fail_with: answer every request with this HTTP status.
+        refuses_in_json: whether a POST to `/sse` is turned away with a JSON-RPC error.
         tokens: access tokens, one of which every request has to carry; None: it needs none.
         carried: method and access token of each request, while it needs one.
         drop_streams: the next legacy answers break off after their first event and can be resumed.
@@ -107,6 +108,7 @@ class ScriptedUpstream:
         self.get_opened = asyncio.Event()
         self.listens: dict[Any, tuple[web.StreamResponse, Json]] = {}
         self.fail_with: int | None = None
+        self.refuses_in_json = False
         self.tokens: set[str] | None = None
         self.carried: list[tuple[str, str]] = []
         self.drop_streams = 0
@@ -138,6 +140,7 @@ class ScriptedUpstream:
         app.router.add_post("/mcp", self._post)
         app.router.add_get("/mcp", self._get)
         app.router.add_delete("/mcp", self._delete)
+        app.router.add_post("/sse", self._no_post)
         app.add_routes(self._inboxes.routes())
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
         await self._runner.setup()
@@ -186,6 +189,12 @@ class ScriptedUpstream:
             if token not in self.tokens:
                 return web.Response(status=401)
         return await handler(request)
+
+    async def _no_post(self, http: web.Request) -> web.Response:
+        if not self.refuses_in_json:
+            return web.Response(status=405)
+        error = {"code": -32000, "message": "Method not allowed."}
+        return web.json_response({"jsonrpc": "2.0", "id": None, "error": error}, status=405)
 
     async def _post(self, http: web.Request) -> web.StreamResponse:
         if self.fail_with is not None:

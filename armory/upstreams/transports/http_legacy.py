@@ -45,6 +45,8 @@ log = Logger(__name__)
 
 _DELIVER_S = 10.0
 _CLOSE_S = 2.0
+_NOT_HERE = (404, 405)
+"""What a server that speaks HTTP+SSE answers to a POST of `initialize`, whatever the body."""
 
 
 class LegacyHttpLink(StatefulLink):
@@ -198,6 +200,8 @@ class LegacyHttpLink(StatefulLink):
         body = arrived(response, self.spec.message_bytes)
         if body is None:
             body = await read_body(response, self.spec.message_bytes, self.meter)
+        if response.status in _NOT_HERE and pending.call.method == "initialize":
+            raise http_failure(self.server, response.status, body)
         if had_session and session_over(response.status, body, pending.id):
             raise HttpFailure(self.server, 404, body, None)
         for message in await messages_of(body, self.server, response.status):

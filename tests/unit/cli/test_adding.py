@@ -67,6 +67,10 @@ def test_a_file_that_cannot_be_added_to_is_told_as_validate_tells_it(
             {"command": "x", "url": "http://x.example"},
             "server 'odd' has 'command' and 'url', of which a server has one, and is left out",
         ),
+        (
+            {"type": "ws", "url": "wss://x.example/mcp"},
+            "server 'odd' is reached by 'ws', which is not spoken here, and is left out",
+        ),
     ],
 )
 def test_an_entry_that_would_make_the_whole_file_invalid_is_left_out_and_told(

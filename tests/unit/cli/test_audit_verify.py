@@ -1,4 +1,4 @@
-"""`armory audit verify`: how much of a chain that is not whole is good."""
+"""`armory audit` and `armory audit verify`: what they say of what they leave out."""
 
 from __future__ import annotations
 
@@ -36,3 +36,18 @@ def test_the_good_records_before_a_bad_one_are_counted(
     shown = capsys.readouterr().out
     assert f"not whole at record {wrong + 1}" in shown
     assert said in shown
+
+
+@pytest.mark.parametrize(("limit", "told"), [(2, True), (4, False)])
+def test_earlier_records_that_are_not_shown_are_told(
+    limit: int, told: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chain = Chain()
+    file = tmp_path / "audit.jsonl"
+    file.write_bytes(b"".join(chain.add(entry(number)) + b"\n" for number in range(3)))
+    with pytest.raises(SystemExit) as ended:
+        main(("audit", "--file", str(file), "--limit", str(limit)))
+    assert ended.value.code == 0
+    shown = capsys.readouterr()
+    assert len(shown.out.splitlines()) == min(limit, 3)
+    assert ("these are the last 2, there may be earlier ones" in shown.err) == told

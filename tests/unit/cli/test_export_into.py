@@ -108,3 +108,20 @@ def test_a_file_of_windows_keeps_its_newlines() -> None:
     assert written.startswith(theirs)
     assert written.count(b"\n") == written.count(b"\r\n")
     assert list(tomllib.loads(written.decode())["mcp_servers"]) == ["other", "armory"]
+
+
+@pytest.mark.parametrize(
+    ("given", "arguments", "said"),
+    [
+        ("{allow_anonymous: false, api_keys: true}", (), True),
+        ("{allow_anonymous: false, api_keys: true}", ("--token",), False),
+        ("{api_keys: true}", (), False),
+        ("{oauth: {issuer: 'https://login.example', audience: [a]}}", (), False),
+    ],
+)
+def test_that_the_gateway_asks_for_a_credential_is_told(
+    given: str, arguments: tuple[str, ...], said: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("armory.yaml").write_text(f"security: {given}\naccounts: {{enabled: true}}\n")
+    assert run("--client", "cursor", *arguments) == 0
+    assert ("asks for a credential: --token" in capsys.readouterr().err) == said

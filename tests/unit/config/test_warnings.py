@@ -66,3 +66,21 @@ def test_what_looks_like_a_reference_and_is_none_is_told_and_not_quoted(text: st
 def test_references_and_other_signs_are_not_pointed_out(block: str) -> None:
     text = f"upstreams: {{a: {{command: sh, {block}}}}}"
     assert load_text(text, environ={"B": "$SECRET", "C": "c"}).notices == ()
+
+
+@pytest.mark.parametrize(
+    ("security", "said"),
+    [
+        ("", True),
+        ("security: {tokens: {ci: {token: a-token-for-a-test}}}", True),
+        ("security: {allow_anonymous: true}", False),
+        (LOGS_IN % "", False),
+    ],
+)
+def test_whom_a_proxy_lets_in_without_a_credential_is_pointed_out(
+    security: str, said: bool
+) -> None:
+    text = f"server: {{trusted_proxies: [127.0.0.1], allowed_hosts: [tools.example]}}\n{security}"
+    warnings = warnings_of(load_text(text, environ={}).config)
+    assert any("come through server.trusted_proxies" in line for line in warnings) == said
+    assert not any("only this machine reaches" in line for line in warnings)

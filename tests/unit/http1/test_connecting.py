@@ -163,3 +163,15 @@ async def test_a_silent_connection_is_probed(port: int) -> None:
             options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
             asked = [found.getsockopt(socket.IPPROTO_TCP, option) for option in options]
             assert asked == [30, 10, 3]
+
+
+async def test_https_to_a_server_of_http_is_called_so(connections: Connections) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        url = URL(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp")
+        with pytest.raises(NoConnection, match="no TLS is spoken there; is it http:// "):
+            await connections.request("POST", url, {}, b"{}", 5)

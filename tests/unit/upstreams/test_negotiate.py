@@ -166,8 +166,10 @@ async def test_era_and_transport_of_a_url_are_found(
         assert await works(link)
 
 
-async def test_sse_is_found_last_or_named(opener: Opener) -> None:
+@pytest.mark.parametrize("in_json", [False, True])
+async def test_sse_is_found_last_or_named(opener: Opener, in_json: bool) -> None:
     async with ScriptedUpstream(eras="") as server:
+        server.refuses_in_json = in_json
         for spec in (
             UpstreamSpec("up", url=server.sse_url),
             UpstreamSpec("up", url=server.sse_url, transport="sse"),
