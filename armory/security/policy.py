@@ -17,7 +17,7 @@ from armory.domain.naming import beginnings, expose_uri
 from armory.domain.principal import Principal
 from armory.domain.query import VisibleSet
 from armory.domain.tool import ListedRecord, ToolRecord, names_by_server
-from armory.domain.uris import has_steps, plain
+from armory.domain.uris import has_steps, plain, read
 from armory.security.packs import NamedPack, Packs, PackView
 
 Profile = tuple[tuple[int, ...], str]
@@ -256,7 +256,8 @@ class Policy:
         """Whether `principal` may use the resource with the original URI `uri` of `server`.
 
         A server may open something else than what is written: what a rule denies is denied in every
-        spelling, and what may lead elsewhere by `..` no rule allows.
+        spelling, what may lead elsewhere by `..` no rule allows, and of a URI is allowed what
+        is allowed without the parts that nobody reads.
         """
         exposed = expose_uri(server, uri)
         return self.allows(principal, exposed) and self._however_spelt(principal, server, uri)
@@ -266,7 +267,11 @@ class Policy:
             return True
         if has_steps(uri):
             return False
-        simple = plain(uri)
+        opened, simple = read(uri), plain(uri)
+        if opened != uri and not self._decide(
+            self._applicable(principal), expose_uri(server, opened)
+        ):
+            return False
         return simple == uri or not self._denies(principal, expose_uri(server, simple))
 
     def _denies(self, principal: Principal, name: str) -> bool:
