@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from armory.accounts.service import Accounts
-from armory.accounts.users import ENDED, SWITCHED_OFF
+from armory.accounts.users import DELETED, ENDED, SWITCHED_OFF
 from armory.errors import ArmoryError
 from armory.runtime.blocks.accounts import schemes
 from armory.runtime.blocks.authentication import authenticator
@@ -79,6 +79,8 @@ async def serve(runtime: Runtime, stack: AsyncExitStack, listeners: Listeners) -
         services = rest_services(runtime, edge, runtime.accounts, broadcast, logging_in)
         register_rest(app, services)
         _follow_accounts(runtime.accounts, edge)
+        if runtime.activity is not None:
+            runtime.accounts.feed.subscribe(DELETED, runtime.activity.forget)
         if config.server.console:
             register_console(app, prefix)
 
