@@ -145,7 +145,9 @@ class Connect:
             begun = await self._s.sign_in.begin_here(self._callback(request))
             return self._sent(request, Visit(server, begun, None, time.time() + _LOGIN_S))
         if action == "leave":
-            return self._who(server, leave=True)
+            response = self._who(server)
+            self._cookies.drop(request, response, _SESSION)
+            return response
         if person is None:
             return self._back(server)
         return await self._pressed(request, server, str(action), person.principal)
@@ -201,7 +203,7 @@ class Connect:
             )
         else:
             response = await self._connected(visit, person.principal, back)
-        response.del_cookie(_LOGIN, path=self._path)
+        self._cookies.drop(request, response, _LOGIN)
         return response
 
     async def _signed_in(
@@ -303,13 +305,10 @@ class Connect:
         """To the page of an upstream, which is one of the gateway's own: never a foreign URL."""
         return web.Response(status=303, headers={"Location": f"{self._path}/{server}"})
 
-    def _who(self, server: str, wrong: str = "", *, leave: bool = False) -> web.Response:
+    def _who(self, server: str, wrong: str = "") -> web.Response:
         sign_in = self._s.sign_in
         issuer = sign_in.issuer if sign_in is not None else None
-        response = pages.who_are_you(server, issuer, wrong)
-        if leave:
-            response.del_cookie(_SESSION, path=self._path)
-        return response
+        return pages.who_are_you(server, issuer, wrong)
 
 
 def _not_there() -> web.Response:
