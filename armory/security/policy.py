@@ -222,17 +222,19 @@ class Policy:
                 self._decisions[key] = known
         return known
 
-    def concerns(self, principal: Principal, server: str) -> bool:
+    def concerns(self, principal: Principal, server: str, *, packs: bool = True) -> bool:
         """Whether `principal` may see anything of `server`, whatever that has by now; not where all
-        its tools and prompts are denied.
+        its tools and prompts are denied. `packs=False` asks the rules alone.
         """
-        return self.may_allow(principal, server) and not self._denies(principal, f"{server}__")
+        if not self.may_allow(principal, server, packs=packs):
+            return False
+        return not self._denies(principal, f"{server}__")
 
-    def may_allow(self, principal: Principal, server: str) -> bool:
+    def may_allow(self, principal: Principal, server: str, *, packs: bool = True) -> bool:
         """Whether packs and rules could allow `principal` something of `server`, whatever that has
-        by now; what they deny is not looked at.
+        by now; what they deny is not looked at. `packs=False` asks the rules alone.
         """
-        view = self._view(principal, True)
+        view = self._view(principal, packs)
         if view is not None and not view.has_any_of(server):
             return False
         if not self._rules:
