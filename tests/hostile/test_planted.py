@@ -6,32 +6,18 @@ with `__Host-`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable
-from pathlib import Path
+from collections.abc import Iterable
 
 import aiohttp
 import pytest
 
-from armory.testing.identity import IdentityProvider
 from armory.testing.oauth_client import App
 from armory.testing.people import TOKENS, World
-from armory.testing.upstreams.accounts import AccountsServer
 
 pytestmark = pytest.mark.anyio
 OUTER = "https://tools.example"
 FORWARDED = {"X-Forwarded-Proto": "https", "X-Forwarded-Host": "tools.example"}
 SERVER = {"allowed_hosts": ["tools.example"], "trusted_proxies": ["127.0.0.1"]}
-
-
-@pytest.fixture
-async def world(tmp_path: Path) -> AsyncGenerator[World]:
-    async with (
-        IdentityProvider() as provider,
-        AccountsServer(provider.verified, provider.issuer) as upstream,
-    ):
-        made = World(provider, upstream, tmp_path)
-        yield made
-        await made.http.close()
 
 
 def of_answer(answer: aiohttp.ClientResponse) -> dict[str, str]:
