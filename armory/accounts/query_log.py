@@ -127,6 +127,10 @@ class QueryLog:
             return
         self._queue.append(replace(record, at_ms=record.at_ms or now_ms()))
 
+    def forget(self, user: str) -> None:
+        """Forget what a deleted user asked: the next user of that name is somebody else."""
+        self._queue = deque(record for record in self._queue if record.user != user)
+
     async def flush(self) -> None:
         """Store what waits; on failure it keeps waiting.
 

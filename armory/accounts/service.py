@@ -20,7 +20,7 @@ from armory.accounts.registry import ToolRegistry
 from armory.accounts.scopes import PackScopes
 from armory.accounts.settings import AccountSettings
 from armory.accounts.usage.statistics import UsageStatistics
-from armory.accounts.users import USER, Users
+from armory.accounts.users import DELETED, Users
 from armory.domain.principal import Principal
 from armory.domain.results import CallOutcome, Listing
 from armory.errors import BackendError
@@ -82,7 +82,7 @@ class Accounts:
             retention_days=self.settings.retention_days,
             redact=self.settings.redact,
         )
-        self.feed.subscribe(USER, self._user_changed)
+        self.feed.subscribe(DELETED, self._user_deleted)
         self._observed_at = time.monotonic()
         self._flushing: Flight[None] = Flight("store what was counted")
         self._failing: dict[str, str] = {}
@@ -191,10 +191,10 @@ class Accounts:
             )
         )
 
-    async def _user_changed(self, user: str) -> None:
-        if await self.users.get(user) is None:
-            self.usage.forget(user)
-            self.quotas.forget(user)
+    async def _user_deleted(self, user: str) -> None:
+        self.usage.forget(user)
+        self.quotas.forget(user)
+        self.query_log.forget(user)
 
     # -- the rhythm --------------------------------------------------------------------------
 

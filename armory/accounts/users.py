@@ -22,6 +22,7 @@ from armory.storage.tables import (
     installations,
     learned_uses,
     packs,
+    query_log,
     query_months,
     user_tools,
     users,
@@ -34,6 +35,8 @@ ENDED = "ended"
 """Topic of keys, by id, whose sessions and streams end."""
 SWITCHED_OFF = "off"
 """Topic of users, by id: those of all their credentials end."""
+DELETED = "deleted"
+"""Topic of users, by id: who is called so next is somebody else."""
 
 
 class Users:
@@ -120,16 +123,17 @@ class Users:
         return await self.get(user_id)
 
     async def delete(self, user_id: str) -> bool:
-        """Delete a user with keys, packs, installations, logins at upstreams, what its calls taught
-        and what was counted of it; whether there was one.
+        """Delete a user with keys, packs, installations, logins at upstreams, what it asked, what
+        its calls taught and what was counted of it; whether there was one.
         """
         async with self._feed.transaction() as change:
             await self._tell(change, user_id, ended=True)
+            change.changed(DELETED, user_id)
             taught = delete(learned_uses).where(learned_uses.c.user_id == user_id)
             if (await change.connection.execute(taught)).rowcount:
                 change.changed(LEARNED_USES, "")
             await _forget_packs(change, user_id)
-            for counted in (user_tools, query_months):
+            for counted in (user_tools, query_months, query_log):
                 await change.connection.execute(delete(counted).where(counted.c.user_id == user_id))
             gone = await change.connection.execute(delete(users).where(users.c.id == user_id))
             if gone.rowcount:  # who is called so next is somebody else

@@ -32,6 +32,7 @@ _PREFIX, _PURPOSE, _SECRET = "armory_client_", "oauth client", "oauth client sec
 _MAX_NAME, _MAX_REDIRECTS, _MAX_SEALED = 100, 10, 1_500
 _DEFAULT_NAME = "a client without a name"
 OWN = f"{_PREFIX}own"
+_OWN_DIGEST = hashlib.sha256(OWN.encode()).hexdigest()
 
 
 class Client(msgspec.Struct, frozen=True):
@@ -57,6 +58,11 @@ class Client(msgspec.Struct, frozen=True):
     def digest(self) -> str:
         """Short and unique: what codes and tokens are bound to."""
         return hashlib.sha256(self.id.encode()).hexdigest()
+
+
+def is_own(digest: str) -> bool:
+    """Whether the digest of a client is that of the gateway's own pages."""
+    return digest == _OWN_DIGEST
 
 
 def own(issuer: str) -> Client:

@@ -100,13 +100,12 @@ def is_registered(uri: str, registered: Sequence[str]) -> bool:
 
 def _without_port(uri: str) -> str | None:
     """A loopback URI without its port; None for any other."""
-    parts = _parts(uri)
-    if parts is None or parts.scheme != "http" or parts.host not in _LOOPBACK:
+    found, parts = _FORM.fullmatch(uri), _parts(uri)
+    if found is None or parts is None or parts.scheme != "http" or parts.host not in _LOOPBACK:
         return None
     if parts.port and not _is_port(parts.port):
         return None
-    rest = uri.partition("://")[2]
-    return f"{parts.host}{rest[rest.find('/') :] if '/' in rest else ''}"
+    return f"{parts.host}{uri[found.end(2) :]}"
 
 
 def shown(uri: str) -> str:

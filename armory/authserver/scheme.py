@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from cachetools import TTLCache
 
+from armory.authserver.clients import is_own
 from armory.authserver.grants import ACCESS_PREFIX, ACCESS_S, Grant, Grants
 from armory.domain.principal import Principal
 from armory.errors import AuthenticationFailed
@@ -69,6 +70,7 @@ class GrantScheme:
             frozenset((handle.resource,)),
             grant.login.access_token or None,
             grant.login.id_token,
+            delegated=not is_own(grant.request.client),
         )
 
     async def _now(self, id: str) -> Grant:

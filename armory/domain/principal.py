@@ -42,6 +42,7 @@ class Principal:
             None where it is no such token. Likewise.
         id_token: what the provider behind the gateway says of it, to be exchanged likewise; "":
             it says nothing; None: the gateway did not log it in.
+        delegated: whether a program comes with it that the person let in for an endpoint. Likewise.
         key: unique over all methods: what sessions, caches and parked calls are bound to.
         person: whose logins at upstreams it uses, and who is counted where something is limited:
             the user, whatever the credential, or the principal itself; unique as well.
@@ -57,6 +58,7 @@ class Principal:
     audience: frozenset[str] | None = field(default=None, compare=False)
     credential: str | None = field(default=None, compare=False, repr=False)
     id_token: str | None = field(default=None, compare=False, repr=False)
+    delegated: bool = field(default=False, compare=False)
     # made once: each call asks for them several times
     key: str = field(init=False, compare=False, repr=False)
     person: str = field(init=False, compare=False, repr=False)

@@ -7,11 +7,19 @@ library.
 from __future__ import annotations
 
 import re
+import unicodedata
 from urllib.parse import unquote
 
 _DECODED = 5
 """How often a URI may be percent-decoded on its way to the file or page that it names."""
-_AUTHORITY = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/?#]*))?(.*)", re.DOTALL)
+_IGNORED = re.compile(r"[\t\n\r]+")
+"""What parsers of URLs leave out, wherever it stands (WHATWG URL, 4.4; Python's too)."""
+_ENDS = "".join(map(chr, range(0x21)))
+"""Control characters and the space, which they leave out at both ends."""
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
+_AUTHORITY = re.compile(r"//([^/?]*)(.*)", re.DOTALL)
+_PORTS = {"ftp": ":21", "http": ":80", "https": ":443", "ws": ":80", "wss": ":443"}
+"""Schemes that name a host however many slashes are before it, and their ports."""
 _SLASHES = re.compile("//+")
 _STEP = re.compile(
     r"(?:[/\\]|\A(?:[A-Za-z][A-Za-z0-9+.-]*:)?)"  # behind a slash, or where its path begins
@@ -19,7 +27,9 @@ _STEP = re.compile(
     r"(?:[/\\?#;]|\Z)"  # up to the next, or where its path ends
 )
 _USUAL = re.compile(
-    r"(?!file://localhost)[a-z][a-z0-9+.-]*://(?:[a-z0-9][a-z0-9.:-]*)?(?:/(?![./])[^/%\\]*)*"
+    r"(?!file://localhost|(?:ftp|https?|wss?)://(?:/|[^/]*\Z))"
+    r"[a-z][a-z0-9+.-]*://(?:[a-z0-9](?:[a-z0-9.-]*[a-z0-9-])?)?"
+    r"(?:/(?!\.)[^/%\\?#\x00-\x20]+)*"
 )
 """Most URIs: seen at once to be plain and to have no `.` or `..` segments."""
 
@@ -33,23 +43,55 @@ def has_steps(uri: str) -> bool:
 
 def plain(uri: str) -> str:
     """It without what servers see no difference in: encoded characters, upper case in scheme and
-    host, `localhost` as the host of a file, more slashes than one.
+    host, other spellings of a host, slashes that are too many or too few, what `read` leaves out.
     """
     if _USUAL.fullmatch(uri) is not None:
         return uri
-    found = _AUTHORITY.fullmatch(_decoded(uri))
+    found = _SCHEME.fullmatch(_decoded(uri))
     if found is None:
         return uri
-    scheme, host, rest = found[1].lower(), found[2], found[3]
-    if host is None:
+    scheme, rest = found[1].lower(), found[2].replace("\\", "/").partition("#")[0]
+    if scheme == "file":
+        rest = rest.partition("?")[0]
+        rest = rest if rest.startswith("//") else f"///{rest}"
+    elif scheme in _PORTS:
+        rest = f"//{rest.lstrip('/')}"
+    named = _AUTHORITY.fullmatch(rest)
+    if named is None:
         return f"{scheme}:{rest}"
-    host = "" if scheme == "file" and host.lower() == "localhost" else host.lower()
-    return f"{scheme}://{host}{_SLASHES.sub('/', rest)}"
+    path, mark, query = named[2].partition("?")
+    path = _SLASHES.sub("/", path)
+    path = path.rstrip("/") or "/" if path or scheme in _PORTS else ""
+    return f"{scheme}://{_host(scheme, named[1])}{path}{mark}{query}"
+
+
+def read(uri: str) -> str:
+    """It as it is opened: without what parsers leave out, and without the fragment and query that
+    no file and the fragment that no page depends on.
+    """
+    if _USUAL.fullmatch(uri) is not None:
+        return uri
+    uri = _without_ignored(uri)
+    scheme = uri.partition(":")[0].lower()
+    if scheme == "file" or scheme in _PORTS:
+        uri = uri.partition("#")[0]
+    return uri.partition("?")[0] if scheme == "file" else uri
+
+
+def _host(scheme: str, host: str) -> str:
+    host = unicodedata.normalize("NFKC", host).lower()
+    if scheme in _PORTS:
+        host = host.rpartition("@")[2].removesuffix(_PORTS[scheme]).removesuffix(".")
+    return "" if scheme == "file" and host == "localhost" else host
 
 
 def _decoded(uri: str) -> str:
     for _ in range(_DECODED):
-        uri, before = unquote(uri), uri
+        uri, before = unquote(_without_ignored(uri)), uri
         if uri == before:
             break
     return uri
+
+
+def _without_ignored(uri: str) -> str:
+    return _IGNORED.sub("", uri).strip(_ENDS)

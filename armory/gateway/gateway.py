@@ -137,7 +137,12 @@ class Gateway:
         self._view = View(EMPTY, policy or Policy(), settings or GatewaySettings())
         self._prepared: ViewDifference | None = None
         self.changes = Changes(
-            pool, services.tasks, self._may_use, self._may_read, services.on_dropped
+            pool,
+            services.tasks,
+            self._may_use,
+            self._may_read,
+            self._may_know,
+            services.on_dropped,
         )
         self._announcements = Announcements(self._list_changed)
         self.principal_lists = PrincipalLists(pool, self.changes.tell_owner)
@@ -258,6 +263,9 @@ class Gateway:
 
     def _may_read(self, principal: Principal, server: str, uri: str) -> bool:
         return self._view.policy.allows_uri(principal, server, uri)
+
+    def _may_know(self, principal: Principal, server: str) -> bool:
+        return self._view.policy.concerns(principal, server)
 
     async def _renewed(self, context: RequestContext, server: str) -> RequestContext:
         """Have one upstream's lists fetched anew, within ten seconds; the request, to be tried

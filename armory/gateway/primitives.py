@@ -105,13 +105,14 @@ class Primitives:
 
     async def unknown(self, method: str, context: RequestContext, params: dict[str, Raw]) -> Reply:
         """Forward a method that the gateway does not know, as `pass_on`: nobody can tell what it
-        reaches, so only for those from whom policy keeps nothing of the server.
+        reaches, so only for those from whom policy keeps nothing of the server. Of `tasks/list` it
+        is known: what is not the caller's is taken out of the answer.
 
         Raises:
             RpcError: it does (-32601); as of `pass_on`.
             UpstreamUnavailable: the upstream cannot answer.
         """
-        if not method.startswith("tasks/") and not context.view.sees_whole(context):
+        if method != "tasks/list" and not context.view.sees_whole(context):
             raise _not_found(method)
         return await self.pass_on(method, context, params)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from bisect import bisect_left
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
@@ -43,7 +44,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     """One thing that was answered.
 
     Attributes:
-        seq: its number, from 1, without gaps.
+        seq: its number; higher ones are later.
         at_ms: when it was answered, milliseconds since 1970.
         kind: a call, a listing with a query, or a search by a meta-tool or over REST.
         owner: under whose name usage is kept.
@@ -185,10 +186,18 @@ class Activity:
     def contents(self, seq: int) -> tuple[str, Contents] | None:
         """Whose entry of this number is, and what was said; None: it is not kept."""
         self._take_in()
-        if not self._entries or not 0 <= (place := seq - self._entries[0].seq) < len(self._entries):
+        place = bisect_left(self._entries, seq, key=lambda entry: entry.seq)
+        entry = self._entries[place] if place < len(self._entries) else None
+        if entry is None or entry.seq != seq or entry.contents is None:
             return None
-        entry = self._entries[place]
-        return None if entry.contents is None else (entry.owner, entry.contents)
+        return entry.owner, entry.contents
+
+    async def forget(self, user: str) -> None:
+        """Forget what a deleted user did: the next user of that name is somebody else."""
+        self._take_in()
+        kept = (entry for entry in self._entries if entry.owner != user)
+        self._entries = deque(kept, maxlen=KEPT)
+        self._parts.forget(user)
 
     @property
     def since(self) -> float:

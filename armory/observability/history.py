@@ -137,6 +137,13 @@ class Parts:
         """The callers of whom anything is kept."""
         return {who for _, parts in self._kept for who, _ in parts}
 
+    def forget(self, who: str) -> None:
+        """Forget what one caller did; in what is counted of all of them it stays."""
+        for _, parts in self._kept:
+            for part in [part for part in parts if part[0] == who]:
+                del parts[part]
+                self._count -= 1
+
     def _at(self, now: float, part: tuple[str, str]) -> Tally:
         began = int(now // PART_S) * PART_S
         if not self._kept or self._kept[-1][0] != began:

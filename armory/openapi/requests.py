@@ -73,13 +73,15 @@ def request_for(operation: Operation, arguments: Mapping[str, Any]) -> HttpReque
 
 def _leaves(path: str) -> bool:
     """Whether a server might take it for another path: some decode first and then look at parts,
-    some decode what a proxy in front has decoded, and some go by backslashes, too.
+    some decode what a proxy in front has decoded, some go by backslashes, too, and some leave out
+    what is behind a semicolon.
     """
     for _ in range(_DECODED):
         path, encoded = unquote(path), path
         if path == encoded:
             break
-    return any(part in (".", "..") for part in path.replace("\\", "/").split("/"))
+    parts = path.replace("\\", "/").split("/")
+    return any(part.partition(";")[0] in (".", "..") for part in parts)
 
 
 def _literal(template: str) -> str:

@@ -12,8 +12,10 @@ from dataclasses import replace
 from functools import partial
 
 from armory.accounts.service import Accounts
-from armory.accounts.users import ENDED, SWITCHED_OFF
+from armory.accounts.users import DELETED, ENDED, SWITCHED_OFF
+from armory.domain.principal import Principal
 from armory.errors import ArmoryError
+from armory.observability.activity import Activity
 from armory.runtime.blocks.accounts import schemes
 from armory.runtime.blocks.authentication import authenticator
 from armory.runtime.blocks.authorization import authorization_server, follow_grants, routes_of
@@ -67,7 +69,8 @@ async def serve(runtime: Runtime, stack: AsyncExitStack, listeners: Listeners) -
     if people:
         from armory.web.connect.handlers import Connect  # only where people log in
 
-        about = runtime.loaded, runtime.pool, edge.hosts, checks, known, logging_in
+        concerns = partial(_concerns, runtime)
+        about = runtime.loaded, runtime.pool, edge.hosts, checks, known, concerns, logging_in
         Connect(connect_services(*about)).register(app)
     if logging_in is not None:
         for part in routes_of(runtime.loaded, edge.hosts, logging_in, prefix):
@@ -78,7 +81,7 @@ async def serve(runtime: Runtime, stack: AsyncExitStack, listeners: Listeners) -
         stack.push_async_callback(broadcast.close)
         services = rest_services(runtime, edge, runtime.accounts, broadcast, logging_in)
         register_rest(app, services)
-        _follow_accounts(runtime.accounts, edge)
+        _follow_accounts(runtime.accounts, edge, runtime.activity)
         if config.server.console:
             register_console(app, prefix)
 
@@ -95,9 +98,14 @@ async def serve(runtime: Runtime, stack: AsyncExitStack, listeners: Listeners) -
     runtime.edge, runtime.listening = edge, listeners.listening
 
 
-def _follow_accounts(accounts: Accounts, edge: HttpEdge) -> None:
+def _concerns(runtime: Runtime, who: Principal, server: str) -> bool:
+    """Whether policy, as it is by now, lets somebody know of an upstream."""
+    return runtime.gateway.view.policy.concerns(who, server, packs=False)
+
+
+def _follow_accounts(accounts: Accounts, edge: HttpEdge, activity: Activity | None) -> None:
     """Whichever replica ends a key or switches a user off, end the streams and sessions opened with
-    it.
+    it; whichever deletes a user, forget what it did.
     """
 
     async def key_ended(key_id: str) -> None:
@@ -105,6 +113,8 @@ def _follow_accounts(accounts: Accounts, edge: HttpEdge) -> None:
 
     accounts.feed.subscribe(ENDED, key_ended)
     accounts.feed.subscribe(SWITCHED_OFF, edge.end_user)
+    if activity is not None:
+        accounts.feed.subscribe(DELETED, activity.forget)
 
 
 def _make_health(runtime: Runtime, checks: Authenticator, hosts: HostChecks) -> Health:

@@ -17,7 +17,7 @@ from armory.domain.naming import beginnings, expose_uri
 from armory.domain.principal import Principal
 from armory.domain.query import VisibleSet
 from armory.domain.tool import ListedRecord, ToolRecord, names_by_server
-from armory.domain.uris import has_steps, plain
+from armory.domain.uris import has_steps, plain, read
 from armory.security.packs import NamedPack, Packs, PackView
 
 Profile = tuple[tuple[int, ...], str]
@@ -222,17 +222,19 @@ class Policy:
                 self._decisions[key] = known
         return known
 
-    def concerns(self, principal: Principal, server: str) -> bool:
+    def concerns(self, principal: Principal, server: str, *, packs: bool = True) -> bool:
         """Whether `principal` may see anything of `server`, whatever that has by now; not where all
-        its tools and prompts are denied.
+        its tools and prompts are denied. `packs=False` asks the rules alone.
         """
-        return self.may_allow(principal, server) and not self._denies(principal, f"{server}__")
+        if not self.may_allow(principal, server, packs=packs):
+            return False
+        return not self._denies(principal, f"{server}__")
 
-    def may_allow(self, principal: Principal, server: str) -> bool:
+    def may_allow(self, principal: Principal, server: str, *, packs: bool = True) -> bool:
         """Whether packs and rules could allow `principal` something of `server`, whatever that has
-        by now; what they deny is not looked at.
+        by now; what they deny is not looked at. `packs=False` asks the rules alone.
         """
-        view = self._view(principal, True)
+        view = self._view(principal, packs)
         if view is not None and not view.has_any_of(server):
             return False
         if not self._rules:
@@ -256,7 +258,8 @@ class Policy:
         """Whether `principal` may use the resource with the original URI `uri` of `server`.
 
         A server may open something else than what is written: what a rule denies is denied in every
-        spelling, and what may lead elsewhere by `..` no rule allows.
+        spelling, what may lead elsewhere by `..` no rule allows, and of a URI is allowed what
+        is allowed without the parts that nobody reads.
         """
         exposed = expose_uri(server, uri)
         return self.allows(principal, exposed) and self._however_spelt(principal, server, uri)
@@ -266,7 +269,11 @@ class Policy:
             return True
         if has_steps(uri):
             return False
-        simple = plain(uri)
+        opened, simple = read(uri), plain(uri)
+        if opened != uri and not self._decide(
+            self._applicable(principal), expose_uri(server, opened)
+        ):
+            return False
         return simple == uri or not self._denies(principal, expose_uri(server, simple))
 
     def _denies(self, principal: Principal, name: str) -> bool:

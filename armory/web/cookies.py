@@ -2,12 +2,17 @@
 
 Owns: how they are written and read, and the seam to what knows under which URL a request was sent.
 Never decides what is in them.
+
+Over https their names begin with `__Host-`: of such a cookie browsers see to it that this very host
+has set it. Else a server of a neighbouring name, or whoever can answer for http, could plant one of
+its own: what it was allowed, or who it is.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
@@ -45,7 +50,7 @@ class SealedCookies:
 
     Args:
         seal: of their values.
-        path: below which browsers send them.
+        path: of the pages.
         origin: `scheme://host` of a request.
     """
 
@@ -57,7 +62,8 @@ class SealedCookies:
     def read(self, request: web.Request, name: str, kind: type[_T]) -> _T | None:
         """The value of a cookie; None where there is none that was made here."""
         try:
-            sealed = base64.urlsafe_b64decode(request.cookies.get(name, ""))
+            kept = request.cookies.get(self._place(request, name)[0], "")
+            sealed = base64.urlsafe_b64decode(kept)
             data = self._seal.open(sealed, name)
             return None if data is None else msgspec.json.decode(data, type=kind)
         except (binascii.Error, ValueError, msgspec.DecodeError):
@@ -68,13 +74,27 @@ class SealedCookies:
     ) -> web.Response:
         """Have the browser keep a value."""
         sealed = self._seal.seal(msgspec.json.encode(value), name)
+        key, path, secure = self._place(request, name)
         response.set_cookie(
-            name,
+            key,
             base64.urlsafe_b64encode(sealed).decode(),
             max_age=life_s,
-            path=self._path,
+            path=path,
             httponly=True,
             samesite="Lax",
-            secure=self._origin(request).startswith("https://"),
+            secure=secure,
         )
         return response
+
+    def drop(self, request: web.Request, response: web.Response, name: str) -> None:
+        """Have the browser forget a value."""
+        key, path, secure = self._place(request, name)
+        response.del_cookie(key, path=path, secure=secure, httponly=True, samesite="Lax")
+
+    def _place(self, request: web.Request, name: str) -> tuple[str, str, bool]:
+        """(name, path, whether it is for https alone) of a cookie. One of `__Host-` has no path, so
+        that its name says of which gateway on that host it is.
+        """
+        if not self._origin(request).startswith("https://"):
+            return name, self._path, False
+        return f"__Host-{name}_{hashlib.sha256(self._path.encode()).hexdigest()[:8]}", "/", True

@@ -1,7 +1,7 @@
 """Hostile input: what is sent on purpose to stop, fill or slow down a gateway.
 
 Here is what counts the steps of a regular expression: a matcher that tries what the engine of the
-standard library tries, in its order.
+standard library tries, in its order. And a world in which people log in.
 """
 
 from __future__ import annotations
@@ -9,10 +9,15 @@ from __future__ import annotations
 import importlib
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from armory.testing.identity import IdentityProvider
+from armory.testing.people import World
+from armory.testing.upstreams.accounts import AccountsServer
 
 parser: Any = importlib.import_module("re._parser")
 Then = Callable[[int], int | None]
@@ -360,3 +365,15 @@ def members(nodes: list[Any], flags: int) -> Iterator[str]:
         elif str(op) == "BRANCH":
             for part in value[1]:
                 yield from members(list(part), flags)
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncGenerator[World]:
+    """A provider, and an upstream at which people have accounts."""
+    async with (
+        IdentityProvider() as provider,
+        AccountsServer(provider.verified, provider.issuer) as upstream,
+    ):
+        made = World(provider, upstream, tmp_path)
+        yield made
+        await made.http.close()

@@ -12,6 +12,7 @@ import yaml
 
 from armory.config import load_file
 from armory.runtime import open_runtime
+from armory.testing.people import TOKENS, Browser, World
 from armory.testing.upstreams.http import ScriptedUpstream
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
@@ -99,3 +100,32 @@ async def test_of_a_shared_pack_is_shown_what_may_be_known(ask: Ask) -> None:
     _, all_of_them = await ask("GET", "/v1/packs")
     for shown in (one, *all_of_them["packs"]):
         assert (shown["servers"], shown["tools"]) == (["web"], ["web__who"])
+
+
+async def test_nobody_connects_an_account_where_it_sees_nothing(world: World) -> None:
+    people: dict[str, dict[str, Any]] = {
+        name: {"token": token, "user": name} for name, token in TOKENS.items()
+    }
+    people["ann"]["scopes"] = ["docs"]
+    policies = [{"who": ["docs"], "allow": ["docs__note"]}, {"who": ["bob"], "allow": ["x__*"]}]
+    async with (
+        world.gateway(tokens=people, policies=policies) as (url, _),
+        Browser(world, url) as ann,
+        Browser(world, url) as bob,
+    ):
+        assert "Connected" in await ann.connect("ann")
+
+        async def seen(server: str) -> list[tuple[int, str]]:
+            page, headers = f"{url}/connect/{server}", {"Origin": url}
+            answers: list[tuple[int, str]] = []
+            for form in ({"action": "identify", "credential": TOKENS["bob"]}, None,
+                         {"action": "connect"}, {"action": "disconnect"}):  # fmt: skip
+                method = "GET" if form is None else "POST"
+                async with bob.http.request(
+                    method, page, data=form, headers=headers, allow_redirects=False
+                ) as got:
+                    said = f"{await got.text()} {got.headers.get('Location')}"
+                    answers.append((got.status, said.replace(server, "SERVER")))
+            return answers
+
+        assert await seen("docs") == await seen(NOTHING)

@@ -21,7 +21,16 @@ from armory.protocol.session_events import Notified
 from armory.security.authentication import Authenticator, StaticToken
 from armory.security.policy import Policy, Rule
 from armory.testing.clients.raw import LegacyClient, messages, modern_body, modern_headers
-from armory.testing.front import ScriptedPool, ScriptedUpstream, raws, result, serving, tool
+from armory.testing.front import (
+    FORM,
+    Answering,
+    ScriptedPool,
+    ScriptedUpstream,
+    raws,
+    result,
+    serving,
+    tool,
+)
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 WIDE, NARROW = "a-token-with-all-scopes", "a-token-with-one-scope"
@@ -37,10 +46,19 @@ async def answer(_call: Call, _owner: Owner) -> Reply:
     return result({"content": [{"type": "text", "text": "done"}]})
 
 
+async def asks(call: Call, _owner: Owner) -> Reply:
+    assert call.client is not None
+    await call.client.ask("elicitation/create", raws(FORM))
+    return result({"content": [{"type": "text", "text": "a secret"}], "messages": []})
+
+
 @asynccontextmanager
-async def gateway_of(services: Services | None = None) -> AsyncGenerator[tuple[Gateway, str, Any]]:
+async def gateway_of(
+    services: Services | None = None, answer: Answering = answer
+) -> AsyncGenerator[tuple[Gateway, str, Any]]:
     lists = ServerLists(
-        tools=[tool("see", "shows"), tool("change", "changes")],
+        tools=[tool("see", "shows"), tool("change", "changes"), tool("other", "is another one")],
+        prompts=[{"name": "greet"}],
         resources=[{"uri": "mem://one", "name": "one"}],
         capabilities={"tools": {}, "resources": {"subscribe": True}},
     )
@@ -119,6 +137,48 @@ async def test_who_may_not_read_a_resource_any_more_hears_nothing_of_it() -> Non
             while since.count("notifications/tools/list_changed") < 2:
                 since.append(await heard())
             assert UPDATED not in since
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "params"),
+    [
+        ("/mcp", "tools/call", {"name": "up__see", "arguments": {}}),
+        ("/mcp", "tools/call", {"name": "call_tool", "arguments": {"name": "up__see"}}),
+        ("/mcp/up", "tools/call", {"name": "see", "arguments": {}}),
+        ("/mcp", "prompts/get", {"name": "up__greet"}),
+        ("/mcp/up", "prompts/get", {"name": "greet"}),
+        ("/mcp", "resources/read", {"uri": "up+mem://one"}),
+        ("/mcp/up", "resources/read", {"uri": "mem://one"}),
+    ],
+)
+async def test_a_call_that_waits_for_its_client_ends_where_it_is_not_allowed_any_more(
+    path: str, method: str, params: dict[str, Any]
+) -> None:
+    before = Rule(("read",), ("up__see", "up__greet", "up+*"))
+    after = Rule(("read",), ("up__other",))
+    async with gateway_of(answer=asks) as (gateway, url, http):
+        gateway.reconfigure(policy=Policy([before]))
+
+        async def ask(**more: Any) -> Any:
+            capabilities = {"elicitation": {"form": {}}}
+            body = modern_body(1, method, {**params, **more}, capabilities=capabilities)
+            headers = {**modern_headers(body), **bearer(NARROW)}
+            async with http.post(f"{url}{path}", json=body, headers=headers) as answered:
+                return (await messages(answered))[-1]
+
+        async def waits() -> dict[str, Any]:
+            asked = (await ask())["result"]
+            answers = {key: {"action": "accept", "content": {}} for key in asked["inputRequests"]}
+            return {"requestState": asked["requestState"], "inputResponses": answers}
+
+        back = await waits()
+        gateway.reconfigure(policy=Policy([before, Rule(("write",), ("up__change",))]))
+        assert "result" in await ask(**back)
+        back = await waits()
+        gateway.reconfigure(policy=Policy([after, Rule((), ("up__other",))]))
+        assert (await ask(**back))["error"]["message"] == "Invalid or expired requestState"
+        gateway.reconfigure(policy=Policy([before]))
+        assert "error" in await ask(**back)  # it has ended
 
 
 class Spent:

@@ -73,3 +73,69 @@ async def test_what_a_token_did_is_not_shown_to_a_person_of_its_name(
                 status, said = await ask("GET", path, of_person("token:ci"))
                 assert status == 401, path
                 assert "secret plan" not in str(said)
+
+
+async def test_what_a_deleted_user_did_is_not_shown_to_the_next_one_of_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ARMORY_HOME", str(tmp_path / "home"))
+    async with ScriptedUpstream() as upstream:
+        config = {
+            "upstreams": {"web": {"url": upstream.url}},
+            "storage": {"url": f"sqlite:///{tmp_path / 'armory.db'}"},
+            "security": {"tokens": {"root": {"token": CI, "scopes": ["admin"]}}, "api_keys": True},
+            "accounts": {"enabled": True},
+            "tool_rag": {"embedding_model": "none"},
+            "observability": {"log_level": "error", "activity": {"arguments": True}},
+        }
+        file = tmp_path / "armory.yaml"
+        file.write_text(yaml.safe_dump(config))
+        async with (
+            open_runtime(load_file(file), address=("127.0.0.1", 0)) as runtime,
+            aiohttp.ClientSession() as http,
+        ):
+            await runtime.searchable()
+            assert runtime.listening is not None
+            assert runtime.accounts is not None
+            base = runtime.listening.url
+
+            async def ask(method: str, path: str, token: str, **body: Any) -> Any:
+                headers = {"Authorization": f"Bearer {token}"}
+                given = body or None
+                async with http.request(method, base + path, headers=headers, json=given) as said:
+                    assert said.status < 300, await said.text()
+                    return await said.json() if said.status != 204 else None
+
+            async def key() -> str:
+                await ask("POST", "/v1/users", CI, id="ann")
+                made = (await ask("POST", "/v1/keys", CI, name="k", user="ann"))["key"]
+                await ask("POST", "/v2/track_installation", made, server="web")
+                return made
+
+            async def known(token: str) -> list[Any]:
+                return [
+                    (await ask("GET", "/v1/activity", token))["entries"],
+                    (await ask("GET", "/v1/activity/minutes", token))["minutes"],
+                    (await ask("GET", "/v1/queries", token))["queries"],
+                ]
+
+            first = await key()
+            asking = "/v1/retrieve_tools?query=divorce+lawyer"
+            for _ in range(2):
+                await ask("GET", asking, first)
+                await ask("POST", "/v1/tools/web__who/call", first, arguments={"plan": "secret"})
+                await runtime.accounts.flush()
+            await ask("GET", asking, first)
+            assert all(await known(first))
+            number = (await known(first))[0][0]["seq"]
+            await ask("DELETE", "/v1/users/ann", CI)
+            second = await key()
+            await runtime.accounts.flush()
+            assert await known(second) == [[], [], []]
+            headers = {"Authorization": f"Bearer {second}"}
+            async with http.get(f"{base}/v1/activity/{number}", headers=headers) as said:
+                assert said.status == 404
+            await ask("POST", "/v1/tools/web__who/call", second, arguments={"plan": "mine"})
+            own = (await ask("GET", "/v1/activity", second))["entries"]
+            said = await ask("GET", f"/v1/activity/{own[0]['seq']}", second)
+            assert (len(own), said["arguments"]) == (1, '{"plan":"mine"}')

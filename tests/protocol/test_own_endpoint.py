@@ -44,6 +44,7 @@ async def answer(call: Call, _owner: Owner) -> Reply:
                 "groups": inner,
                 "prompts": [{"name": "greet"}, {"name": "scold"}],
                 "resources": [{"uri": "file:///readme"}, {"uri": "file:///secret"}],
+                "resourceTemplates": [{"uriTemplate": "file:///secret/{name}"}],
             }
             said = {"contents": contents if within else {}, "kept": {"x": 1}}
         case _:
@@ -91,6 +92,8 @@ async def test_manifests_and_definitions_are_of_tools_that_are_seen(front: Front
 
 async def test_groups_have_what_is_seen(front: Front) -> None:
     assert await named(front, "groups/list", "groups") == ["clocks", "unheard-of"]
+    whole = (await asked(front, "groups/get", name="clocks"))["result"]["contents"]
+    assert "resourceTemplates" in whole
     narrow(front)
     assert await named(front, "groups/list", "groups") == ["clocks"]
     found = (await asked(front, "groups/get", name="clocks"))["result"]
@@ -101,6 +104,7 @@ async def test_groups_have_what_is_seen(front: Front) -> None:
     assert contents["prompts"] == [{"name": "greet"}]
     assert contents["resources"] == [{"uri": "file:///readme"}]
     assert contents["groups"] == []
+    assert "secret" not in str(contents)
 
 
 @pytest.mark.parametrize("within", ["result", "contents"])
@@ -137,7 +141,8 @@ async def test_what_the_gateway_cannot_judge_is_for_those_who_see_all(front: Fro
     front.gateway.reconfigure(policy=Policy([Rule(allow=("new*",))]))
     assert "result" in await asked(front, "x/reveal")
     narrow(front)
-    assert (await asked(front, "x/reveal"))["error"]["code"] == -32601
+    for method in ("x/reveal", "tasks/reveal"):
+        assert (await asked(front, method))["error"]["code"] == -32601
     reference = {"type": "ref/tool", "name": "drop"}
     completed = await asked(front, "completion/complete", ref=reference)
     assert completed["error"]["code"] == -32602

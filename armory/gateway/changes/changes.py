@@ -51,6 +51,7 @@ class Changes:
         register: whose a task is.
         may_use: whether a caller sees anything of a server at an endpoint.
         may_read: whether policy lets a caller use the resource with that URI of a server.
+        may_know: whether policy lets a caller know of a server.
         on_dropped: told of each notification of a server that is meant for nobody in particular.
 
     Attributes:
@@ -63,6 +64,7 @@ class Changes:
         register: TaskRegister,
         may_use: MayUse,
         may_read: Callable[[Principal, str, str], bool],
+        may_know: Callable[[Principal, str], bool],
         on_dropped: Callable[[str], None] = lambda _server: None,
     ) -> None:
         self._on_dropped = on_dropped
@@ -71,6 +73,7 @@ class Changes:
         self._register = register
         self._may_use = may_use
         self._may_read = may_read
+        self._may_know = may_know
         self._subscriptions: set[Subscription] = set()
         self._direct: set[Subscription] = set()  # those of them at a transparent endpoint
         self._waiting = tasks.Tasks()
@@ -127,7 +130,8 @@ class Changes:
         """
         alike = (answers, answers | HANDSHAKE)
         for subscription in list(self._subscriptions):
-            if _may_list(subscription, server) and subscription.answers in alike:
+            listed = _may_list(subscription, server) and subscription.answers in alike
+            if listed and self._may_know(subscription.principal, server):
                 subscription.tell_lists(methods)
 
     def tell_session(self, session: str, method: str) -> None:

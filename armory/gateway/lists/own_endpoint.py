@@ -23,6 +23,8 @@ from armory.protocol.rawjson import few_items, members_or_none, need_members, pa
 
 _MOST = 20_000
 """Entries of one list that are checked; of a longer list nothing is shown."""
+_CONTENTS = frozenset(("tools", "prompts", "resources", "groups"))
+"""What a group has in it, as the draft knows it."""
 Members = dict[str, Raw]
 Shown = Callable[[Members, Raw], Raw | None]
 """An entry as the caller sees it; None: it sees none."""
@@ -54,6 +56,8 @@ def group_seen(context: RequestContext, name: str, reply: Reply) -> Reply:
         if "contents" not in result:
             return
         contents = need_members(result["contents"])
+        if not context.view.sees_whole(context):  # of others nobody can tell whose they are
+            contents = {name: raw for name, raw in contents.items() if name in _CONTENTS}
         before = _count(contents)
         _only(contents, "tools", _defined(context))
         _only(contents, "prompts", _prompt(context))

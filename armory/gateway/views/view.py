@@ -194,11 +194,19 @@ class View:
 
     # -- resolving ---------------------------------------------------------------------------
 
+    def tool_at(self, server: str, original: str) -> ToolRecord | None:
+        """The tool that a server calls `original`, whoever may see it."""
+        return self.tables.originals.get((server, original))
+
+    def prompt_at(self, server: str, original: str) -> ListedRecord | None:
+        """The prompt that a server calls `original`, whoever may see it."""
+        return self._prompts.get((server, original))
+
     def tool(self, request: ClientRequest, name: str) -> ToolRecord | None:
         """The tool that the client calls `name`; None when it may not see one."""
         endpoint = request.endpoint
         if endpoint.transparent:
-            record = self.tables.originals.get((endpoint.name, name))
+            record = self.tool_at(endpoint.name, name)
         else:
             record = self.catalog.tools.get(name)
         if record is None or not endpoint.scope.has_tool(record.server, record.name):
@@ -209,7 +217,7 @@ class View:
         """The prompt that the client calls `name`; None when it may not see one."""
         endpoint = request.endpoint
         if endpoint.transparent:
-            record = self._prompts.get((endpoint.name, name))
+            record = self.prompt_at(endpoint.name, name)
         else:
             record = self.catalog.prompts.get(name)
         if record is None or not endpoint.scope.has_server(record.server):

@@ -5,11 +5,12 @@ Owns: putting these parts together. Never logs anybody in itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from armory.accounts.service import Accounts
 from armory.config import Config, Loaded
+from armory.domain.principal import Principal
 from armory.gateway.views.principal_lists import PrincipalLists
 from armory.runtime.blocks.encryption import seals
 from armory.security.authentication import Authenticator, Scheme
@@ -60,6 +61,7 @@ def connect_services(
     hosts: Hosts,
     checks: Authenticator,
     known: list[Scheme],
+    concerns: Callable[[Principal, str], bool],
     server: AuthorizationServer | None = None,
 ) -> ConnectServices:
     """What the pages go by.
@@ -70,6 +72,7 @@ def connect_services(
         hosts: host checks.
         checks: who is it, by the credential of its MCP client.
         known: the schemes of `checks`, for who logged in at the issuer.
+        concerns: whether policy lets somebody know of an upstream.
         server: the gateway as an authorization server; None: people log in at the issuer, if
             there is one.
     """
@@ -83,6 +86,7 @@ def connect_services(
 
     return ConnectServices(
         upstream=upstream,
+        concerns=concerns,
         authenticator=checks,
         seal=seals(loaded),
         hosts=hosts,

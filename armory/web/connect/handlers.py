@@ -23,6 +23,7 @@ from armory.domain.principal import ANONYMOUS, Method, Principal
 from armory.errors import AccessDenied, ArmoryError, AuthenticationFailed
 from armory.logger import Logger
 from armory.upstreams.oauth.code_flow import BegunLogin
+from armory.upstreams.upstream import Upstream
 from armory.web.connect import pages
 from armory.web.connect.services import ConnectServices
 from armory.web.cookies import SealedCookies
@@ -49,6 +50,7 @@ class Person(msgspec.Struct, frozen=True):
         subject, user, method: of the principal.
         until: seconds since 1970.
         credential: that proved it, where it may be revoked before then; "": there is no such one.
+        scopes: what it is granted; None: whoever logged it in does not say.
     """
 
     subject: str
@@ -56,11 +58,12 @@ class Person(msgspec.Struct, frozen=True):
     method: Method
     until: float
     credential: str
+    scopes: tuple[str, ...] | None = None
 
     @property
     def principal(self) -> Principal:
         """The principal."""
-        return Principal(self.subject, self.user, frozenset(), self.method)
+        return Principal(self.subject, self.user, frozenset(self.scopes or ()), self.method)
 
 
 class Visit(msgspec.Struct, frozen=True):
@@ -120,7 +123,7 @@ class Connect:
         person = await self._person(request, server)
         if person is None and is_server_key(server):
             return self._who(server)  # which servers there are is not for nobody to know
-        upstream = self._s.upstream(server)
+        upstream = None if person is None else self._upstream(person, server)
         if person is None or upstream is None:
             return _not_there()
         connected = await upstream.kept_login(person.principal) is not None
@@ -145,16 +148,18 @@ class Connect:
             begun = await self._s.sign_in.begin_here(self._callback(request))
             return self._sent(request, Visit(server, begun, None, time.time() + _LOGIN_S))
         if action == "leave":
-            return self._who(server, leave=True)
+            response = self._who(server)
+            self._cookies.drop(request, response, _SESSION)
+            return response
         if person is None:
             return self._back(server)
-        return await self._pressed(request, server, str(action), person.principal)
+        return await self._pressed(request, server, str(action), person)
 
     async def _pressed(
-        self, request: web.Request, server: str, action: str, principal: Principal
+        self, request: web.Request, server: str, action: str, person: Person
     ) -> web.Response:
         """What a button does for somebody who is known."""
-        upstream = self._s.upstream(server)
+        upstream, principal = self._upstream(person, server), person.principal
         if upstream is None:
             return _not_there()
         if action == "disconnect":
@@ -167,12 +172,20 @@ class Connect:
         begun = await upstream.begin_login(principal, self._callback(request))
         return self._sent(request, Visit(server, begun, principal.key, time.time() + _LOGIN_S))
 
+    def _upstream(self, person: Person, server: str) -> Upstream | None:
+        """An upstream at which somebody may connect an account; None: none that it may know of. Of
+        whom nobody says what it is granted, only who it is, may know of each.
+        """
+        if person.scopes is not None and not self._s.concerns(person.principal, server):
+            return None
+        return self._s.upstream(server)
+
     async def _identify(self, request: web.Request, server: str, credential: str) -> web.Response:
         try:
             principal = await self._proved(request, server, credential)
         except AuthenticationFailed as error:
             return self._who(server, f"That is no credential of this gateway ({error.message}).")
-        return self._known(request, server, principal, credential)
+        return self._known(request, server, principal, principal.scopes, credential)
 
     # -- coming back -------------------------------------------------------------------------
 
@@ -201,7 +214,7 @@ class Connect:
             )
         else:
             response = await self._connected(visit, person.principal, back)
-        response.del_cookie(_LOGIN, path=self._path)
+        self._cookies.drop(request, response, _LOGIN)
         return response
 
     async def _signed_in(
@@ -211,7 +224,8 @@ class Connect:
         assert sign_in is not None
         principal = await sign_in.who(visit.begun, back)
         await self._s.authenticator.admit(principal)
-        return self._known(request, visit.server, principal)
+        scopes = principal.scopes if sign_in.says_scopes else None
+        return self._known(request, visit.server, principal, scopes)
 
     async def _connected(
         self, visit: Visit, principal: Principal, back: dict[str, str]
@@ -244,28 +258,31 @@ class Connect:
 
     async def _person(self, request: web.Request, server: str) -> Person | None:
         person = self._cookies.read(request, _SESSION, Person)
-        if person is not None and await self._holds(person, request, server):
-            return person
-        if self._s.authenticator.everybody:
-            return Person(ANONYMOUS.subject, None, ANONYMOUS.method, inf, "")
-        return None
+        if person is not None:
+            person = await self._still(person, request, server)
+        if person is None and self._s.authenticator.everybody:
+            return Person(ANONYMOUS.subject, None, ANONYMOUS.method, inf, "", ())
+        return person
 
-    async def _holds(self, person: Person, request: web.Request, server: str) -> bool:
-        """Whether it is still who it proved to be: credentials are revoked, accounts switched off.
+    async def _still(self, person: Person, request: web.Request, server: str) -> Person | None:
+        """Somebody as it is by now; None: not who it proved to be any more, since credentials are
+        revoked and accounts switched off.
 
         Raises:
             BackendError: that cannot be looked up.
         """
         if person.until <= time.time():
-            return False
+            return None
         try:
-            if person.credential:
-                now = await self._proved(request, server, person.credential)
-                return now.key == person.principal.key
-            await self._s.authenticator.admit(person.principal)
+            if not person.credential:
+                await self._s.authenticator.admit(person.principal)
+                return person
+            now = await self._proved(request, server, person.credential)
         except AuthenticationFailed:
-            return False
-        return True
+            return None
+        if now.key != person.principal.key:
+            return None
+        return msgspec.structs.replace(person, scopes=tuple(now.scopes))
 
     async def _proved(self, request: web.Request, server: str, credential: str) -> Principal:
         """Whose credential it is; a token is one for the gateway, or for this upstream's endpoint.
@@ -285,13 +302,19 @@ class Connect:
             return await check(headers, remote, f"{whole}/{server}")
 
     def _known(
-        self, request: web.Request, server: str, principal: Principal, credential: str = ""
+        self,
+        request: web.Request,
+        server: str,
+        principal: Principal,
+        scopes: frozenset[str] | None,
+        credential: str = "",
     ) -> web.Response:
         expires = inf if principal.expires_at is None else principal.expires_at
         until = min(time.time() + _SESSION_S, expires)
         revocable = principal.method in _REVOCABLE and len(credential) <= _KEPT_CHARS
         kept = credential if revocable else ""
-        person = Person(principal.subject, principal.user, principal.method, until, kept)
+        granted = None if scopes is None else tuple(scopes)
+        person = Person(principal.subject, principal.user, principal.method, until, kept, granted)
         response = self._back(server)
         return self._cookies.write(request, response, _SESSION, person, _SESSION_S)
 
@@ -303,13 +326,10 @@ class Connect:
         """To the page of an upstream, which is one of the gateway's own: never a foreign URL."""
         return web.Response(status=303, headers={"Location": f"{self._path}/{server}"})
 
-    def _who(self, server: str, wrong: str = "", *, leave: bool = False) -> web.Response:
+    def _who(self, server: str, wrong: str = "") -> web.Response:
         sign_in = self._s.sign_in
         issuer = sign_in.issuer if sign_in is not None else None
-        response = pages.who_are_you(server, issuer, wrong)
-        if leave:
-            response.del_cookie(_SESSION, path=self._path)
-        return response
+        return pages.who_are_you(server, issuer, wrong)
 
 
 def _not_there() -> web.Response:

@@ -30,6 +30,11 @@ class SignIn(Protocol):
         """Whether the gateway becomes a client there under whatever URL it is sent back to."""
         ...
 
+    @property
+    def says_scopes(self) -> bool:
+        """Whether it says what somebody is granted, and not only who it is."""
+        ...
+
     async def begin_here(self, redirect_uri: str) -> BegunLogin:
         """Begin a login; the browser comes back to `redirect_uri`."""
         ...
@@ -45,6 +50,7 @@ class ConnectServices:
 
     Attributes:
         upstream: an upstream at which people have accounts, by key; None: there is none such.
+        concerns: whether policy lets somebody know of an upstream.
         authenticator: who is it, by the credential of its MCP client.
         seal: of the cookies.
         hosts: host checks.
@@ -53,6 +59,7 @@ class ConnectServices:
     """
 
     upstream: Callable[[str], Upstream | None]
+    concerns: Callable[[Principal, str], bool]
     authenticator: Authenticator
     seal: Seal
     hosts: Hosts

@@ -35,6 +35,11 @@ class IssuerSignIn(GatewayLogin):
         super().__init__(issuer, grant, (issuer,))
         self._signed_in = signed_in
 
+    @property
+    def says_scopes(self) -> bool:
+        """No: an ID token is no access token."""
+        return False
+
     async def begin_here(self, redirect_uri: str) -> BegunLogin:
         """Begin a login; the browser comes back to `redirect_uri`."""
         return await self.begin(URL(self.issuer), Challenge(), redirect_uri)

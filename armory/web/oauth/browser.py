@@ -159,7 +159,7 @@ class Pages:
         )
         name = _visit_cookie(begun.state)
         self._cookies.write(request, response, name, visit, _VISIT_S)
-        if len(response.cookies[name].value) > _MAX_COOKIE:
+        if any(len(cookie.value) > _MAX_COOKIE for cookie in response.cookies.values()):
             raise OAuthError("invalid_request", "the client's state and redirect_uri are too long")
         return response
 
@@ -193,7 +193,7 @@ class Pages:
         else:
             code = await self._server.grants.code(grant, Grant(visit.request, identity, login))
             response = _sent(visit.request.back(visit.issuer, code=code))
-        response.del_cookie(name, path=self._path)
+        self._cookies.drop(request, response, name)
         return response
 
 

@@ -61,6 +61,11 @@ class OwnLogin(GatewayLogin):
             raise self.refused(error.description) from None
         return TokenResponse(given.access, given.lifetime_s)
 
+    @property
+    def says_scopes(self) -> bool:
+        """Yes, as of the tokens that clients are given."""
+        return True
+
     async def begin_here(self, redirect_uri: str) -> BegunLogin:
         """Begin to log somebody in who is to be known, and nothing more."""
         mcp = URL(f"{redirect_uri.removesuffix('/connect/callback')}/mcp")
@@ -79,4 +84,6 @@ class OwnLogin(GatewayLogin):
         if grant is None:
             raise AuthenticationFailed(REFUSED)
         await grants.revoke(login.access_token, own(begun.client.issuer))
-        return Principal(grant.identity.subject, grant.identity.user, frozenset(), "oauth")
+        who = grant.identity
+        scopes = frozenset((*self._server.settings.granted, *who.scopes))
+        return Principal(who.subject, who.user, scopes, "oauth")

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
+from armory.gateway.calls.permitted import is_permitted
 from armory.gateway.context import RequestContext
 from armory.logger import Logger
 from armory.protocol import codes, jsonrpc
@@ -100,7 +101,8 @@ class Interactions:
             await self._states.load()
             kind, inner = self._states.unseal(text_of(params, STATE), binding)
             if kind == "parked":
-                return await self._resume(context, params, binding, inner)
+                permitted = is_permitted(context, method, params)
+                return await self._resume(context, params, binding, inner, permitted=permitted)
             del params[STATE]
             if kind == "upstream":
                 params[STATE] = pack(inner)
@@ -153,13 +155,24 @@ class Interactions:
         return await self._sealed(context, call.running.result(), call.binding)
 
     async def _resume(
-        self, context: RequestContext, params: Mapping[str, Raw], binding: Binding, handle: str
+        self,
+        context: RequestContext,
+        params: Mapping[str, Raw],
+        binding: Binding,
+        handle: str,
+        *,
+        permitted: bool,
     ) -> Reply:
+        """Go on with a parked call; what is not permitted any more ends."""
         call = self._parked.get(handle)
         if call is None or call.binding.digest != binding.digest:
             raise refused_state()
         del self._parked[handle], self._of[handle]
         call.timer_off()
+        if not permitted:
+            self._running.discard(call)
+            await call.end()
+            raise refused_state()
         call.client = context.client
         call.deliver(members_or_none(params.get(RESPONSES)) or {})
         return await self._attend(call, context)

@@ -27,6 +27,7 @@ from armory.protocol.capabilities import (
 )
 from armory.protocol.methods import TOOLS_CHANGED
 from armory.protocol.versions import LEGACY_VERSIONS, MODERN_VERSIONS, Era
+from armory.security.policy import Policy, Rule
 from armory.testing.front import tool
 
 if TYPE_CHECKING:
@@ -162,6 +163,11 @@ async def test_news_for_clients_that_are_alike_reach_those_with_a_handshake(benc
     heard.clear()
     bench.gateway.changes.tell_alike("up", ROOTS | HANDSHAKE, frozenset({TOOLS_CHANGED}))
     assert heard == [ROOTS | HANDSHAKE]
+    heard.clear()
+    bench.gateway.reconfigure(policy=Policy([Rule(allow=("other__*",))]))
+    heard.clear()
+    bench.gateway.changes.tell_alike("up", ROOTS, frozenset({TOOLS_CHANGED}))
+    assert heard == []  # of what policy hides, nobody hears that it changed
 
 
 async def test_lists_that_come_late_are_told_of(

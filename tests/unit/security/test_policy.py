@@ -165,6 +165,8 @@ def test_how_a_uri_is_read_depends_on_no_encoding(text: str) -> None:
 def test_plain_forms_of_uris() -> None:
     assert plain("HTTP://Example.ORG//a%2Fb") == "http://example.org/a/b"
     assert plain("Memo:x%20y") == "memo:x y"
+    assert plain("https://me@Example.ORG.:443/a?b=c//#d") == "https://example.org/a?b=c//"
+    assert plain("file:a\\b/?c") == "file:///a/b"
     assert plain("no uri") == "no uri"
     assert Policy([Rule(allow=("*",), deny=("ui://git/x",))]).allows_uri(ANONYMOUS, "git", "ui://y")
     assert not Policy([Rule(allow=("*",), deny=("ui://git/x",))]).allows_uri(

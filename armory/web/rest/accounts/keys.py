@@ -129,6 +129,11 @@ async def create_key(call: RestCall) -> Reply:
     """`POST /v1/keys`."""
     given: NewKey = call.body
     user = given.user
+    if call.principal.delegated:
+        raise AccessDenied(
+            "a key is for every endpoint and outlasts the login with which you let this program "
+            "in for one; make it in the console, or with a key or token of your own"
+        )
     if not call.admin:
         if user is not None and user != call.user:
             raise AccessDenied("keys of others are made by the scope `admin`")
