@@ -202,8 +202,8 @@ class Changes:
         if uri is None:
             return
         about = {(server, one) for one in (uri, *_above(uri))}
-        for subscription in list(self._subscriptions):
-            if not subscription.uris or not self._concerns(event, subscription, about):
+        for subscription in list(self.resources.watching):
+            if not self._concerns(event, subscription, about):
                 continue
             if self._may_read(subscription.principal, server, uri):  # by now
                 shown = uri if subscription.endpoint.transparent else expose_uri(server, uri)

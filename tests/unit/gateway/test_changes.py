@@ -260,6 +260,7 @@ async def test_what_a_removed_upstream_still_says_is_for_nobody(
 
     listener = Subscription(ANONYMOUS, endpoint or ALL, heard, "s", uris={("up", "a:1")})
     gateway.changes.add(listener)
+    gateway.changes.resources.watching.add(listener)
     gateway.on_session_event(Notified("up", OWNER, method, raws(params)))
     await gateway.close()
     assert notes == []
@@ -386,3 +387,15 @@ async def test_of_messages_to_thousands_too_many_at_once_are_dropped_and_counted
         changes.on_notification(Notified("up", OWNER, LOGGED, raws({"level": "error"})))
     assert len(dropped) > 500
     await until(lambda: {len(one.heard) for one in listeners} == {1_000 - len(dropped)})
+
+
+async def test_an_update_is_a_matter_of_those_alone_who_watch_anything(bench: Bench) -> None:
+    changes, one = bench.gateway.changes, Listener(bench).subscription
+    resources = changes.resources
+    for leaves in (lambda: resources.remove(one, "up", "a:2"), lambda: changes.remove(one)):
+        await resources.add(one, "up", "a:1")
+        await resources.add(one, "up", "a:2")
+        await resources.remove(one, "up", "a:1")
+        assert resources.watching == {one}  # and none of the thousands that only have a session
+        await leaves()
+        assert not resources.watching
