@@ -16,7 +16,6 @@ from armory.gateway.settings import GatewaySettings, SetSpec
 from armory.gateway.subscription import Subscription
 from armory.gateway.tasks.register import Place
 from armory.protocol.link import Owner, Params, Refused
-from armory.protocol.methods import LOGGED
 from armory.protocol.methods import PROMPTS_CHANGED as PROMPTS
 from armory.protocol.methods import RESOURCE_UPDATED as UPDATED
 from armory.protocol.methods import RESOURCES_CHANGED as RESOURCES
@@ -24,7 +23,6 @@ from armory.protocol.methods import TOOLS_CHANGED as TOOLS
 from armory.protocol.session_events import Notified
 from armory.security.policy import Policy, Rule
 from armory.testing.front import plain, raws, tool
-from armory.testing.waiting import until
 from armory.upstreams.pool import Pool
 
 if TYPE_CHECKING:
@@ -349,53 +347,3 @@ async def test_who_has_a_session_alone_sees_what_is_listed_there_once_it_changes
     assert not lists.has(owner.session_id)
     assert len(lists) == 0
     await bench.gateway.close()
-
-
-async def test_thousands_hear_of_a_change_a_few_at_a_time(bench: Bench) -> None:
-    listeners = [Listener(bench) for _ in range(20_000)]
-    gone = listeners[-1]
-    tools = bench.pool.upstreams["up"].lists.tools
-    change(bench, tools=[*tools, tool("new", "new")])
-    at_once = sum(len(one.heard) for one in listeners)
-    assert 0 < at_once < 10_000  # the event loop is others' meanwhile
-    await bench.gateway.changes.remove(gone.subscription)
-    change(bench, tools=tools)
-    await until(lambda: all(len(one.heard) == 2 for one in listeners if one is not gone))
-    assert len(gone.heard) < 2
-
-
-async def test_what_one_upstream_session_says_is_no_matter_of_the_others(bench: Bench) -> None:
-    others = [Listener(bench, relays=True) for _ in range(3)]
-    one = Listener(bench, principal=Principal("one"), session="s", relays=True)
-    changes, owner = bench.gateway.changes, bench.pool.key("up", one.subscription.owner)
-    changes.on_notification(Notified("up", owner, LOGGED, raws({"level": "error"})))
-    assert [method for method, _ in one.heard] == [LOGGED]
-    assert not any(other.heard for other in others)
-    await changes.remove(one.subscription)
-    changes.on_notification(Notified("up", owner, LOGGED, raws({"level": "error"})))
-    assert len(one.heard) == 1
-
-
-async def test_of_messages_to_thousands_too_many_at_once_are_dropped_and_counted(
-    bench: Bench,
-) -> None:
-    dropped: list[str] = []
-    changes = bench.gateway.changes
-    changes._on_dropped = dropped.append  # pyright: ignore[reportPrivateUsage]
-    listeners = [Listener(bench, relays=True) for _ in range(500)]
-    for _ in range(1_000):
-        changes.on_notification(Notified("up", OWNER, LOGGED, raws({"level": "error"})))
-    assert len(dropped) > 500
-    await until(lambda: {len(one.heard) for one in listeners} == {1_000 - len(dropped)})
-
-
-async def test_an_update_is_a_matter_of_those_alone_who_watch_anything(bench: Bench) -> None:
-    changes, one = bench.gateway.changes, Listener(bench).subscription
-    resources = changes.resources
-    for leaves in (lambda: resources.remove(one, "up", "a:2"), lambda: changes.remove(one)):
-        await resources.add(one, "up", "a:1")
-        await resources.add(one, "up", "a:2")
-        await resources.remove(one, "up", "a:1")
-        assert resources.watching == {one}  # and none of the thousands that only have a session
-        await leaves()
-        assert not resources.watching
