@@ -127,7 +127,7 @@ class Changes:
             owner: key of its session (`Pool.key`).
             methods: the list-changed notifications.
         """
-        for subscription in list(self._subscriptions):
+        for subscription in list(self._behind(owner)):
             if _may_list(subscription, server) and self._serves(server, owner, subscription):
                 subscription.tell_lists(methods)
 
@@ -179,7 +179,7 @@ class Changes:
             return []
         return [
             subscription.owner
-            for subscription in self._subscriptions
+            for subscription in self._behind(owner)
             if subscription.session is not None
             and owner != subscription.principal.key
             and self._serves(server, owner, subscription)
@@ -294,7 +294,7 @@ class Changes:
             self._rounds.begin(self._behind(event.owner), tell)
 
     def _behind(self, owner: str) -> Iterable[Subscription]:
-        """Those whom an upstream session with this key may serve (`connecting.placing`)."""
+        """Those whom an upstream session with this key (`Pool.key`) may serve."""
         if not owner:
             return self._subscriptions
         return self._of.get(owner) or self._of.get(owner.rpartition("\n")[0], ())
