@@ -72,7 +72,10 @@ class Pool(Protocol):
         ...
 
     def key(self, server: str, owner: Owner) -> str:
-        """Name of the session that serves `owner`: `SessionEvent.owner`."""
+        """Name of the session that serves `owner`: `SessionEvent.owner`.
+
+        Empty for one that all share, else the principal's key, alone or before a line feed.
+        """
         ...
 
     async def settle(self, server: str, owner: Owner) -> None:

@@ -17,8 +17,11 @@ from benchmarks.load.processes import machine, versions
 
 SETTLE_S = 2.0
 """Left out of each quiet that follows an attack: what was begun in the attack may end in it."""
-LINGERS = 10
-"""So many windows after its attack an upstream may still wait for its next attempt."""
+LINGERS_S = 180.0
+"""For so long after its attack an upstream may still be down. Garbage that it has said already is
+read as slowly as it is worth; a sign of life, asked for once a minute, has 15 s, and two that are
+missed have it connected anew.
+"""
 MAX_RSS_MB, MAX_LOG_MB = 600, 20
 MAX_GAP_MS, MAX_RATIO = 250, 1.5
 MACHINE, DRIVER, CORE = "control", "client", "core"
@@ -122,7 +125,7 @@ def _touched(windows: list[Window], samples: list[Answer]) -> dict[str, list[str
     """Upstreams that were down though their own attack had not begun, or was over for long."""
     found: dict[str, set[str]] = defaultdict(set)
     for place, window in enumerate(windows):
-        late = windows[max(0, place - LINGERS) : place + 1]
+        late = [w for w in windows[: place + 1] if w.end > window.begin - LINGERS_S]
         guilty = {before.attack.removeprefix("upstream: ") for before in late}
         if "all at once" not in guilty:
             for sample in samples:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from msgspec import Raw
+from structlog.testing import capture_logs
 
 from armory.config import load_text
 from armory.domain.principal import Principal
@@ -70,6 +71,15 @@ def test_who_holds_most_pays_with_what_is_oldest() -> None:
     assert inflow.held == 4
     inflow.holds("other", "e", 11, given_up.append)
     assert (given_up, inflow.held) == (["b", "e"], 4)
+
+
+def test_of_answers_that_are_given_up_one_after_another_the_log_says_little() -> None:
+    inflow = Inflow(10)
+    with capture_logs() as logs:
+        for number in range(100):
+            inflow.holds("ab"[number % 2], number, 11, lambda _source: None)
+    assert inflow.held == 0
+    assert sorted(line["upstream"] for line in logs) == ["a", "b"]
 
 
 def test_what_clients_do_not_read_takes_of_the_room() -> None:

@@ -17,15 +17,17 @@ from aiohttp import web
 from msgspec import Raw
 from yarl import URL
 
+from armory.errors import UpstreamTimeout
 from armory.http1.eventstream import Event, EventParser
 from armory.http1.pool import Connections
 from armory.http1.reading import EventReader
 from armory.protocol.link import Call
+from armory.protocol.versions import Era
 from armory.testing.clients.recording import RecordingObserver
 from armory.testing.waiting import until
 from armory.upstreams.session import budget as budgets
 from armory.upstreams.session.budget import BURST, RATE, Budget
-from armory.upstreams.session.context import LinkContext
+from armory.upstreams.session.context import Identity, LinkContext
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.http_answers import messages_in
 from armory.upstreams.transports.stdio import StdioLink
@@ -167,6 +169,21 @@ for line in sys.stdin:
     print(json.dumps({"id": id, "level": 30, "msg": "incoming request"}))
     print(json.dumps({"jsonrpc": "2.0", "id": id, "result": {}}), flush=True)
 """
+LATE = """
+import json, sys
+calls = []
+for line in sys.stdin:
+    message = json.loads(line)
+    if message["method"] == "tools/call":
+        calls.append(message["id"])
+    elif message["method"] == "notifications/cancelled":
+        for _ in range(int(sys.argv[1])):
+            said = {"jsonrpc": "2.0", "id": calls[0], "result": {"text": "x" * 8_000_000}}
+            print(json.dumps(said))
+        del calls[0]
+    else:
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": {}}), flush=True)
+"""
 
 
 @pytest.fixture
@@ -227,6 +244,22 @@ async def test_a_line_of_log_that_has_an_id_is_no_answer(links: list[StdioLink])
     link = await opened(links, LOGS)
     reply = await link.request(Call("ping", {}, timeout_s=15.0))
     assert reply.result == Raw(b"{}")
+
+
+@pytest.mark.parametrize(("era", "version"), [("legacy", "2025-11-25"), ("modern", "2026-07-28")])
+@pytest.mark.parametrize("times", [1, 2])
+async def test_an_answer_to_a_call_that_was_given_up_costs_nothing_once(
+    links: list[StdioLink], era: Era, version: str, times: int
+) -> None:
+    link = await opened(links, LATE, str(times))
+    link.adopt(Identity(era, version))
+    with structlog.testing.capture_logs() as logs:
+        for _ in range(3):
+            with pytest.raises(UpstreamTimeout):
+                await link.request(Call("tools/call", {}, timeout_s=0.05))
+        await link.request(Call("ping", {}, timeout_s=30.0))
+    slowed = [line for line in logs if line["event"] == "upstream_slowed"]
+    assert bool(slowed) == (times > 1)
 
 
 async def test_standard_error_is_read_no_faster_than_it_is_worth(links: list[StdioLink]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from benchmarks.attack.report import Window, report
 
 QUIET, ATTACK = Window("", 0.0, 10.0), Window("client: depth", 10.0, 20.0)
@@ -71,3 +73,13 @@ def test_how_late_the_measuring_process_is_shows_and_is_no_failure() -> None:
     made = report(windows, [*_answers(0, 0.002), *late], [], "", ())
     assert made["failures"] == []
     assert made["attacks"]["client: depth"]["p99_ratio"]["client"] > 1.5
+
+
+@pytest.mark.parametrize(("after_s", "touched"), [(150, {}), (240, {"quiet": ["noisy"]})])
+def test_an_upstream_may_be_down_until_it_has_missed_two_signs_of_life(
+    after_s: int, touched: dict[str, list[str]]
+) -> None:
+    windows = [Window("upstream: noisy", 0.0, 12.0)]
+    windows += [Window("", begin, begin + 12.0) for begin in range(12, 300, 12)]
+    down = {"t": 12.0 + after_s, "down": ["noisy"], "rss_mb": 1.0, "cpu_s": 0.0, "waited_s": 0.0}
+    assert report(windows, [], [down], "", ())["summary"]["touched"] == touched

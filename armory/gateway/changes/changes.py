@@ -7,7 +7,7 @@ transport.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from armory import tasks
 from armory.domain.naming import expose_uri
@@ -15,6 +15,7 @@ from armory.domain.principal import Principal
 from armory.errors import BackendError, UpstreamUnavailable
 from armory.gateway.changes.differences import ViewDifference
 from armory.gateway.changes.resource_watches import ResourceWatches
+from armory.gateway.changes.rounds import Rounds
 from armory.gateway.ports import Pool
 from armory.gateway.results.uri_rewriting import expose_params
 from armory.gateway.subscription import Subscription
@@ -52,7 +53,8 @@ class Changes:
         may_use: whether a caller sees anything of a server at an endpoint.
         may_read: whether policy lets a caller use the resource with that URI of a server.
         may_know: whether policy lets a caller know of a server.
-        on_dropped: told of each notification of a server that is meant for nobody in particular.
+        on_dropped: told of each notification of a server that is meant for nobody in particular,
+            or came while too many were on their way.
 
     Attributes:
         resources: the resources that clients watch.
@@ -76,6 +78,8 @@ class Changes:
         self._may_know = may_know
         self._subscriptions: set[Subscription] = set()
         self._direct: set[Subscription] = set()  # those of them at a transparent endpoint
+        self._of: dict[str, set[Subscription]] = {}  # by principal
+        self._rounds = Rounds()
         self._waiting = tasks.Tasks()
 
     def __len__(self) -> int:
@@ -84,6 +88,7 @@ class Changes:
     def add(self, subscription: Subscription) -> None:
         """Let a client listen."""
         self._subscriptions.add(subscription)
+        self._of.setdefault(subscription.principal.key, set()).add(subscription)
         if subscription.endpoint.transparent:
             self._direct.add(subscription)
 
@@ -91,10 +96,16 @@ class Changes:
         """Let a client go, with the resources that it watched."""
         self._subscriptions.discard(subscription)
         self._direct.discard(subscription)
+        principal = subscription.principal.key
+        of = self._of.get(principal, set())
+        of.discard(subscription)
+        if not of:
+            self._of.pop(principal, None)
         await self.resources.remove_all(subscription)
 
     async def close(self) -> None:
         """Cancel every task, and wait until it has ended."""
+        self._rounds.close()
         await self._waiting.stop()
         await self.resources.close()
 
@@ -102,11 +113,14 @@ class Changes:
 
     def view_swapped(self, difference: ViewDifference) -> None:
         """Tell everybody whose visible set differs between two views, once per list."""
+
+        def tell(subscription: Subscription) -> None:
+            if subscription in self._subscriptions:  # still
+                principal, endpoint = subscription.principal, subscription.endpoint
+                subscription.tell_lists(difference.lists_changed(principal, endpoint))
+
         if difference:
-            for subscription in list(self._subscriptions):
-                subscription.tell_lists(
-                    difference.lists_changed(subscription.principal, subscription.endpoint)
-                )
+            self._rounds.begin(self._subscriptions, tell)
 
     def tell_owner(self, server: str, owner: str, methods: frozenset[str]) -> None:
         """Tell the clients of one upstream session that its lists differ for them.
@@ -116,7 +130,7 @@ class Changes:
             owner: key of its session (`Pool.key`).
             methods: the list-changed notifications.
         """
-        for subscription in list(self._subscriptions):
+        for subscription in list(self._behind(owner)):
             if _may_list(subscription, server) and self._serves(server, owner, subscription):
                 subscription.tell_lists(methods)
 
@@ -169,7 +183,7 @@ class Changes:
             return []
         return [
             subscription.owner
-            for subscription in self._subscriptions
+            for subscription in self._behind(owner)
             if subscription.session is not None
             and owner != subscription.principal.key
             and self._serves(server, owner, subscription)
@@ -192,8 +206,8 @@ class Changes:
         if uri is None:
             return
         about = {(server, one) for one in (uri, *_above(uri))}
-        for subscription in list(self._subscriptions):
-            if not subscription.uris or not self._concerns(event, subscription, about):
+        for subscription in list(self.resources.watching):
+            if not self._concerns(event, subscription, about):
                 continue
             if self._may_read(subscription.principal, server, uri):  # by now
                 shown = uri if subscription.endpoint.transparent else expose_uri(server, uri)
@@ -257,23 +271,37 @@ class Changes:
             transparent_only: only at the upstream's own endpoint.
         """
         server, task = event.server, text_of(event.params, "taskId")
-        for subscription in list(self._subscriptions):
+
+        def tell(subscription: Subscription) -> None:
             endpoint = subscription.endpoint
+            if subscription not in self._subscriptions:  # any more
+                return
             if maker is not None and subscription.principal.key != maker:
-                continue
+                return
             if transparent_only and not endpoint.transparent:
-                continue
+                return
             if not self._serves(server, event.owner, subscription):
-                continue
+                return
             visible = self._may_use(subscription, server)
             if not (endpoint.scope.has_server(server) and visible):
-                continue
+                return
             shown = event.params
             if not endpoint.transparent:
                 shown = expose_params(shown, server)
             followed = task is not None and text_of(shown, "taskId") in subscription.tasks
             if followed or subscription.relays:
                 subscription.deliver(event.method, shown)
+
+        if self._rounds.too_many:
+            self._on_dropped(server)
+        else:
+            self._rounds.begin(self._behind(event.owner), tell)
+
+    def _behind(self, owner: str) -> Iterable[Subscription]:
+        """Those whom an upstream session with this key (`Pool.key`) may serve."""
+        if not owner:
+            return self._subscriptions
+        return self._of.get(owner) or self._of.get(owner.rpartition("\n")[0], ())
 
     def _serves(self, server: str, owner: str, subscription: Subscription) -> bool:
         """Whether a client is served by one upstream session."""

@@ -34,10 +34,14 @@ class ResourceWatches:
 
     Args:
         pool: the upstream sessions.
+
+    Attributes:
+        watching: the clients that may watch anything.
     """
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
+        self.watching: set[Subscription] = set()
         self._watched: dict[_Key, dict[str, set[Subscription]]] = {}
         self._locks: WeakValueDictionary[_Key, asyncio.Lock] = WeakValueDictionary()
         self._behind: dict[str, set[Subscription]] = {}
@@ -62,10 +66,11 @@ class ResourceWatches:
         if len(uri) > _URI_CHARS:
             raise InvalidRequest(f"a URI to watch has {len(uri):,} characters, of {_URI_CHARS:,}")
         subscription.uris.add((server, uri))
+        self.watching.add(subscription)
         try:
             await self._watch(subscription, server, uri)
         except BaseException:
-            subscription.uris.discard((server, uri))
+            self._unlist(subscription, (server, uri))
             raise
 
     async def remove(self, subscription: Subscription, server: str, uri: str) -> None:
@@ -77,7 +82,7 @@ class ResourceWatches:
         """
         if (server, uri) not in subscription.uris:
             return
-        subscription.uris.discard((server, uri))
+        self._unlist(subscription, (server, uri))
         owner = subscription.owner
         key = (server, self._pool.key(server, owner))
         async with self._lock(key):
@@ -96,6 +101,7 @@ class ResourceWatches:
         for server, uri in subscription.uris:
             places.setdefault(server, []).append(uri)
         subscription.uris.clear()
+        self.watching.discard(subscription)
         untold: list[asyncio.Task[None]] = []
         for server, uris in places.items():
             try:
@@ -108,6 +114,11 @@ class ResourceWatches:
                 untold += [] if late else [telling]
         if untold:
             await asyncio.wait(untold, timeout=_LEAVING_S)
+
+    def _unlist(self, subscription: Subscription, place: tuple[str, str]) -> None:
+        subscription.uris.discard(place)
+        if not subscription.uris:
+            self.watching.discard(subscription)
 
     async def _tell(self, key: _Key, owner: Owner) -> None:
         """Have a session report what is watched there now."""
@@ -198,10 +209,10 @@ class ResourceWatches:
     async def _watch_again(self, subscription: Subscription, server: str) -> None:
         for place in [place for place in subscription.uris if place[0] == server]:
             if server not in self._pool.servers():
-                subscription.uris.discard(place)
+                self._unlist(subscription, place)
                 continue
             try:
                 await self._watch(subscription, *place)
             except Refused as error:
-                subscription.uris.discard(place)
+                self._unlist(subscription, place)
                 _log.info("resource_not_watched_again", server=server, error=str(error))

@@ -12,19 +12,22 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
-EVERY_S = 0.25
-SPARED = 25_000
-"""So many more blocks of memory, half as many objects, within one look are taken for data that
-stays: to go through them takes 3 to 10 ms, in which nobody is answered."""
+EVERY_S = 0.1
+SPARED = 6_000
+"""So many more objects within one look are taken for data that stays: to go through them takes some
+milliseconds, in which nobody is answered."""
+NEW = 2_000
+"""So many new objects are gone through: half a millisecond. Ten short looks a second keep nobody
+waiting as one long one does."""
+GROWN = 1_000
+"""So many that stay are set aside: whoever opens more and more connections would have all that they
+hold gone through at each look."""
+LONG_S = 0.002
+"""What takes longer to go through is set aside where it stays, few objects as it may be: 40,000
+that nobody looked at for a while take 25 to 50 ms, each time."""
 HIDDEN = 200_000
-"""Cycles may be in so many more blocks that were set aside before everything is gone through."""
-GROWN = 4_000
-"""So many more blocks are gone through, and set aside where they stay: whoever opens more and more
-connections would have all that they hold gone through at each look. Four short looks a second keep
-nobody waiting as one long one does."""
-LONG_S = 0.003
-"""What takes longer to go through is set aside where it stays, few blocks as it may be: 40,000
-objects that nobody looked at for a while take 25 to 50 ms, each time."""
+"""Cycles may be in so many more blocks of memory, half as many objects, that were set aside before
+everything is gone through."""
 WHOLE = 1_500_000
 """Of more blocks than that nothing is gone through in whole, or seldom: it takes 0.1 to 0.2 s."""
 WHOLE_S, SELDOM_S = 600.0, 6 * 3600.0
@@ -32,19 +35,15 @@ WHOLE_S, SELDOM_S = 600.0, 6 * 3600.0
 anything; else."""
 QUIET = 0.02
 """Share of its time for which the event loop is busy where nobody asks anything."""
+COUNTED_S = 10.0
+"""Between two counts of blocks: to count them takes a millisecond with 300 MB."""
 SETTLED_S = 20.0
 """After what was set aside last; what comes and goes may have gone by then."""
-AGAIN_S = 10.0
-YOUNG = 500_000
+_NEVER = 2**31 - 1
 """New objects from which on the interpreter looks at them by itself, between two looks here. One
 that holds many, as a list of 100,000 tools, takes 10 to 20 ms each time that it is looked at while
-it is new, and all threads wait; a thread makes 200,000 between two looks, hardly as many as these.
-The interpreter's own 700 come so often while 32 calls are under way, none of them garbage, that
-they take 8 % of a call."""
-NEW = 5_000
-"""So many new objects are looked at: 1 to 2 ms."""
-_NEVER = 2**31 - 1
-_MIDDLE = 1
+it is new, and all threads wait. The interpreter's own 700 come so often while 32 calls are under
+way, none of them garbage, that they take 8 % of a call."""
 
 
 class Collector:
@@ -56,8 +55,8 @@ class Collector:
     aside unseen.
 
     Args:
-        spared: so many new blocks are set aside without a look.
-        hidden: where so many more are left of them, cycles are looked for.
+        spared: so many new objects are set aside without a look.
+        hidden: where so many more blocks are left of what was set aside, cycles are looked for.
         clock: seconds, monotonic.
         spent: seconds that this thread was busy.
     """
@@ -72,45 +71,42 @@ class Collector:
         self._limit = spared
         self._hidden = hidden
         self._clock, self._spent = clock, spent
-        self._base = self._last = sys.getallocatedblocks()
-        self._looked_at = self._spared_at = self._settled_at = self._seen_at = clock()
+        self._base = sys.getallocatedblocks()
+        self._left = 0
+        self._spared_at = self._settled_at = self._counted_at = self._seen_at = clock()
         self._busy_s = spent()
 
     def begun(self) -> None:
         """Spare what a start left; gone through first where it is not much."""
-        if sys.getallocatedblocks() - self._last <= self._hidden:
+        if _new() <= self._hidden // 2:
             gc.collect()
-        self._spare()
-        self._base, self._settled_at = self._last, self._looked_at
+        self._settled()
 
     def settle(self) -> None:
         """Go through everything once, and spare what is left from now on."""
         gc.unfreeze()
         gc.collect()
+        self._settled()
+
+    def _settled(self) -> None:
         self._spare()
-        self._base, self._settled_at = self._last, self._looked_at
+        self._base, self._settled_at = sys.getallocatedblocks(), self._spared_at
 
     def _spare(self) -> None:
         gc.freeze()
-        self._last = sys.getallocatedblocks()
-        self._looked_at = self._spared_at = self._clock()
+        self._left = 0
+        self._spared_at = self._clock()
 
     def look(self) -> None:
-        """Collect, or set aside, what came since; nothing where nothing did.
-
-        Blocks are counted, not objects: to count those takes as long as to go through them.
-        """
-        blocks, now = sys.getallocatedblocks(), self._clock()
+        """Collect, or set aside, what came since; nothing where little did."""
+        new, now = _new(), self._clock()
         quiet = self._quiet(now)
-        self._last = min(self._last, blocks)  # what ended and comes again is new again
-        new, *looked_at = gc.get_count()
-        if new >= NEW or any(looked_at):
-            grown = blocks - self._last
-            if grown > self._limit:
+        if new >= NEW:
+            if self._left + new > self._limit:
                 self._spare()
-            elif grown > GROWN or now - self._looked_at >= AGAIN_S:
-                self._go_through()
-        if self._due(blocks, now, quiet):
+            else:
+                self._go_through(self._left + new)
+        if self._due(now, quiet):
             self.settle()
 
     def _quiet(self, now: float) -> bool:
@@ -119,21 +115,22 @@ class Collector:
         busy, self._busy_s, self._seen_at = spent - self._busy_s, spent, now
         return busy <= QUIET * passed
 
-    def _go_through(self) -> None:
+    def _go_through(self, objects: int) -> None:
         """Collect, and set aside what is left where that is much, or took long."""
         begun = self._spent()
-        gc.collect()
-        took = self._spent() - begun
-        left, self._looked_at = sys.getallocatedblocks(), self._clock()
-        if left - self._last > GROWN or took > LONG_S:
+        self._left = max(0, objects - gc.collect())
+        if self._left > GROWN or self._spent() - begun > LONG_S:
             self._spare()
-        self._last = min(self._last, left)
 
-    def _due(self, blocks: int, now: float, quiet: bool) -> bool:
+    def _due(self, now: float, quiet: bool) -> bool:
         """Whether enough was set aside and is left that cycles may hold, and it is time."""
-        soon = quiet and blocks <= WHOLE and now - self._spared_at >= SETTLED_S
-        every = WHOLE_S if soon else SELDOM_S
-        return blocks > self._base + self._hidden and now - self._settled_at >= every
+        soon = quiet and now - self._spared_at >= SETTLED_S
+        passed = now - self._settled_at
+        if passed < (WHOLE_S if soon else SELDOM_S) or now - self._counted_at < COUNTED_S:
+            return False
+        blocks, self._counted_at = sys.getallocatedblocks(), now
+        small = blocks <= WHOLE
+        return blocks > self._base + self._hidden and (small or passed >= SELDOM_S)
 
     async def run(self) -> None:
         """Look again and again, until cancelled."""
@@ -143,12 +140,17 @@ class Collector:
 
     @contextmanager
     def in_charge(self) -> Generator[None]:
-        """For the whole process: full collections are this one's alone, what is there is spared."""
+        """For the whole process: collections are this one's alone, what is there is spared."""
         thresholds = gc.get_threshold()
-        gc.set_threshold(YOUNG, _MIDDLE, _NEVER)
+        gc.set_threshold(_NEVER, _NEVER, _NEVER)
         self._spare()
         try:
             yield
         finally:
             gc.set_threshold(*thresholds)
             gc.unfreeze()
+
+
+def _new() -> int:
+    """Objects that came since the last collection, less those that ended."""
+    return gc.get_count()[0]

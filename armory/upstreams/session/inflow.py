@@ -7,6 +7,7 @@ Never reads anything itself.
 
 from __future__ import annotations
 
+import time
 import weakref
 from collections import Counter
 from collections.abc import Callable
@@ -25,6 +26,7 @@ GIVEN_UP = (
 GiveUp = Callable[[Any], None]
 
 
+_TOLD_EACH_S = 10.0
 LEAST_BYTES = 32 << 20
 """Room that is left for unfinished messages, however much clients have not read."""
 
@@ -53,6 +55,7 @@ class Inflow:
         self._unread = unread
         self._messages: dict[Any, tuple[str, int, GiveUp]] = {}
         self.held = 0
+        self._told: dict[str, float] = {}
 
     def holds(self, server: str, source: Any, size: int, give_up: GiveUp) -> None:
         """The message that comes from `source` takes so many bytes by now.
@@ -87,7 +90,10 @@ class Inflow:
             if server == most
         )
         self.done(source)
-        log.info("upstream_answer_given_up", upstream=most, bytes=held[most])
+        now = time.monotonic()
+        if now - self._told.get(most, -_TOLD_EACH_S) >= _TOLD_EACH_S:  # it may be ten a second
+            self._told[most] = now
+            log.info("upstream_answer_given_up", upstream=most, bytes=held[most])
         give_up(source)
 
 

@@ -47,6 +47,9 @@ from armory.upstreams.session.questions import Question, Questions
 
 log = Logger(__name__)
 
+_GIVEN_UP = 1_000
+"""Calls of one session that were given up and may be answered all the same: so many, the last."""
+
 
 class _Meta(msgspec.Struct, gc=False):
     """Of a notification's `_meta` what says where it belongs; all else is passed over."""
@@ -76,6 +79,7 @@ class RequestMultiplexer:
         self._link = cast("BaseLink", weakref.proxy(link))  # which has this one
         self._last_id = 0
         self._told_until: dict[str, float] = {}
+        self._given_up: dict[int, bool] = {}
         self.pending: dict[int, Pending] = {}
         self.questions = Questions(link, send, self.pending, exact=exact)
 
@@ -103,6 +107,9 @@ class RequestMultiplexer:
             task.cancel()
         if not answered:
             self.questions.given_up(pending)
+            self._given_up[pending.id] = True
+            if len(self._given_up) > _GIVEN_UP:
+                del self._given_up[next(iter(self._given_up))]
 
     def fail_all(self, error: UpstreamUnavailable) -> None:
         """End every call in flight with `error`."""
@@ -164,11 +171,19 @@ class RequestMultiplexer:
             if via is not None and message.id is None and message.failed:
                 pending = via
             else:
-                if not self.questions.answered_late(known):
+                if not self._answered_late(known):
                     self._link.budget.nuisance(len(memoryview(message.result)))
                     self._link.budget.say(log.debug, "upstream_answer_unexpected")
                 return None
         return pending, self.reply_of(message, pending.call.method)
+
+    def _answered_late(self, request_id: int | None) -> bool:
+        """Whether a response that nobody waits for is to a call that was given up: as any answer,
+        it costs nothing. An upstream may have no way to heed a cancellation, and whoever gives up
+        large answers would have it cut off.
+        """
+        late = self.questions.answered_late(request_id)
+        return (request_id is not None and self._given_up.pop(request_id, False)) or late
 
     def reply_of(self, message: UpstreamMessage, method: str) -> Item:
         """The reply in a response to a call of `method`, or the error that it has none."""

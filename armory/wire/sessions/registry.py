@@ -34,7 +34,7 @@ from armory.protocol.methods import (
     ROOTS_CHANGED,
 )
 from armory.protocol.rawjson import text_of
-from armory.tasks import Tasks, give_way, start
+from armory.tasks import Flight, Tasks, give_way, start
 from armory.wire.caller import Caller
 from armory.wire.eras.handshakes import (
     CAPABILITIES_BYTES,
@@ -58,6 +58,8 @@ _SOON_S = 0.01
 """A session that takes longer to end does so beside the next ones."""
 _ERRANDS = 64
 """Notifications unknown to Armory that one client may have under way; further ones are dropped."""
+_AGAIN_S = 1.0
+"""Between two looks for sessions to expire that make room: with 5,000 one takes a millisecond."""
 _TOLD = 5
 """How many the log names of sessions that expire together."""
 
@@ -121,6 +123,8 @@ class Sessions:
         self._on_ended = on_ended
         self._sessions: dict[str, Session] = {}
         self._ending = Tasks()
+        self._expiring: Flight[None] = Flight("expire sessions")
+        self._expired_at = -_AGAIN_S
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -155,7 +159,7 @@ class Sessions:
                 message.key,
             )
         if len(self._sessions) >= self._capacity:
-            await self.expire()
+            await self._make_room()
             if len(self._sessions) >= self._capacity:
                 self.refused += 1
                 raise TooMany(
@@ -163,7 +167,7 @@ class Sessions:
                 )
         key = caller.principal.person
         if self._of[key] >= self._per_principal:
-            await self.expire()
+            await self._make_room()
             if self._of[key] >= self._per_principal:
                 self.refused += 1
                 raise TooMany(
@@ -256,11 +260,21 @@ class Sessions:
 
     async def expire(self) -> None:
         """End the sessions that were not used for too long."""
-        await self._wholly(self._expire())
+        await self._expiring.join(lambda: self._wholly(self._expire()))
+
+    async def _make_room(self) -> None:
+        """The same for one that is one too many, unless it was just done: all would be looked at
+        again and again for whoever opens more and more.
+        """
+        if self._expiring.under_way or time.monotonic() - self._expired_at >= _AGAIN_S:
+            await self.expire()
 
     async def _expire(self) -> None:
         limit = time.monotonic() - self._idle_s
-        gone = await self._end_those(lambda session: session.used < limit and not session.busy)
+        try:
+            gone = await self._end_those(lambda session: session.used < limit and not session.busy)
+        finally:
+            self._expired_at = time.monotonic()
         if gone:
             _log.info("sessions_expired", count=len(gone), first=[id[:8] for id in gone[:_TOLD]])
 

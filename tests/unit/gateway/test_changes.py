@@ -258,6 +258,7 @@ async def test_what_a_removed_upstream_still_says_is_for_nobody(
 
     listener = Subscription(ANONYMOUS, endpoint or ALL, heard, "s", uris={("up", "a:1")})
     gateway.changes.add(listener)
+    gateway.changes.resources.watching.add(listener)
     gateway.on_session_event(Notified("up", OWNER, method, raws(params)))
     await gateway.close()
     assert notes == []
@@ -318,7 +319,7 @@ async def test_who_has_a_session_alone_sees_what_is_listed_there_once_it_changes
 ) -> None:
     def key(server: str, owner: Owner) -> str:
         del server
-        return f"own {owner.session_id}" if owner.session_id else owner.principal.key
+        return f"{OWNER}\n{owner.session_id}" if owner.session_id else owner.principal.key
 
     monkeypatch.setattr(bench.pool, "key", key)
     mine, other = Listener(bench, session="one"), Listener(bench, session="two")
@@ -334,7 +335,7 @@ async def test_who_has_a_session_alone_sees_what_is_listed_there_once_it_changes
     owner = mine.subscription.owner
     lists = bench.gateway.principal_lists
     assert not lists.has(owner.session_id)
-    announced(bench, "own one", RESOURCES)
+    announced(bench, f"{OWNER}\none", RESOURCES)
     assert lists.has(owner.session_id)
     assert not lists.has(other.subscription.session)
     await lists.prepare(owner, ALL, current=True)

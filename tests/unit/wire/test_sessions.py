@@ -243,3 +243,19 @@ async def test_sessions_are_counted_by_user_whatever_credential_opens_them() -> 
     with pytest.raises(TooMany):
         await open_as("key-5", "ann")
     await sessions.close()
+
+
+async def test_whoever_opens_more_and_more_has_sessions_looked_at_once_a_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sessions = Sessions(behind(ScriptedPool()), per_principal=1)
+    first = await opened(sessions)
+    with pytest.raises(TooMany):
+        await opened(sessions)
+    first.used = float("-inf")
+    with pytest.raises(TooMany):  # each look takes a millisecond with 5,000 of them
+        await opened(sessions)
+    monkeypatch.setattr("armory.wire.sessions.registry._AGAIN_S", 0.0)
+    await opened(sessions)
+    assert first.closed
+    await sessions.close()
