@@ -151,14 +151,15 @@ def outlined(result: Raw) -> bytes:
     belongs to the tool alone, and of what is still long. What cannot be taken apart stays whole; of
     what has too many members there is none, as it passes as it came.
     """
+    view = memoryview(result)
+    if len(view) < LARGE_BYTES:  # most are: what is read whole takes no steps
+        return bytes(view)
     return at_once(outlining(result))
 
 
 def outlining(result: Raw) -> Generator[None, None, bytes]:
-    """The same in steps."""
+    """The same of a large result, in steps."""
     view = memoryview(result)
-    if len(view) < LARGE_BYTES:
-        return bytes(view)
     short = condensed(bytes(view)) if len(view) <= _COPIED_BYTES else None
     if short is not None and len(short.text) < LARGE_BYTES:
         return short.text
