@@ -13,8 +13,8 @@ from cachetools import LRUCache
 
 from armory.domain.catalog import Catalog, replaced
 from armory.domain.tool import ListedRecord, ToolRecord
+from armory.domain.visibility import VisibleCatalog
 from armory.gateway.views.definitions import Form, Kind, listed_bytes, tool_bytes
-from armory.security.policy import VisibleCatalog
 
 JOINED_BYTES = 256 << 20
 """Joined lists that are kept: with packs every user may see another one."""

@@ -13,11 +13,11 @@ from armory.domain.catalog import ServerLists
 from armory.domain.catalog_builder import build_catalog
 from armory.domain.query import VisibleSet
 from armory.domain.tool import ToolRecord
+from armory.domain.visibility import VisibleCatalog
 from armory.gateway.metatools.definitions import servers_shown
 from armory.gateway.settings import GatewaySettings
 from armory.gateway.views.definitions import Form, tool_bytes
 from armory.gateway.views.listed import ESTIMATED_ABOVE
-from armory.security.policy import VisibleCatalog
 from armory.testing.front import tool
 
 if TYPE_CHECKING:
