@@ -1,7 +1,7 @@
 """The part of the catalog that an endpoint shows, and what of it a principal may see.
 
-Owns: `Scope` and `VisibleCatalog`, as values; policy decides. Never imports anything but the
-standard library.
+Owns: `Scope` and `VisibleCatalog`, as values; policy decides. Never imports anything but its
+domain siblings.
 """
 
 from __future__ import annotations
