@@ -48,10 +48,6 @@ class ListedBytes:
         self._joined = LRUCache[_Key, bytes](joined_bytes, getsizeof=len)
         self._sizes = LRUCache[tuple[str, Form], int](_SIZES_KEPT)
 
-    def made(self, form: Form) -> int:
-        """Of how many tools the bytes are there."""
-        return len(self._tools.get(form, ()))
-
     def tool(self, name: str, form: Form) -> bytes:
         """One tool as listed."""
         known = self._tools.setdefault(form, {})
