@@ -170,11 +170,7 @@ def _action(value: str, rest: list[tuple[str, str]], thought: str, notes: _Notes
     written = value.strip().strip("*`\"'[] ")
     if written.lower().rstrip(".") in _NO_ACTION:
         return None
-    # Its input is the next field; one that belongs to a later action is not its own.
-    following = rest[0] if rest else None
-    if following is not None and following[0] == "thought" and len(rest) > 1:
-        following = rest[1]
-    given = following[1] if following is not None and following[0] == "action_input" else None
+    given = _input_of(rest)
     if re.sub(r"[ _-]", "", written.splitlines()[0].lower()) == "finalanswer":
         notes.add("Final Answer written as an action")
         answer = (given or "\n".join(written.splitlines()[1:])).strip()
@@ -186,9 +182,10 @@ def _action(value: str, rest: list[tuple[str, str]], thought: str, notes: _Notes
     if match is None:
         return None
     name, tail = match.group(), written[match.end() :].strip()
-    if sum(1 for field_name, _ in rest if field_name == "action"):
+    later = [field_name for field_name, _ in rest]
+    if "action" in later:
         notes.add("further actions left out")
-    if any(field_name == "observation" for field_name, _ in rest):
+    if "observation" in later:
         notes.add("an invented observation left out")
     if given is None and tail:
         notes.add("Action Input found beside the action's name")
@@ -196,6 +193,14 @@ def _action(value: str, rest: list[tuple[str, str]], thought: str, notes: _Notes
     raw = given or ""
     arguments = parse_arguments(raw, notes.add) if raw else None
     return Step(thought, name, arguments, raw, repairs=tuple(notes.repairs))
+
+
+def _input_of(rest: list[tuple[str, str]]) -> str | None:
+    """The input of an action: the field behind it, or behind a thought that comes between. One that
+    comes later belongs to a later action.
+    """
+    following = rest[1:] if len(rest) > 1 and rest[0][0] == "thought" else rest
+    return following[0][1] if following and following[0][0] == "action_input" else None
 
 
 def _named(found: dict[str, Any]) -> str | None:

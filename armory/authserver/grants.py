@@ -4,8 +4,8 @@ Owns: that a code and a refresh token count once, and that one which is used twi
 with all its tokens; a refresh token is answered again for a moment. Never talks HTTP, never logs a
 token.
 
-A grant rests sealed in the database with the provider's tokens. A token is its id, sealed: who
-reads the database can make none.
+A grant rests sealed in the database with the provider's tokens. A token is its id, sealed
+(`tokens.py`): who reads the database can make none.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from armory.authserver.clients import Client
 from armory.authserver.errors import OAuthError
 from armory.authserver.provider import Identity, Provider
 from armory.authserver.requests import Request
-from armory.domain.base64url import decoded, encoded
+from armory.authserver.tokens import ACCESS, CODE, REFRESH, Handle, Kind, Tokens
 from armory.errors import BackendError
 from armory.logger import Logger
-from armory.oauth.pkce import challenge_of
+from armory.oauth.pkce import verifies
 from armory.tasks import Flight
 from armory.upstreams.oauth.client import NoToken
 from armory.upstreams.oauth.logins import Login
@@ -38,9 +38,6 @@ if TYPE_CHECKING:
     from armory.security.sealing import Seal
 
 _log = Logger(__name__)
-ACCESS_PREFIX = "armory_at_"
-_CODE_PREFIX, _REFRESH_PREFIX = "armory_code_", "armory_rt_"
-_ACCESS, _CODE, _REFRESH = "oauth access token", "oauth code", "oauth refresh token"
 _ASSERTION = "oauth assertion"
 ACCESS_S, _LEAST_S = 1_800.0, 60.0
 _CODE_S, _BEGUN_S = 60.0, 600.0
@@ -53,7 +50,6 @@ _AGAIN_S = 30.0
 refresh at once, and who lost the answer asks again. As Okta and Cognito do, for as long."""
 _GIVEN_UP_S, _LOOK_S = 60.0, 0.1
 """A renewal that takes longer was given up: its replica is no more. Others look how it goes."""
-_MAX_TOKEN_CHARS = 4_096
 
 
 class GrantStore(Protocol):
@@ -105,22 +101,6 @@ class Grant(msgspec.Struct, frozen=True):
         return msgspec.json.encode(msgspec.structs.replace(self, step=step))
 
 
-class Handle(msgspec.Struct, frozen=True, array_like=True):
-    """What is sealed in a token.
-
-    Attributes:
-        grant: its id.
-        step: at which the grant must be; of an access token the one at which it was given out.
-        until: seconds since 1970.
-        resource: that an access token is for.
-    """
-
-    grant: str
-    step: int
-    until: float
-    resource: str = ""
-
-
 @dataclass(frozen=True, slots=True)
 class TokenResponse:
     """The answer of the token endpoint.
@@ -154,7 +134,7 @@ class Grants:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
-        self._seal = seal
+        self._tokens = Tokens(seal)
         self._provider = provider
         self._clock = clock
 
@@ -171,7 +151,7 @@ class Grants:
         """
         if not await self._store.take(id, 0, grant.at(1), _CODE_S):
             raise OAuthError("access_denied", "this login was used already")
-        return self._sealed(_CODE_PREFIX, _CODE, Handle(id, 1, self._clock() + _CODE_KNOWN_S))
+        return self._tokens.token(CODE, Handle(id, 1, self._clock() + _CODE_KNOWN_S))
 
     async def redeem(
         self, code: str, client: Client, redirect_uri: str, verifier: str, resource: str
@@ -182,14 +162,14 @@ class Grants:
             OAuthError: the code is not of this client and login; or it was used before, which
                 ends what it led to.
         """
-        handle = self._opened(code, _CODE_PREFIX, _CODE)
+        handle = self._opened(CODE, code)
         step, grant, _ = await self._found(handle, client)
         if step != handle.step:
             raise await self._reused(handle)
         asked = grant.request
         if redirect_uri and redirect_uri != asked.redirect_uri:
             raise _bad_grant("redirect_uri is not the one of the authorization request")
-        if not _verifies(verifier, asked.challenge):
+        if not verifies(verifier, asked.challenge):
             raise _bad_grant("code_verifier does not fit the code_challenge")
         self._check_resource(resource, asked)
         if not await self._store.take(handle.grant, 1, grant.at(2), _KEPT_S):
@@ -216,7 +196,7 @@ class Grants:
         await self._store.begin(id, ACCESS_S)
         await self._store.take(id, 0, grant.at(1), ACCESS_S)
         handle = Handle(id, 1, now + ACCESS_S, resource)
-        return TokenResponse(self._sealed(ACCESS_PREFIX, _ACCESS, handle), "", int(ACCESS_S))
+        return TokenResponse(self._tokens.token(ACCESS, handle), "", int(ACCESS_S))
 
     async def refresh(self, token: str, client: Client, resource: str) -> TokenResponse:
         """New tokens for a refresh token; for a moment, the same ones again.
@@ -225,7 +205,7 @@ class Grants:
             OAuthError: it is not of this client; it was used before, which ends the grant; or the
                 provider does not let the person in any more.
         """
-        handle = self._opened(token, _REFRESH_PREFIX, _REFRESH)
+        handle = self._opened(REFRESH, token)
         while True:
             step, grant, since_s = await self._found(handle, client)
             used = step == handle.step + 1
@@ -289,8 +269,8 @@ class Grants:
 
     async def revoke(self, token: str, client: Client) -> None:
         """End the grant of a token, if it is one of this client."""
-        for prefix, purpose in ((_REFRESH_PREFIX, _REFRESH), (ACCESS_PREFIX, _ACCESS)):
-            handle = self._handle(token, prefix, purpose)
+        for kind in (REFRESH, ACCESS):
+            handle = self._tokens.handle(kind, token)
             if handle is None:
                 continue
             kept = await self.kept(handle.grant)
@@ -299,15 +279,13 @@ class Grants:
 
     def access(self, token: str) -> Handle | None:
         """What an access token says; None: it is none, or it has expired."""
-        handle = self._handle(token, ACCESS_PREFIX, _ACCESS)
+        handle = self._tokens.handle(ACCESS, token)
         return handle if handle is not None and handle.until > self._clock() else None
 
     async def kept(self, id: str) -> Grant | None:
         """A grant; None: it has ended."""
         found = await self._store.load(id)
         return None if found is None else msgspec.json.decode(found[1], type=Grant)
-
-    # -- tokens ------------------------------------------------------------------------------
 
     def _response(self, id: str, step: int, grant: Grant) -> TokenResponse:
         now = self._clock()
@@ -317,23 +295,13 @@ class Grants:
         access = Handle(id, step, now + lifetime, grant.request.resource)
         refresh = Handle(id, step, now + _KEPT_S)
         return TokenResponse(
-            self._sealed(ACCESS_PREFIX, _ACCESS, access),
-            self._sealed(_REFRESH_PREFIX, _REFRESH, refresh),
+            self._tokens.token(ACCESS, access),
+            self._tokens.token(REFRESH, refresh),
             int(lifetime),
         )
 
-    def _sealed(self, prefix: str, purpose: str, handle: Handle) -> str:
-        return prefix + encoded(self._seal.seal(msgspec.json.encode(handle), purpose))
-
-    def _handle(self, token: str, prefix: str, purpose: str) -> Handle | None:
-        if not token.startswith(prefix) or len(token) > _MAX_TOKEN_CHARS:
-            return None
-        sealed = decoded(token.removeprefix(prefix))
-        data = None if sealed is None else self._seal.open(sealed, purpose)
-        return None if data is None else msgspec.json.decode(data, type=Handle)
-
-    def _opened(self, token: str, prefix: str, purpose: str) -> Handle:
-        handle = self._handle(token, prefix, purpose)
+    def _opened(self, kind: Kind, token: str) -> Handle:
+        handle = self._tokens.handle(kind, token)
         if handle is None or handle.until <= self._clock():
             raise _bad_grant("it is not valid here, or it has expired")
         return handle
@@ -364,10 +332,3 @@ class Grants:
 
 def _bad_grant(description: str) -> OAuthError:
     return OAuthError("invalid_grant", description)
-
-
-def _verifies(verifier: str, challenge: str) -> bool:
-    """Whether a PKCE verifier (RFC 7636, 4.1) fits its challenge."""
-    if not (43 <= len(verifier) <= 128 and verifier.isascii()):
-        return False
-    return hmac.compare_digest(challenge_of(verifier), challenge)

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from cachetools import TTLCache
 
 from armory.authserver.clients import is_own
-from armory.authserver.grants import ACCESS_PREFIX, ACCESS_S, Grant, Grants
+from armory.authserver.grants import ACCESS_S, Grant, Grants
+from armory.authserver.tokens import ACCESS
 from armory.domain.principal import Principal
 from armory.errors import AuthenticationFailed
 from armory.security.claims import REFUSED
@@ -50,7 +51,7 @@ class GrantScheme:
             AuthenticationFailed: it has expired, or its grant has ended.
             BackendError: the database cannot be asked.
         """
-        if not credential.startswith(ACCESS_PREFIX):
+        if not credential.startswith(ACCESS.prefix):
             return None
         handle = self._grants.access(credential)
         if handle is None:

@@ -162,30 +162,35 @@ def main(arguments: Sequence[str] | None = None) -> None:
     _fill_standard_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     _keep_through_hangups(given)
+    sys.exit(_run(given))
+
+
+def _run(given: list[str]) -> int:
+    """Run a command line; the exit code, after whatever went wrong was said."""
     as_json = "--json" in given[: given.index("--") if "--" in given else None]
     try:
         code = cli.main(args=given, prog_name="armory", standalone_mode=False)
-    except click.exceptions.Abort:
-        code = INTERRUPTED
+        return code if isinstance(code, int) else 0
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
-        code = error.exit_code
+        return error.exit_code
     except click.ClickException as error:
-        code = error.exit_code
         if as_json:
+            code = error.exit_code
             usage = {"code": "usage", "message": error.format_message(), "exit_code": code}
             say_failure(usage, as_json=True)
         else:
             error.show()
-    except KeyboardInterrupt:
-        code = INTERRUPTED
+        return error.exit_code
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        return INTERRUPTED
     except BrokenPipeError:  # the reader of a pipe went away
         sys.stderr.close()
-        code = FAILED
+        return FAILED
     except (ArmoryError, OSError) as error:
         failure = error_json(error)
         say_failure(failure, as_json=as_json)
-        code = failure["exit_code"]
+        return failure["exit_code"]
     except Exception as error:  # noqa: BLE001 - the last line of defence before a user's terminal
         if os.environ.get("ARMORY_DEBUG"):
             traceback.print_exc()
@@ -195,8 +200,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )
         defect = {"code": "internal", "message": message, "exit_code": FAILED}
         say_failure(defect, as_json=as_json)
-        code = FAILED
-    sys.exit(code if isinstance(code, int) else 0)
+        return FAILED
 
 
 def _keep_through_hangups(given: list[str]) -> None:

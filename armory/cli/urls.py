@@ -1,6 +1,7 @@
 """The URL of a gateway, as it is given to `--url`.
 
-Owns: `parts_of`, and which proxy of the environment is on the way. Never imports a room.
+Owns: `parts_of`, and which proxy of the environment is on the way. Never imports a room but
+`domain`.
 """
 
 from __future__ import annotations
@@ -10,21 +11,19 @@ import urllib.request
 from contextlib import suppress
 from urllib.parse import SplitResult, urlsplit
 
+from armory.domain.hosts import LOOPBACK
 from armory.errors import ConfigError
-
-HERE = ("127.0.0.1", "::1", "localhost")
-"""Names of this machine, which is asked without the proxies of the environment."""
 
 
 def proxy_of(parts: SplitResult) -> str | None:
     """The proxy that the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`) has for a URL; None:
-    it is asked directly.
+    it is asked directly, as this machine is.
 
     Raises:
         ConfigError: it speaks something else than HTTP.
     """
     proxy = urllib.request.getproxies().get(parts.scheme)
-    if not proxy or parts.hostname in HERE or urllib.request.proxy_bypass(parts.netloc):
+    if not proxy or parts.hostname in LOOPBACK or urllib.request.proxy_bypass(parts.netloc):
         return None
     scheme, told, _ = proxy.partition("://")
     if told and scheme not in ("http", "https"):

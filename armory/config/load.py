@@ -109,17 +109,7 @@ def load_text(
         return dotted(where), source.line(where)
 
     notices += [f"{place(inner)[0]}: {said}" for inner, said in taken_as_text(data)]
-    unused = {inner for inner in missing if _is_off(filled, inner)}
-    found = [(inner, message) for inner, message in missing.items() if inner not in unused]
-    config: Config | None = None
-    try:
-        config = Config.model_validate(filled)
-    except ValidationError as error:
-        found += [
-            (inner, missing.get(inner, message))
-            for inner, message in problems_of(error, filled, data)
-            if inner not in missing or inner in unused
-        ]
+    config, found = _validated(filled, data, missing)
     wrong = {inner for inner, _ in found}
     if wrong:
         config = without(filled, wrong)
@@ -133,6 +123,30 @@ def load_text(
     if problems or loaded is None:
         raise ConfigProblems(problems, str(path or ""), wrong=frozenset(wrong), rest=loaded)
     return loaded
+
+
+def _validated(
+    filled: dict[Any, Any], data: dict[Any, Any], missing: Mapping[Path, str]
+) -> tuple[Config | None, list[tuple[Path, str]]]:
+    """The configuration, if its values hold each by itself, and what is wrong with those that do
+    not.
+
+    Args:
+        filled: the data with variables filled in.
+        data: as it was before.
+        missing: what variables lack, by the value that names them.
+    """
+    unused = {inner for inner in missing if _is_off(filled, inner)}
+    found = [(inner, message) for inner, message in missing.items() if inner not in unused]
+    try:
+        return Config.model_validate(filled), found
+    except ValidationError as error:
+        found += [
+            (inner, missing.get(inner, message))
+            for inner, message in problems_of(error, filled, data)
+            if inner not in missing or inner in unused
+        ]
+    return None, found
 
 
 def _placed(config: Config, path: File | None) -> Config:

@@ -71,17 +71,8 @@ class CatalogBuilder:
                 part = _part(server, lists, rule, before)
             parts[server] = part
         self._parts = parts
-        made = parts.values()
-        catalog = Catalog(
-            previous.version + 1,
-            dict(servers),
-            {record.name: record for part in made for record in part.tools},
-            {record.name: record for part in made for record in part.prompts},
-            {record.name: record for part in made for record in part.resources},
-            {record.name: record for part in made for record in part.templates},
-            {record.name: record for part in made for record in part.skills},
-        )
-        problems = [problem for part in made for problem in part.problems]
+        catalog = _joined(previous.version + 1, servers, parts.values())
+        problems = [problem for part in parts.values() for problem in part.problems]
         same = not catalog.diff(previous) and list(catalog.tools) == list(previous.tools)
         if same and _descriptions(previous.servers) == _descriptions(servers):
             return previous, problems
@@ -95,6 +86,20 @@ def build_catalog(
 ) -> tuple[Catalog, list[str]]:
     """One snapshot by itself; see `CatalogBuilder.build`."""
     return CatalogBuilder().build(servers, rules, previous)
+
+
+def _joined(
+    version: int, servers: Mapping[str, ServerLists], parts: Collection[ServerPart]
+) -> Catalog:
+    return Catalog(
+        version,
+        dict(servers),
+        {record.name: record for part in parts for record in part.tools},
+        {record.name: record for part in parts for record in part.prompts},
+        {record.name: record for part in parts for record in part.resources},
+        {record.name: record for part in parts for record in part.templates},
+        {record.name: record for part in parts for record in part.skills},
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

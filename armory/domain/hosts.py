@@ -1,4 +1,4 @@
-"""Addresses that a server listens at.
+"""Names and addresses of machines.
 
 Owns: which of them only this machine reaches, and what could be none. Does no I/O.
 """
@@ -9,6 +9,8 @@ import re
 from ipaddress import ip_address
 
 _NAME = re.compile(r"[^\s/:@?#*\[\]]+")
+LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
+"""What this machine is called in URLs and Host headers, without brackets."""
 NO_ADDRESS = (
     "expected an address or a name alone, as 127.0.0.1, 0.0.0.0 or ::1, without http://, brackets "
     "and the port"

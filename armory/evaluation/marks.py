@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -17,7 +17,7 @@ from armory.domain.tool import ToolRecord
 from armory.errors import BackendError
 from armory.files import replacing
 
-QUERIES, TOOLS = "queries.jsonl", "tools.jsonl"
+QUERIES, TOOLS, UNDECIDED = "queries.jsonl", "tools.jsonl", "undecided.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,23 @@ class Marked:
     right: tuple[str, ...] = ()
     wrong: tuple[str, ...] = ()
     none: bool = False
+
+    @property
+    def decided(self) -> bool:
+        """Whether it can be measured by."""
+        return self.none or bool(self.right)
+
+    def said(self, tool: str | None, right: bool | None) -> Marked:
+        """It with one thing more said of it; see `MarkedQueries.mark`."""
+        if tool is None:
+            return Marked(self.query, none=right is False)
+        rights = tuple(name for name in self.right if name != tool)
+        wrongs = tuple(name for name in self.wrong if name != tool)
+        if right is True:
+            rights = (*rights, tool)
+        elif right is False:
+            wrongs = (*wrongs, tool)
+        return Marked(self.query, rights, wrongs, self.none and not rights)
 
     @property
     def row(self) -> dict[str, Any]:
@@ -64,7 +81,7 @@ class MarkedQueries:
             BackendError: the files cannot be read.
         """
         found = [_marked(row, whole=True) for row in _rows(self.folder / QUERIES)]
-        return found + [_marked(row, whole=False) for row in _rows(self.folder / "undecided.jsonl")]
+        return found + [_marked(row, whole=False) for row in _rows(self.folder / UNDECIDED)]
 
     def mark(
         self, query: str, tool: str | None, right: bool | None, tools: Iterable[ToolRecord]
@@ -81,29 +98,22 @@ class MarkedQueries:
             BackendError: the files cannot be written.
         """
         known = {marked.query: marked for marked in self.all()}
-        before = known.get(query, Marked(query))
-        if tool is None:
-            after = Marked(query, none=right is False)
-        else:
-            rights = [name for name in before.right if name != tool]
-            wrongs = [name for name in before.wrong if name != tool]
-            if right is not None:
-                (rights if right else wrongs).append(tool)
-            after = Marked(query, tuple(rights), tuple(wrongs), before.none and not rights)
-        known[query] = after
-        kept = [m for m in known.values() if m.right or m.wrong or m.none]
-        wanted = {name for marked in kept for name in marked.right}
+        after = known[query] = known.get(query, Marked(query)).said(tool, right)
         try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._write_tools(tools, wanted)
-            _write(self.folder / QUERIES, [m.row for m in kept if m.right or m.none])
-            rest = [m.row for m in kept if not (m.right or m.none)]
-            _write(self.folder / "undecided.jsonl", rest)
+            self._write_all(known.values(), tools)
         except OSError as error:
             raise BackendError(
                 f"{self.folder} cannot be written: {error.strerror or error}"
             ) from error
         return after
+
+    def _write_all(self, every: Collection[Marked], tools: Iterable[ToolRecord]) -> None:
+        decided = [marked for marked in every if marked.decided]
+        rest = [marked for marked in every if marked.wrong and not marked.decided]
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._write_tools(tools, {name for marked in decided for name in marked.right})
+        _write(self.folder / QUERIES, [marked.row for marked in decided])
+        _write(self.folder / UNDECIDED, [marked.row for marked in rest])
 
     def _write_tools(self, tools: Iterable[ToolRecord], wanted: set[str]) -> None:
         path = self.folder / TOOLS

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from armory.domain.catalog import ServerLists
 from armory.domain.principal import Principal
+from armory.domain.visibility import VisibleCatalog
 from armory.gateway.context import RequestContext
 from armory.gateway.metatools.definitions import purpose, searching_tool, servers_shown
 from armory.gateway.queries.filters import with_filtering
@@ -17,7 +18,6 @@ from armory.gateway.settings import GROUPS, MANIFEST, GatewaySettings
 from armory.gateway.views.view import View
 from armory.protocol.capabilities import GROUPS_EXTENSION, SKILLS_EXTENSION, merged_skills_settings
 from armory.protocol.meta import QUERY, TOOL_RAG
-from armory.security.policy import VisibleCatalog
 
 _MAX_INSTRUCTIONS = 2_048
 """Clients cut what is longer."""

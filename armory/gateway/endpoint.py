@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from armory.security.policy import EVERYTHING, Scope
+from armory.domain.visibility import EVERYTHING, Scope
 
 
 @dataclass(frozen=True, slots=True)

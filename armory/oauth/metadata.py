@@ -11,12 +11,13 @@ from typing import Any, cast
 
 from yarl import URL
 
+from armory.domain.hosts import LOOPBACK
+
 Fetch = Callable[[str], Awaitable[Mapping[str, Any] | None]]
 """Fetches a JSON object; None where there is none. May raise `CannotAnswer`."""
 
 _SERVER = "/.well-known/oauth-authorization-server"
 _OPENID = "/.well-known/openid-configuration"
-LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
 
 
 class Undiscovered(Exception):

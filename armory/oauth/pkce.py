@@ -1,11 +1,12 @@
 """PKCE (RFC 7636): a code is good for whoever asked for it.
 
-Owns: the S256 challenge. Never imports a room.
+Owns: the S256 challenge, made and checked. Never imports a room.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 
 from armory.domain.base64url import encoded
 
@@ -13,3 +14,10 @@ from armory.domain.base64url import encoded
 def challenge_of(verifier: str) -> str:
     """The S256 challenge of a verifier (4.2)."""
     return encoded(hashlib.sha256(verifier.encode()).digest())
+
+
+def verifies(verifier: str, challenge: str) -> bool:
+    """Whether a verifier (4.1) fits its S256 challenge."""
+    if not (43 <= len(verifier) <= 128 and verifier.isascii()):
+        return False
+    return hmac.compare_digest(challenge, challenge_of(verifier))

@@ -108,6 +108,7 @@ class Operation:
         method: HTTP method, upper case.
         path: template below the base URL.
         tool: the definition, as `tools/list` has it.
+        parameters, body: where its arguments go.
         required: arguments without which it cannot be called.
     """
 

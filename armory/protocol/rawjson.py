@@ -166,15 +166,6 @@ def need_members(raw: Raw) -> dict[str, Raw]:
     return found
 
 
-def items(raw: Raw | bytes) -> list[Raw]:
-    """The items of a JSON array, each verbatim.
-
-    Raises:
-        msgspec.DecodeError: not an array (or not JSON).
-    """
-    return _items.decode(raw)
-
-
 def value(raw: Raw | bytes) -> Any:
     """The JSON value, decoded whole.
 

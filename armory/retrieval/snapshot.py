@@ -50,17 +50,21 @@ def words_only(
     `before`: another state; what of it is the same is taken over.
     """
     records = tuple(tools)
-    if before is not None and before.postings.keys is postings.keys:
+    servers = categories = None
+    if before is not None and before.postings.keys is postings.keys:  # the same tools, changed
+        row_of = before.row_of
         pairs = zip(records, before.records, strict=True)
         others = [(tool, was) for tool, was in pairs if tool is not was]
-        row_of, servers, categories = before.row_of, before.servers, before.categories
+        if all(tool.server == was.server for tool, was in others):
+            servers = before.servers
+        if all(tool.category == was.category for tool, was in others):
+            categories = before.categories
     else:
-        others, row_of = None, {tool.name: i for i, tool in enumerate(records)}
-        servers = categories = None
-    if others is None or servers is None or any(a.server != b.server for a, b in others):
+        row_of = {tool.name: i for i, tool in enumerate(records)}
+    if servers is None:
         servers = _codes([tool.server for tool in records])
         read_names(dict.fromkeys([*servers[1], *(tool.server_title for tool in records)]))
-    if others is None or categories is None or any(a.category != b.category for a, b in others):
+    if categories is None:
         categories = _codes([tool.category or "" for tool in records])
         read_names(categories[1])
     return Snapshot(records, row_of, postings, None, None, servers, categories)

@@ -1,6 +1,6 @@
 """Authorization: who may see and call what, decided once, before anything is ranked.
 
-Owns: policy rules, endpoint scopes, and the visible sets made of them. Never imports retrieval,
+Owns: policy rules, and what principals see of a snapshot by them. Never imports retrieval,
 upstreams or a transport.
 """
 
@@ -10,14 +10,14 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Literal
 
-from armory.domain.catalog import Catalog
+from armory.domain.catalog import EMPTY, Catalog
 from armory.domain.naming import beginnings, expose_uri
 from armory.domain.principal import Principal
 from armory.domain.query import VisibleSet
 from armory.domain.tool import ListedRecord, ToolRecord, names_by_server
 from armory.domain.uris import has_steps, plain, read
+from armory.domain.visibility import EVERYTHING, Scope, VisibleCatalog
 from armory.security.packs import NamedPack, Packs, PackView
 
 Profile = tuple[tuple[int, ...], str]
@@ -56,79 +56,15 @@ class Rule:
         return any(fnmatchcase(name, pattern) for pattern in self.who for name in names)
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """The part of the catalog that an endpoint shows: whole servers plus single tools.
-
-    Attributes:
-        key: unique name of the scope; scopes with equal keys are equal.
-        servers: server keys; None together with `tools` None means everything.
-        tools: glob patterns over exposed tool names, beside those of `servers`.
-    """
-
-    key: str = "all"
-    servers: frozenset[str] | None = None
-    tools: tuple[str, ...] | None = None
-
-    @property
-    def everything(self) -> bool:
-        """Whether the scope leaves nothing out."""
-        return self.servers is None and self.tools is None
-
-    def has_server(self, server: str) -> bool:
-        """Whether everything of `server` is in scope."""
-        if self.servers is None:
-            return self.tools is None
-        return server in self.servers
-
-    def has_tool(self, server: str, name: str) -> bool:
-        """Whether the tool `name` of `server` is in scope."""
-        if self.has_server(server):
-            return True
-        return self.tools is not None and any(fnmatchcase(name, p) for p in self.tools)
-
-
-EVERYTHING = Scope()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class VisibleCatalog:
-    """What one profile sees at one endpoint. One object per (snapshot, profile, scope).
-
-    Attributes:
-        tools: exposed tool names, as retrieval takes them.
-        prompts, resources, templates, skills: exposed names and URIs.
-        version: version of the snapshot.
-    """
-
-    tools: VisibleSet
-    prompts: frozenset[str] = frozenset()
-    resources: frozenset[str] = frozenset()
-    templates: frozenset[str] = frozenset()
-    skills: frozenset[str] = frozenset()
-    version: int = 0
-
-    @property
-    def anything(self) -> bool:
-        """Whether there is any of them."""
-        kinds = (self.tools.names, self.prompts, self.resources, self.templates, self.skills)
-        return any(kinds)
-
-    def names(
-        self, kind: Literal["tools", "prompts", "resources", "templates", "skills"]
-    ) -> frozenset[str]:
-        """The exposed names or URIs of one kind."""
-        return self.tools.names if kind == "tools" else getattr(self, kind)
-
-
 _Key = tuple[Profile, str]
 _Asker = tuple[Principal, Scope, PackView | None]
 
 
 @dataclass(slots=True)
 class _Cache:
-    version: int = -1
-    catalog: Catalog | None = None
+    """What was found out about one snapshot."""
+
+    catalog: Catalog
     by_server: dict[str, list[str]] | None = None
     """Made for the first caller with packs: it takes a look at every tool."""
     visible: dict[_Key, VisibleCatalog] = field(default_factory=dict[_Key, VisibleCatalog])
@@ -139,8 +75,7 @@ class _Cache:
     def names_of(self, server: str) -> Sequence[str]:
         """The names of a server's tools."""
         if self.by_server is None:
-            tools = self.catalog.tools if self.catalog is not None else {}
-            self.by_server = names_by_server(tools.values())
+            self.by_server = names_by_server(self.catalog.tools.values())
         return self.by_server.get(server, ())
 
 
@@ -162,8 +97,8 @@ class Policy:
         self._profiles: dict[Principal, tuple[int, ...]] = {}
         self._decisions: dict[tuple[tuple[int, ...], str], bool] = {}
         self._allowing: dict[tuple[tuple[int, ...], str], bool] = {}
-        self._cache = _Cache()
-        self._ready = _Cache()
+        self._cache = _Cache(EMPTY)
+        self._ready = _Cache(EMPTY)
 
     def with_own_caches(self) -> Policy:
         """The same rules, with caches of their own: for another snapshot beside the present one."""
@@ -302,8 +237,8 @@ class Policy:
         profile = (self._applicable(principal), "" if view is None else view.key)
         cache = self._cache
         if cache.catalog is not catalog:
-            if catalog.version < cache.version:  # a request that began before the last swap
-                return self._make(_Cache(catalog.version, catalog), principal, scope, view)
+            if catalog.version < cache.catalog.version:  # a request begun before the last swap
+                return self._make(_Cache(catalog), principal, scope, view)
             cache = self.serve(catalog)
         visible = cache.visible.pop((profile, scope.key), None)
         if visible is None:
@@ -319,7 +254,7 @@ class Policy:
         """Find out what those who asked last will see of another snapshot, in any thread: for each
         of them that takes 25 ms with 100,000 tools.
         """
-        ready, asked = _Cache(catalog.version, catalog), self._cache
+        ready, asked = _Cache(catalog), self._cache
         askers = asked.askers.copy()
         for key in list(asked.visible)[-_PREPARED:]:
             if key in askers:
@@ -330,9 +265,8 @@ class Policy:
     def serve(self, catalog: Catalog) -> _Cache:
         """From now on it is asked of this snapshot; what it kept of the one before goes."""
         if self._cache.catalog is not catalog:
-            ready, self._ready = self._ready, _Cache()
-            fits = ready.catalog is catalog
-            self._cache = ready if fits else _Cache(catalog.version, catalog)
+            ready, self._ready = self._ready, _Cache(EMPTY)
+            self._cache = ready if ready.catalog is catalog else _Cache(catalog)
         return self._cache
 
     def _decide(self, applicable: tuple[int, ...], name: str) -> bool:
@@ -353,7 +287,6 @@ class Policy:
         self, cache: _Cache, principal: Principal, scope: Scope, view: PackView | None
     ) -> VisibleCatalog:
         catalog = cache.catalog
-        assert catalog is not None
         applicable, packs = self._applicable(principal), "" if view is None else view.key
 
         def of_servers(

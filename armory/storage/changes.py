@@ -73,6 +73,7 @@ class ChangeFeed:
         database: where changes are written.
         cache: with a shared one, changes travel over its channel too, and only an unbroken line
             to it is trusted.
+        clock: seconds, monotonic.
 
     Attributes:
         problem: why the database did not answer the last time; empty: it did.

@@ -1,6 +1,6 @@
 """The `Cache` that replicas share: Redis, or anything that speaks its protocol.
 
-Owns: the only use of the `redis` package (extra). Never imports another room.
+Owns: the only use of the `redis` package (extra). Never imports a room but `tasks`.
 
 Every command is tried once with a short deadline: whoever asks has a database to fall back on,
 and a Redis that is away must cost as little as possible.

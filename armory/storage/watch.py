@@ -1,6 +1,6 @@
 """Whether the store that replicas share answers, probed in the background.
 
-Owns: `CacheWatch`. Never imports another room.
+Owns: `CacheWatch`. Never imports a room but `tasks`.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -22,38 +21,17 @@ from armory.domain.principal import Principal
 from armory.errors import AuthenticationFailed, InvalidRequest, RateLimited
 from armory.storage.database import Database
 from armory.testing.waiting import eventually
+from tests.contract.running_accounts import RunningAccounts
 
 pytestmark = pytest.mark.anyio
 SETTINGS = AccountSettings(enabled=True, plans={"free": 3, "team": None}, redact=("[0-9]{4}",))
 
 
-class Replicas:
-    """Any number of processes on the same stores."""
-
-    def __init__(self, stores: Any) -> None:
-        self._stores = stores
-        self._running: list[tuple[Accounts, asyncio.Task[None]]] = []
-
-    async def start(self) -> Accounts:
-        accounts = Accounts(
-            Database(self._stores.url), self._stores.cache(), SETTINGS, tools=lambda: 5
-        )
-        await accounts.open()
-        self._running.append((accounts, asyncio.create_task(accounts.run())))
-        assert await accounts.feed.wait_trusted(10)
-        return accounts
-
-    async def stop(self) -> None:
-        for accounts, task in self._running:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-            await accounts.close()
-
-
 @pytest.fixture
-async def replicas(stores: Any) -> AsyncIterator[Replicas]:
-    found = Replicas(stores)
+async def replicas(stores: Any) -> AsyncIterator[RunningAccounts]:
+    found = RunningAccounts(
+        lambda: Accounts(Database(stores.url), stores.cache(), SETTINGS, tools=lambda: 5)
+    )
     yield found
     await found.stop()
 

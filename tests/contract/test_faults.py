@@ -6,7 +6,7 @@ import asyncio
 import socket
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -19,31 +19,18 @@ from armory.storage.database import Database
 from armory.storage.redis_cache import RedisCache
 from armory.testing.servers import PostgresServer, RedisServer
 from armory.testing.waiting import eventually, until
+from tests.contract.running_accounts import RunningAccounts
 
 pytestmark = [pytest.mark.anyio, pytest.mark.redis]
 
 
-class Pair:
+class Pair(RunningAccounts):
     """Two processes on one database and one Redis."""
 
     def __init__(self, url: str, redis: RedisServer) -> None:
-        self._url, self.redis = url, redis
-        self._running: list[tuple[Accounts, asyncio.Task[None]]] = []
-
-    async def start(self) -> Accounts:
         settings = AccountSettings(enabled=True)
-        accounts = Accounts(Database(self._url), RedisCache(self.redis.url), settings)
-        await accounts.open()
-        self._running.append((accounts, asyncio.create_task(accounts.run())))
-        assert await accounts.feed.wait_trusted(10)
-        return accounts
-
-    async def stop(self) -> None:
-        for accounts, task in self._running:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-            await accounts.close()
+        super().__init__(lambda: Accounts(Database(url), RedisCache(redis.url), settings))
+        self.redis = redis
 
 
 @pytest.fixture

@@ -41,13 +41,17 @@ def merged_json(file: Path, whole: Json) -> str | None:
             expected = "an object" if isinstance(held, dict) else "a list"
             raise ConfigError(f"{file}: {place} is not {expected}; correct it, or add it by hand")
         if isinstance(held, list):
-            given = cast("list[Json]", held)
-            ids = [item.get("id") for item in known or [] if isinstance(item, dict)]
-            after[place] = [*(known or []), *(item for item in given if item["id"] not in ids)]
+            after[place] = _with_new_ids(known or [], held)
         else:
             _refuse_others(file, known or {}, held)
             after[place] = {**(known or {}), **held}
     return None if after == there else json.dumps(after, indent=2, ensure_ascii=False) + "\n"
+
+
+def _with_new_ids(known: list[Any], given: list[Json]) -> list[Any]:
+    """A list with those objects of another whose `id` it has not."""
+    ids = [item.get("id") for item in known if isinstance(item, dict)]
+    return [*known, *(item for item in given if item["id"] not in ids)]
 
 
 def merged_toml(file: Path, whole: Json) -> str | None:

@@ -149,25 +149,16 @@ class _Reader:
         runtime = self._arguments(offer.get("runtimeArguments"))
         arguments = self._arguments(offer.get("packageArguments"))
         registry = _registry(offer)
-        if kind == "oci" and registry and not _names_registry(name):
-            name = f"{registry.partition('://')[2].rstrip('/')}/{name}"
-        elif kind in _REGISTRY_OPTIONS and registry:  # elsewhere the name may be a stranger's
-            runtime = [_REGISTRY_OPTIONS[kind], registry, *runtime]
-        at = f"{name}@{version}" if version else name
-        if kind == "npm":
-            yes = [] if "-y" in runtime or "--yes" in runtime else ["-y"]
-            command, args = "npx", [*runtime, *yes, at, *arguments]
-        elif kind == "pypi":
-            command, args = "uvx", [*runtime, at, *arguments]
-        elif kind == "nuget":
-            after = ["--", *arguments] if arguments else []
-            command, args = "dnx", [*runtime, at, "--yes", *after]
-        else:
-            tagged = ":" in name.rpartition("/")[2] or "@" in name or not version
-            image = name if tagged else f"{name}:{version}"
+        if kind == "oci":
+            image = _image(name, version, registry)
             passed = [part for variable in env for part in ("-e", variable)]
-            command, args = "docker", ["run", "-i", "--rm", *passed, *runtime, image, *arguments]
-        return {"command": command, "args": args, **({"env": env} if env else {})}
+            command = ["docker", "run", "-i", "--rm", *passed, *runtime, image, *arguments]
+        else:
+            if registry and kind in _REGISTRY_OPTIONS:  # elsewhere the name may be a stranger's
+                runtime = [_REGISTRY_OPTIONS[kind], registry, *runtime]
+            at = f"{name}@{version}" if version else name
+            command = _launched(kind, at, runtime, arguments)
+        return {"command": command[0], "args": command[1:], **({"env": env} if env else {})}
 
     def _named(self, inputs: object) -> dict[str, str]:
         """Headers or variables."""
@@ -247,6 +238,24 @@ def _registry(offer: Json) -> str:
         return ""
     host = (parts.hostname or "").removeprefix("index.").removeprefix("registry-1.")
     return url if parts.scheme in ("http", "https") and host not in ("", *_DEFAULT_HOSTS) else ""
+
+
+def _launched(kind: str, at: str, runtime: list[str], arguments: list[str]) -> list[str]:
+    """The command line by which a package's launcher installs it, if need be, and runs it."""
+    if kind == "npm":
+        yes = [] if "-y" in runtime or "--yes" in runtime else ["-y"]
+        return ["npx", *runtime, *yes, at, *arguments]
+    if kind == "pypi":
+        return ["uvx", *runtime, at, *arguments]
+    return ["dnx", *runtime, at, "--yes", *(["--", *arguments] if arguments else [])]
+
+
+def _image(name: str, version: object, registry: str) -> str:
+    """A container's image with registry and version, each unless the name has one."""
+    if registry and not _names_registry(name):
+        name = f"{registry.partition('://')[2].rstrip('/')}/{name}"
+    tagged = ":" in name.rpartition("/")[2] or "@" in name
+    return f"{name}:{version}" if version and not tagged else name
 
 
 def _names_registry(image: str) -> bool:

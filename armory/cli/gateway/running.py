@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from armory.cli.urls import HERE, parts_of
+from armory.cli.urls import parts_of
 from armory.config.home import home_here
+from armory.domain.hosts import LOOPBACK
 from armory.errors import (
     AccessDenied,
     ArmoryError,
@@ -124,7 +125,7 @@ class Gateway:
 
     def _opened(self, asked: urllib.request.Request) -> Any:
         """What is on this machine is asked without the proxies of the environment."""
-        if self.pid or urlsplit(self.url).hostname in HERE:
+        if self.pid or urlsplit(self.url).hostname in LOOPBACK:
             return _direct.open(asked, timeout=_WITHIN_S)
         return _proxied.open(asked, timeout=_WITHIN_S)
 

@@ -1,7 +1,7 @@
 """What signals ask of `armory serve`, from its first moment to its last.
 
 Owns: noting them before there is an event loop, taking them in it, and giving up a start that is to
-end. Never imports a room.
+end. Never imports a room but `tasks`, nor what a gateway is made of until one was loaded.
 """
 
 from __future__ import annotations

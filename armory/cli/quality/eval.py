@@ -90,14 +90,7 @@ def eval_command(
     """
     wanted = [parse_gate(gate) for gate in gates]
     missed_gates(to_json(of_nothing()), wanted)  # refuses an unknown figure before the long run
-    dataset = load_dataset(folder, split=split, limit=limit)
-    if not dataset.queries:
-        raise ConfigError(f"{folder}: queries.jsonl holds no query")
-    if not any(query.relevant for query in dataset.queries):
-        raise ConfigError(
-            f"{folder}: queries.jsonl labels no query with a tool, so there is nothing to measure; "
-            'give some of them `"relevant": ["id of a tool"]`'
-        )
+    dataset = _measurable(folder, split, limit)
     if others is not None:
         dataset = among(dataset, *folder_and_count(others))
     options = options_of(config)
@@ -127,6 +120,18 @@ def eval_command(
         say_error(line)
     if missed:
         raise click.exceptions.Exit(1)
+
+
+def _measurable(folder: str, split: str | None, limit: int | None) -> Dataset:
+    dataset = load_dataset(folder, split=split, limit=limit)
+    if not dataset.queries:
+        raise ConfigError(f"{folder}: queries.jsonl holds no query")
+    if not any(query.relevant for query in dataset.queries):
+        raise ConfigError(
+            f"{folder}: queries.jsonl labels no query with a tool, so there is nothing to measure; "
+            'give some of them `"relevant": ["id of a tool"]`'
+        )
+    return dataset
 
 
 def folder_and_count(given: str) -> tuple[str, int | None]:

@@ -10,6 +10,7 @@ from typing import Literal
 
 from armory.domain.principal import Principal
 from armory.domain.tool import ListedRecord, ToolRecord
+from armory.domain.visibility import Scope
 from armory.gateway.endpoint import Endpoint
 from armory.gateway.views.view import View
 from armory.protocol.methods import (
@@ -18,7 +19,6 @@ from armory.protocol.methods import (
     RESOURCES_CHANGED,
     TOOLS_CHANGED,
 )
-from armory.security.policy import Scope
 
 Kind = Literal["tools", "prompts", "resources", "templates", "skills"]
 _METHODS: tuple[tuple[str, tuple[Kind, ...]], ...] = (

@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from armory.domain.query import Query
 from armory.domain.results import BYTES_PER_TOKEN, Match, Selection
+from armory.domain.visibility import VisibleCatalog
 from armory.gateway.views.definitions import Form, for_models
 from armory.gateway.views.names import NEAREST
 from armory.gateway.views.view import View
-from armory.security.policy import VisibleCatalog
 
 _CALLED = 20
 """Tools that a query finds by being their name, or their server's."""

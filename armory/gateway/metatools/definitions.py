@@ -12,9 +12,9 @@ from typing import Any
 
 from armory.domain.catalog import Catalog, ServerLists
 from armory.domain.query import MAX_QUERY_CHARS, MAX_TEXTS, MAX_TOP_K
+from armory.domain.visibility import VisibleCatalog
 from armory.gateway.settings import GatewaySettings
 from armory.protocol.meta import ALWAYS_LOAD
-from armory.security.policy import VisibleCatalog
 
 SEARCH = "search_tools"
 CALL = "call_tool"

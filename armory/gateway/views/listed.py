@@ -13,8 +13,8 @@ from cachetools import LRUCache
 
 from armory.domain.catalog import Catalog, replaced
 from armory.domain.tool import ListedRecord, ToolRecord
+from armory.domain.visibility import VisibleCatalog
 from armory.gateway.views.definitions import Form, Kind, listed_bytes, tool_bytes
-from armory.security.policy import VisibleCatalog
 
 JOINED_BYTES = 256 << 20
 """Joined lists that are kept: with packs every user may see another one."""
@@ -47,10 +47,6 @@ class ListedBytes:
         self._before = None if later else previous  # an old catalog may be large: let it go
         self._joined = LRUCache[_Key, bytes](joined_bytes, getsizeof=len)
         self._sizes = LRUCache[tuple[str, Form], int](_SIZES_KEPT)
-
-    def made(self, form: Form) -> int:
-        """Of how many tools the bytes are there."""
-        return len(self._tools.get(form, ()))
 
     def tool(self, name: str, form: Form) -> bytes:
         """One tool as listed."""

@@ -69,23 +69,11 @@ class ToolNames:
         known = {} if before is None else before._known
         others = None if before is None else replaced(before._records, records)
         self._known: dict[str, _Known] = {} if others is None else dict(known)
-        fresh: list[str] = []
-        for name in records if others is None else others:
-            was, tool = known.get(name), records[name]
-            if was is None or (was.tool is not tool and _titles(was.tool) != _titles(tool)):
-                was = _Known.of(name, tool)
-                fresh.append(name)
-            elif was.tool is not tool:
-                was = _Known(tool, was.words, was.own, was.server)
-            self._known[name] = was
+        fresh = self._read(known, records if others is None else others)
+        gone = _gone(known, records, fresh) if others is None else fresh
         self._tools: dict[str, list[str]] = {}
         self._servers: dict[str, list[str]] = {}
-        gone, stays = fresh, True
-        if others is None:
-            again = frozenset(name for name in fresh if name in known)
-            gone = [name for name in known if name not in records or name in again]
-            stays = [n for n in known if n in records] == [n for n in records if n in known]
-        if before is None or len(gone) + len(fresh) > _FEW or not stays:
+        if before is None or gone is None or len(gone) + len(fresh) > _FEW:
             for name, one in self._known.items():
                 _enter(self._tools, one.own, name)
                 _enter(self._servers, one.server, name)
@@ -97,6 +85,21 @@ class ToolNames:
         # Perhaps the last to hold the snapshot's tools: they are freed beside the event loop.
         for table in (self._known, self._tools, self._servers):
             let_go(table)
+
+    def _read(self, known: Mapping[str, _Known], names: Iterable[str]) -> list[str]:
+        """Enter the tools of these names, as they are known where that still holds; the names of
+        those that are called otherwise than before, or were not there.
+        """
+        fresh: list[str] = []
+        for name in names:
+            was, tool = known.get(name), self._records[name]
+            if was is None or (was.tool is not tool and _titles(was.tool) != _titles(tool)):
+                was = _Known.of(name, tool)
+                fresh.append(name)
+            elif was.tool is not tool:
+                was = _Known(tool, was.words, was.own, was.server)
+            self._known[name] = was
+        return fresh
 
     def _exchange(self, known: Mapping[str, _Known], gone: list[str], fresh: list[str]) -> None:
         """Take out what is gone and put in what is fresh, each where the catalog has it."""
@@ -174,6 +177,16 @@ class ToolNames:
                 return [other for _, other in likest[:NEAREST]]
         few = [other for other in self._known if other in among][:_COMPARED]
         return get_close_matches(name, [*extra, *few], NEAREST, 0.5)
+
+
+def _gone(
+    known: Mapping[str, _Known], records: Mapping[str, ToolRecord], fresh: Iterable[str]
+) -> list[str] | None:
+    """What is known and holds no more; None: what stays is in another order."""
+    if [name for name in known if name in records] != [name for name in records if name in known]:
+        return None
+    again = frozenset(name for name in fresh if name in known)
+    return [name for name in known if name not in records or name in again]
 
 
 def _enter(table: dict[str, list[str]], called: Iterable[str], name: str) -> None:

@@ -14,9 +14,9 @@ from cachetools import LRUCache
 from armory.domain.catalog import Catalog
 from armory.domain.query import VisibleSet
 from armory.domain.results import Match, Selection
+from armory.domain.visibility import VisibleCatalog
 from armory.gateway.requests import ClientRequest
 from armory.gateway.views.view import View
-from armory.security.policy import VisibleCatalog
 from armory.threads import let_go
 
 _JOINED_BYTES = 16 << 20

@@ -18,6 +18,7 @@ from armory.domain.principal import Principal
 from armory.domain.query import VisibleSet
 from armory.domain.results import Selection
 from armory.domain.tool import ListedRecord, ToolRecord
+from armory.domain.visibility import Scope, VisibleCatalog
 from armory.gateway.endpoint import ALL, Endpoint
 from armory.gateway.metatools.definitions import SEARCH, search_definition, servers_shown
 from armory.gateway.requests import ClientRequest
@@ -28,7 +29,7 @@ from armory.gateway.views.names import ToolNames
 from armory.gateway.views.tables import ToolTables
 from armory.protocol.headers import declared_headers
 from armory.protocol.rawjson import pack
-from armory.security.policy import Policy, Scope, VisibleCatalog
+from armory.security.policy import Policy
 
 _encode = msgspec.json.encode
 _VISIBLE_KEPT = 10_000

@@ -7,7 +7,7 @@ Never imports a model, a client or an index.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,6 @@ from armory.retrieval.ports import FloatArray
 
 #: Characters that are kept of a text: no supported model reads more, and tokenizers stay quick.
 MAX_TEXT_CHARS = 32_000
-
-Progress = Callable[[int, int], None]
 
 
 def text_hash(text: str) -> str:

@@ -216,15 +216,8 @@ class FaissIndex:
         kept, dimension = self._check(rows, changed)
         new = {row.key: len(changed[row.key]) for row in rows if row.key in changed}
         spans = {key: self._spans[key] for key in kept}
-        total = sum(count for _, count in spans.values()) + sum(new.values())
         store = self._store
-        grown = (len(store) if store is not None else 0) + sum(new.values())
-        large = store is not None and store.graph and total > self._hnsw_above
-        if (
-            store is None
-            or store.dimension != dimension
-            or (not large and (store.graph or total < (1 - _DEAD) * grown))
-        ):  # a scan is rebuilt at once; a graph by `_grow`
+        if store is None or self._is_spent(store, dimension, spans, sum(new.values())):
             fresh = Store(dimension, graph=False)
             if store is not None and spans:
                 fresh.add(store.vectors(_all_ids(spans)))
@@ -235,6 +228,17 @@ class FaissIndex:
             store.add(np.concatenate([changed[key] for key in new]))
         held = _Held(rows, store, spans)
         return FaissView(rows, held, _background(rows, held)), spans
+
+    def _is_spent(self, store: Store, dimension: int, kept: Spans, new: int) -> bool:
+        """Whether a store gives way to a scan of what is kept: it is for another model, a graph of
+        too few vectors, or a scan that is too dead; what becomes of a graph that is, `_grow` says.
+        """
+        if store.dimension != dimension:
+            return True
+        live = sum(count for _, count in kept.values()) + new
+        if store.graph:
+            return live <= self._hnsw_above
+        return live < (1 - _DEAD) * (len(store) + new)
 
     def _check(
         self, rows: Sequence[Row], changed: Mapping[str, FloatArray]

@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 import numpy as np
 from qdrant_client import QdrantClient
 
+from armory.domain.hosts import LOOPBACK
 from armory.errors import BackendError, ConfigError
 from armory.logger import Logger
 from armory.retrieval.embedders.base import text_hash
@@ -250,7 +251,7 @@ def _client(settings: QdrantSettings, timeout_s: float) -> QdrantClient:
     url, path, key = settings.url, settings.path, settings.api_key
     if url and path:
         raise ConfigError("url and path exclude each other", path="tool_rag.qdrant")
-    if url and key and urlsplit(url).scheme == "http" and not _loopback(url):
+    if url and key and urlsplit(url).scheme == "http" and urlsplit(url).hostname not in LOOPBACK:
         _log.warning("qdrant_key_sent_in_clear", url=url, fix="use https")
     try:
         if url:
@@ -269,10 +270,6 @@ def _client(settings: QdrantSettings, timeout_s: float) -> QdrantClient:
             "serves one process at a time: stop the other one, or use a server (url)",
             path="tool_rag.qdrant",
         ) from error
-
-
-def _loopback(url: str) -> bool:
-    return (urlsplit(url).hostname or "") in ("localhost", "127.0.0.1", "::1")
 
 
 def open_index(embedder: Embedder, options: PartOptions) -> QdrantIndex:

@@ -238,8 +238,13 @@ class CodeFlow(TokenClient):
         if grant.client_metadata_url and place.takes_documents:
             return msgspec.structs.replace(bare, client_id=grant.client_metadata_url)
         known = self._clients.get((place.issuer, redirect_uri))
-        if known is not None:
-            return known
+        if known is None:
+            known = await self._registered(bare, place, redirect_uri)
+            self._clients[place.issuer, redirect_uri] = known
+        return known
+
+    async def _registered(self, bare: Login, place: AuthServerMetadata, redirect_uri: str) -> Login:
+        """The gateway as a client that it has just registered (RFC 7591)."""
         if not place.register_url:
             raise self.failed(
                 f"{place.issuer!r} registers no clients by itself; register one and give its "
@@ -260,13 +265,12 @@ class CodeFlow(TokenClient):
         if status not in (200, 201) or not isinstance(id, str):
             raise self.failed(f"{place.register_url} registered no client: {why(status, answer)}")
         decided = answer.get("token_endpoint_auth_method")
-        made = self._clients[place.issuer, redirect_uri] = msgspec.structs.replace(
+        return msgspec.structs.replace(
             bare,
             client_id=id,
             client_secret=secret if isinstance(secret, str) else "",
             method=decided if isinstance(decided, str) else method,
         )
-        return made
 
 
 class GatewayLogin(CodeFlow):

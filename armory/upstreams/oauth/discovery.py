@@ -13,8 +13,8 @@ from typing import Any
 
 from yarl import URL
 
+from armory.domain.hosts import LOOPBACK
 from armory.oauth.metadata import (
-    LOOPBACK,
     CannotAnswer,
     Fetch,
     Undiscovered,

@@ -16,7 +16,6 @@ from typing import Any
 
 from armory.errors import UpstreamUnavailable
 from armory.http1.reading import BodyTooLarge, give_up
-from armory.logger import Logger
 from armory.observability.redaction import redacted
 from armory.protocol.hop_meta import MetaStamp, legacy_meta
 from armory.protocol.link import (
@@ -34,8 +33,6 @@ from armory.upstreams.session.budget import Budget
 from armory.upstreams.session.context import UNKNOWN, Identity, LinkContext, Unintelligible
 from armory.upstreams.session.inflow import GIVEN_UP, Meter
 from armory.upstreams.session.subscriptions import Subscriptions
-
-log = Logger(__name__)
 
 _END_S = 5.0
 TOO_NOISY = "it was cut off: it does not stop sending what nobody asked for"

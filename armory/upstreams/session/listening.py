@@ -200,13 +200,9 @@ class ListenStream:
                 if self._stream is not stream:
                     failures = 0
                     continue
-                reply = None if stream.task.cancelled() else stream.task.result()
-                if reply is not None and reply.error is not None:
-                    code = error_of(reply.error).code
-                    log.info("upstream_listen_refused", upstream=self._server, code=code)
-                    if code == METHOD_NOT_FOUND:
-                        self._stream = self._keeper = None
-                        return
+                if self._has_no_listening(stream.task):
+                    self._stream = self._keeper = None
+                    return
             await asyncio.sleep(_RETRY_S[min(failures, len(_RETRY_S) - 1)])
             failures += 1
             async with self._lock:
@@ -215,6 +211,15 @@ class ListenStream:
                     if renewed.honours:
                         failures = 0
                     self._report_gap()
+
+    def _has_no_listening(self, ended: asyncio.Task[Reply | None]) -> bool:
+        """Whether a stream ended since the upstream does not know the method; logs any refusal."""
+        reply = None if ended.cancelled() else ended.result()
+        if reply is None or reply.error is None:
+            return False
+        code = error_of(reply.error).code
+        log.info("upstream_listen_refused", upstream=self._server, code=code)
+        return code == METHOD_NOT_FOUND
 
     def _report_gap(self) -> None:
         if self._lists:

@@ -1,7 +1,7 @@
 """What an upstream asks of clients: sampling, elicitation and roots, within one legacy session.
 
-Owns: whose question it is, putting it to that client, the answer on its way back, and withdrawing
-it. Never imports a transport.
+Owns: whose question it is, putting it to that client, what it is answered, and withdrawing it.
+Never imports a transport.
 
 In a session that is one client's own, whatever is asked is put to that client, on the request that
 is open or, where none is, outside of requests. In a session that several clients share, a stdio or
@@ -22,7 +22,6 @@ from typing import cast
 
 from msgspec import Raw
 
-from armory.errors import ArmoryError
 from armory.logger import Logger
 from armory.protocol import jsonrpc
 from armory.protocol.capabilities import CAPABILITY
@@ -42,6 +41,7 @@ from armory.tasks import spawn
 from armory.upstreams.session.abandoned import AbandonedCalls
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.pending import Pending
+from armory.upstreams.session.replies import Replies
 from armory.upstreams.session.turns import Turns, asks_possible
 
 log = Logger(__name__)
@@ -50,8 +50,6 @@ _FIRST_CALL_S = 10.0
 """How long a question at the start of a session waits for a first call that it can belong to."""
 _OPEN = 64
 """Questions of one session that wait for people at once."""
-_ANSWERING = 16
-"""Answers of one session that its upstream may leave unread at once."""
 _ROOTS_S = 30.0
 """How long `roots/list` goes to the client that last said that its roots changed."""
 
@@ -92,7 +90,7 @@ class Questions:
     ) -> None:
         self._link = cast("BaseLink", weakref.proxy(link))  # which has this one
         self._budget = link.budget
-        self._send = weakref.WeakMethod(send)
+        self._replies = Replies(link, send)
         self._pending = pending
         self._exact = exact
         self._roots_changed_by: tuple[ClientChannel, float] | None = None
@@ -101,7 +99,6 @@ class Questions:
         self._may_ask = AbandonedCalls()  # those of them that could make it ask
         self._open: dict[bytes, asyncio.Task[None]] = {}
         self._unbound: set[asyncio.Task[None]] = set()
-        self._answering = 0
         self._began = asyncio.Event()
 
     def turn_for(self, call: Call) -> AbstractAsyncContextManager[None] | None:
@@ -165,38 +162,49 @@ class Questions:
             question: what the upstream asks.
             via: the call on whose own stream it came, or None.
         """
+        if question.method == "ping":
+            self._replies.send_beside(jsonrpc.response(question.key, EMPTY_OBJECT))
+        elif self._link.era == "modern":
+            self._budget.say(log.warning, "upstream_request_ignored", method=question.method)
+        elif via is not None or not self._put_without_call(question):
+            self._put_to_caller(question, via)
+
+    def _put_without_call(self, question: Question) -> bool:
+        """Whether somebody answers it, or will, whichever call it belongs to."""
         method, link = question.method, self._link
-        if method == "ping":
-            self._reply(jsonrpc.response(question.key, EMPTY_OBJECT))
-            return
-        if link.era == "modern":
-            self._budget.say(log.warning, "upstream_request_ignored", method=method)
-            return
-        if via is None:
-            self._turns.interactive = self._turns.interactive or method in CAPABILITY
-        informer = self._roots_informer(method, via)
+        self._turns.interactive = self._turns.interactive or method in CAPABILITY
+        informer = self._roots_informer(method)
         if informer is not None:
             self._put(question, informer)
-            return
-        if link.client is not None and via is None:
+        elif link.client is not None:
             self._put_to_own(question, link.client)
-            return
-        if via is None and method in CAPABILITY and self._first_call_comes():
+        elif method in CAPABILITY and self._first_call_comes():
             link.spawn(self._with_first_call(question), "early question")
-            return
+        else:
+            return False
+        return True
+
+    def _put_to_caller(self, question: Question, via: Pending | None) -> None:
+        """Put it to the client of the call that it belongs to; refused where that cannot be told.
+
+        Args:
+            question: what the upstream asks.
+            via: the call on whose own stream it came, or None.
+        """
+        method = question.method
         pending, why = self._attribute(method, via)
-        if pending is None and not why and method == "roots/list" and link.owned_by_gateway:
-            self._reply(jsonrpc.response(question.key, _NO_ROOTS))
+        if pending is None and not why and method == "roots/list" and self._link.owned_by_gateway:
+            self._replies.send_beside(jsonrpc.response(question.key, _NO_ROOTS))
             return
         if len(self._open) >= _OPEN:
             pending, why = None, "too many questions of this server are open"
-        if pending is None or pending.client is None:
-            code = INTERNAL_ERROR if method in CAPABILITY and why else METHOD_NOT_FOUND
-            self._budget.say(log.info, "upstream_request_refused", method=method)
-            refusal = jsonrpc.error(code, why or f"{method} is not available here")
-            self._reply(jsonrpc.error_response(question.key, refusal))
+        if pending is not None and pending.client is not None:
+            self._put(question, pending.client, pending)
             return
-        self._put(question, pending.client, pending)
+        code = INTERNAL_ERROR if method in CAPABILITY and why else METHOD_NOT_FOUND
+        self._budget.say(log.info, "upstream_request_refused", method=method)
+        refusal = jsonrpc.error(code, why or f"{method} is not available here")
+        self._replies.send_beside(jsonrpc.error_response(question.key, refusal))
 
     def _first_call_comes(self) -> bool:
         """Whether the session was opened for a call that is not in flight yet."""
@@ -232,9 +240,9 @@ class Questions:
         calls = [call for call in self._pending.values() if asks_possible(call.call)]
         self._put(question, calls[0].client or client if calls else client, *calls)
 
-    def _roots_informer(self, method: str, via: Pending | None) -> ClientChannel | None:
+    def _roots_informer(self, method: str) -> ClientChannel | None:
         """The client whose `roots/list_changed` this `roots/list` follows; None: none does."""
-        if method != "roots/list" or via is not None or self._roots_changed_by is None:
+        if method != "roots/list" or self._roots_changed_by is None:
             return None
         client, until = self._roots_changed_by
         if until > asyncio.get_running_loop().time():
@@ -313,33 +321,10 @@ class Questions:
         finally:
             for pending in waiting:
                 pending.resume()
-        await self._answer(data)
+        await self._replies.send(data)
 
     def _progressed(self, token: Raw, params: Params) -> None:
-        self._reply(jsonrpc.notification(PROGRESS, {**params, PROGRESS_TOKEN: token}))
-
-    def _reply(self, data: bytes) -> None:
-        """Answer beside everything else; not at all an upstream that asks but does not read."""
-        if self._answering >= _ANSWERING:
-            self._budget.say(log.info, "upstream_answer_dropped")
-            return
-        self._answering += 1
-        self._link.spawn(self._answer_counted(data), "answer")
-
-    async def _answer_counted(self, data: bytes) -> None:
-        try:
-            await self._answer(data)
-        finally:
-            self._answering -= 1
-
-    async def _answer(self, data: bytes) -> None:
-        send = self._send()
-        if send is None:  # the session is gone
-            return
-        try:
-            await send(data)
-        except ArmoryError as error:
-            self._budget.say(log.info, "upstream_answer_unsent", error=str(error))
+        self._replies.send_beside(jsonrpc.notification(PROGRESS, {**params, PROGRESS_TOKEN: token}))
 
 
 def _busy(pending: Mapping[int, Pending]) -> int:

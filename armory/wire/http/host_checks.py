@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from multidict import MultiMapping
 
-from armory.domain.hosts import is_loopback
+from armory.domain.hosts import LOOPBACK, is_loopback
 from armory.errors import ConfigError
 from armory.protocol.headers import (
     LAST_EVENT_ID,
@@ -25,7 +25,6 @@ from armory.protocol.headers import (
 PASSED = "X-Armory-Passed"
 """Header of requests that another replica passes on: a secret that only replicas know."""
 FORWARDED = ("X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto")
-_LOOPBACK_NAMES = frozenset(("localhost", "127.0.0.1", "::1"))
 _HOST_CHARS = 256
 """Of a Host value whose check is kept: anybody may send longer ones."""
 _PORTS = {"http": ":80", "https": ":443"}
@@ -95,7 +94,7 @@ class HostChecks:
 
     def _check_host(self, host: str) -> bool:
         name = _name_of(host)
-        if self.loopback and name in _LOOPBACK_NAMES:
+        if self.loopback and name in LOOPBACK:
             return True
         return host in self._hosts or name in self._hosts
 
@@ -107,7 +106,7 @@ class HostChecks:
             return False
         try:
             parts = urlsplit(origin)
-            return parts.scheme in ("http", "https") and parts.hostname in _LOOPBACK_NAMES
+            return parts.scheme in ("http", "https") and parts.hostname in LOOPBACK
         except ValueError:
             return False
 

@@ -14,7 +14,8 @@ from armory.domain.catalog import Catalog, ServerLists, ToolRecord
 from armory.domain.catalog_builder import build_catalog
 from armory.domain.principal import ANONYMOUS, Principal
 from armory.domain.uris import has_steps, plain
-from armory.security.policy import EVERYTHING, Policy, Rule, Scope
+from armory.domain.visibility import EVERYTHING, Scope
+from armory.security.policy import Policy, Rule
 
 ALICE = Principal("alice", user="ann", scopes=frozenset(("read", "docs:write")))
 

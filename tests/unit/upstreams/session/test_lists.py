@@ -12,12 +12,11 @@ from typing import Any
 
 import pytest
 from msgspec import Raw
-from msgspec.json import encode
+from msgspec.json import decode, encode
 
 from armory.domain.catalog import ServerLists
 from armory.errors import UpstreamUnavailable
 from armory.protocol.link import Call, Reply
-from armory.protocol.rawjson import items
 from armory.protocol.scanning import pieces
 from armory.testing.upstreams.exchange import definition
 from armory.upstreams.session.lists import pages
@@ -353,7 +352,7 @@ async def test_no_turn_opens_much_of_a_large_list(
 
     def seen(raw: Raw | bytes) -> list[Raw]:
         sizes.append(len(memoryview(raw)))
-        return items(raw)
+        return decode(raw, type=list[Raw])
 
     monkeypatch.setattr(pieces, "_items", seen)
     tools = _many(20_000)

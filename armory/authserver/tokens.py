@@ -1,0 +1,73 @@
+"""Codes and tokens as clients hold them: the id of a grant, sealed.
+
+Owns: how they are written, and that no kind is taken for another. Never asks the store.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from armory.domain.base64url import decoded, encoded
+
+if TYPE_CHECKING:
+    from armory.security.sealing import Seal
+
+_MAX_TOKEN_CHARS = 4_096
+
+
+class Kind(NamedTuple):
+    """A kind of token.
+
+    Attributes:
+        prefix: that all of them begin with.
+        purpose: for which they are sealed.
+    """
+
+    prefix: str
+    purpose: str
+
+
+CODE = Kind("armory_code_", "oauth code")
+ACCESS = Kind("armory_at_", "oauth access token")
+REFRESH = Kind("armory_rt_", "oauth refresh token")
+
+
+class Handle(msgspec.Struct, frozen=True, array_like=True):
+    """What is sealed in a token.
+
+    Attributes:
+        grant: its id.
+        step: at which the grant must be; of an access token the one at which it was given out.
+        until: seconds since 1970.
+        resource: that an access token is for.
+    """
+
+    grant: str
+    step: int
+    until: float
+    resource: str = ""
+
+
+class Tokens:
+    """Writes and reads them.
+
+    Args:
+        seal: of the gateway.
+    """
+
+    def __init__(self, seal: Seal) -> None:
+        self._seal = seal
+
+    def token(self, kind: Kind, handle: Handle) -> str:
+        """A token that says this."""
+        return kind.prefix + encoded(self._seal.seal(msgspec.json.encode(handle), kind.purpose))
+
+    def handle(self, kind: Kind, token: str) -> Handle | None:
+        """What a token says, whether it has expired or not; None: it is none of this kind."""
+        if not token.startswith(kind.prefix) or len(token) > _MAX_TOKEN_CHARS:
+            return None
+        sealed = decoded(token.removeprefix(kind.prefix))
+        data = None if sealed is None else self._seal.open(sealed, kind.purpose)
+        return None if data is None else msgspec.json.decode(data, type=Handle)

@@ -1,0 +1,78 @@
+"""The part of the catalog that an endpoint shows, and what of it a principal may see.
+
+Owns: `Scope` and `VisibleCatalog`, as values; policy decides. Never imports anything but its
+domain siblings.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Literal
+
+from armory.domain.query import VisibleSet
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The part of the catalog that an endpoint shows: whole servers plus single tools.
+
+    Attributes:
+        key: unique name of the scope; scopes with equal keys are equal.
+        servers: server keys; None together with `tools` None means everything.
+        tools: glob patterns over exposed tool names, beside those of `servers`.
+    """
+
+    key: str = "all"
+    servers: frozenset[str] | None = None
+    tools: tuple[str, ...] | None = None
+
+    @property
+    def everything(self) -> bool:
+        """Whether the scope leaves nothing out."""
+        return self.servers is None and self.tools is None
+
+    def has_server(self, server: str) -> bool:
+        """Whether everything of `server` is in scope."""
+        if self.servers is None:
+            return self.tools is None
+        return server in self.servers
+
+    def has_tool(self, server: str, name: str) -> bool:
+        """Whether the tool `name` of `server` is in scope."""
+        if self.has_server(server):
+            return True
+        return self.tools is not None and any(fnmatchcase(name, p) for p in self.tools)
+
+
+EVERYTHING = Scope()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VisibleCatalog:
+    """What one profile sees at one endpoint. One object per (snapshot, profile, scope).
+
+    Attributes:
+        tools: exposed tool names, as retrieval takes them.
+        prompts, resources, templates, skills: exposed names and URIs.
+        version: version of the snapshot.
+    """
+
+    tools: VisibleSet
+    prompts: frozenset[str] = frozenset()
+    resources: frozenset[str] = frozenset()
+    templates: frozenset[str] = frozenset()
+    skills: frozenset[str] = frozenset()
+    version: int = 0
+
+    @property
+    def anything(self) -> bool:
+        """Whether there is any of them."""
+        kinds = (self.tools.names, self.prompts, self.resources, self.templates, self.skills)
+        return any(kinds)
+
+    def names(
+        self, kind: Literal["tools", "prompts", "resources", "templates", "skills"]
+    ) -> frozenset[str]:
+        """The exposed names or URIs of one kind."""
+        return self.tools.names if kind == "tools" else getattr(self, kind)

@@ -1,0 +1,56 @@
+"""What is answered to an upstream that asks, on its way out.
+
+Owns: sending answers beside everything else, so many at a time. Never imports a transport.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Awaitable, Callable
+from typing import cast
+
+from armory.errors import ArmoryError
+from armory.logger import Logger
+from armory.upstreams.session.base import BaseLink
+
+log = Logger(__name__)
+_AT_ONCE = 16
+"""Answers of one session that its upstream may leave unread at once."""
+
+
+class Replies:
+    """Answers to the upstream of one session.
+
+    Args:
+        link: whose session it is.
+        send: puts a response to the upstream on the wire.
+    """
+
+    def __init__(self, link: BaseLink, send: Callable[[bytes], Awaitable[None]]) -> None:
+        self._link = cast("BaseLink", weakref.proxy(link))  # which has this one
+        self._send = weakref.WeakMethod(send)
+        self._under_way = 0
+
+    async def send(self, data: bytes) -> None:
+        """Answer, unless the session is gone or cannot be told any more."""
+        send = self._send()
+        if send is None:
+            return
+        try:
+            await send(data)
+        except ArmoryError as error:
+            self._link.budget.say(log.info, "upstream_answer_unsent", error=str(error))
+
+    def send_beside(self, data: bytes) -> None:
+        """Answer beside everything else; not at all an upstream that asks but does not read."""
+        if self._under_way >= _AT_ONCE:
+            self._link.budget.say(log.info, "upstream_answer_dropped")
+            return
+        self._under_way += 1
+        self._link.spawn(self._send_counted(data), "answer")
+
+    async def _send_counted(self, data: bytes) -> None:
+        try:
+            await self.send(data)
+        finally:
+            self._under_way -= 1
