@@ -212,3 +212,15 @@ async def test_titles_of_which_a_manifest_tells(
         (entry,) = await entries._of([Raw(definition.encode())])  # pyright: ignore[reportPrivateUsage]
         assert entry[0] == f"a__{number}"
     assert kept() < 1.5 * room
+
+
+def test_words_of_definitions_that_are_very_long(kept: Kept) -> None:
+    chosen = random.Random(0)
+    index = LexicalIndex()
+    index.add("a", Fields(name="send_letters"))
+    kept()
+    for number in range(5):
+        text = "".join(chosen.choices(string.ascii_lowercase, k=20_000))
+        index.add(f"t{number}", Fields(name=f"t{number}", description=f"letter {text}"))
+    assert kept() < 5 * 20_000 / 2
+    assert len(index.freeze().search("letters").rows) == 5 + 1
