@@ -23,11 +23,16 @@ from armory.config import load_file
 from armory.domain.principal import ANONYMOUS
 from armory.domain.query import Query
 from armory.domain.results import CallOutcome, Exchanged, Listing
+from armory.domain.tool import ToolRecord
+from armory.feedback import attribution as attribution_module
+from armory.feedback.attribution import QueryAttribution
 from armory.gateway.lists import manifest as manifest_module
 from armory.gateway.lists.manifest import Manifest
+from armory.gateway.views.names import _Known  # pyright: ignore[reportPrivateUsage]
 from armory.observability import activity as activity_module
 from armory.observability.activity import Activity
 from armory.observability.settings import ActivitySettings
+from armory.openapi.keywords import usable
 from armory.retrieval.embedders.cache import CachedEmbedder
 from armory.retrieval.lexical import bm25
 from armory.retrieval.lexical.bm25 import Fields, LexicalIndex
@@ -224,3 +229,30 @@ def test_words_of_definitions_that_are_very_long(kept: Kept) -> None:
         index.add(f"t{number}", Fields(name=f"t{number}", description=f"letter {text}"))
     assert kept() < 5 * 20_000 / 2
     assert len(index.freeze().search("letters").rows) == 5 + 1
+
+
+def test_queries_of_sessions_that_may_lead_to_calls(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = 1 << 18
+    monkeypatch.setattr(attribution_module, "_KEPT_BYTES", room, raising=False)
+    attribution = QueryAttribution()
+    kept()
+    for number in range(100):
+        for turn in range(4):
+            text = f"{number} {turn} {'x' * 7_000}"
+            attribution.asked(ANONYMOUS, (text,), ["a__b"], f"session {number}")
+    assert kept() < 2 * room
+    assert (attribution.led_to(ANONYMOUS, "a__b", "session 99") or "").startswith("99 3")
+    assert attribution.led_to(ANONYMOUS, "a__b", "session 0") is None
+
+
+def test_names_and_patterns_of_definitions_that_are_gone(kept: Kept) -> None:
+    kept()
+    name = ""
+    for number in range(TIMES):
+        name = f"{number}{'x' * 50_000}"
+        assert _Known.of("a__b", ToolRecord("a__b", "a", name, {}, "")).own
+        assert usable("pattern", f"[a&&b]{number}{'x' * 900}")
+    del name
+    assert kept() < TIMES * 900
