@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy import delete, insert, select
@@ -21,6 +21,8 @@ from armory.storage.tables import query_log
 
 _DAY_MS = 86_400_000
 _QUEUE = 10_000
+_QUEUE_CHARS = 8_000_000
+"""Of all queries that wait to be stored; one may have 8,000."""
 _BATCH = 500
 _RETURNED = 50
 _OWN_KEY = re.compile(r"acx_[A-Za-z0-9_-]{8,}")
@@ -89,6 +91,7 @@ class QueryLog:
         self._enabled = enabled
         self._retention_days = retention_days
         self._queue: deque[QueryRecord] = deque()
+        self._chars = 0
         self.dropped = 0
         self._patterns: list[re.Pattern[str]] = []
         for place, text in enumerate(redact):
@@ -122,9 +125,11 @@ class QueryLog:
         """Record a query, soon. Neither blocks nor raises."""
         if not self._enabled:
             return
-        if len(self._queue) >= _QUEUE:
+        chars = len(record.query)
+        if len(self._queue) >= _QUEUE or self._chars + chars > _QUEUE_CHARS:
             self.dropped += 1
             return
+        self._chars += chars
         self._queue.append(replace(record, at_ms=record.at_ms or now_ms()))
 
     def forget(self, user: str) -> None:
@@ -139,17 +144,22 @@ class QueryLog:
         """
         while self._queue:
             batch = [self._queue.popleft() for _ in range(min(_BATCH, len(self._queue)))]
+            self._chars -= sum(len(record.query) for record in batch)
             try:
                 rows = await asyncio.to_thread(self._made, batch)  # long texts take long to redact
             except asyncio.CancelledError:  # the gateway ends, and flushes once more
-                self._queue.extendleft(reversed(batch))
+                self._put_back(batch)
                 raise
             try:
                 async with self._database.write() as connection:
                     await connection.execute(insert(query_log), rows)
             except BackendError:
-                self._queue.extendleft(reversed(batch))
+                self._put_back(batch)
                 raise
+
+    def _put_back(self, batch: Sequence[QueryRecord]) -> None:
+        self._queue.extendleft(reversed(batch))
+        self._chars += sum(len(record.query) for record in batch)
 
     async def prune(self) -> int:
         """Delete what is past its retention; how many records that were.

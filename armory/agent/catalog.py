@@ -6,11 +6,12 @@ in as a Protocol, so its vectors and postings are used, not built again.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import sys
 from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
+from cachetools import LRUCache
 
 from armory.agent.chunks import Ask, Chunk, Hit, cut
 from armory.agent.labels import Search
@@ -21,7 +22,9 @@ from armory.retrieval.indexing.document import parameters
 from armory.retrieval.lexical.text import terms
 from armory.retrieval.ranking.answer import Ranking
 
-_CACHED = 4_096
+_CACHED_BYTES = 16 << 20
+"""Of the documents of tools that are kept in chunks: one may have half a MiB."""
+_CHUNK_BYTES = 500
 
 
 class Engine(Protocol):
@@ -53,7 +56,9 @@ class CatalogSource:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._chunks: OrderedDict[tuple[str, str, str], tuple[Chunk, ...]] = OrderedDict()
+        self._chunks: LRUCache[tuple[str, str, str], tuple[Chunk, ...]] = LRUCache(
+            _CACHED_BYTES, _size
+        )
 
     async def search(self, search: Search, ask: Ask) -> Sequence[Hit]:
         """At most `ask.top_k` hits, best first.
@@ -98,9 +103,10 @@ class CatalogSource:
         if found is None:
             pieces = cut(tool_text(tool))
             found = tuple(Chunk(f"{tool.name}#{i}", p, tool.name) for i, p in enumerate(pieces))
-            self._chunks[key] = found
-            if len(self._chunks) > _CACHED:
-                self._chunks.popitem(last=False)
-        else:
-            self._chunks.move_to_end(key)
+            if _size(found) <= _CACHED_BYTES:
+                self._chunks[key] = found
         return found
+
+
+def _size(chunks: tuple[Chunk, ...]) -> int:
+    return sum(_CHUNK_BYTES + sys.getsizeof(chunk.text) for chunk in chunks)

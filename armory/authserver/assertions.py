@@ -94,6 +94,7 @@ class Assertions:
             claims = await issuer.claims(assertion, _TYPES)
             until = expiry_of(claims) + self._leeway_s
             identity = self._identity(issuer, claims)
+            further = self._further(claims)
         except jwt.PyJWTError as error:
             why = reason(error)
             _log.info("id_jag_refused", reason=why, issuer=issuer.name)
@@ -110,10 +111,7 @@ class Assertions:
         if until > now + _MOST_S + 2 * self._leeway_s:
             raise _refused(f"it holds for longer than {int(_MOST_S)} seconds")
         scopes = self._scopes(claims, frozenset(asked))
-        granted = scopes
-        if self._settings.scopes_claim != "scope":
-            granted |= scopes_of(claims, self._settings.scopes_claim)
-        identity = Identity(identity.subject, identity.user, tuple(sorted(granted)))
+        identity = Identity(identity.subject, identity.user, tuple(sorted(scopes | further)))
         return Vouched(
             identity,
             _resource(claims),
@@ -131,6 +129,11 @@ class Assertions:
             check_own(user, self._settings.id_jag_issuers)
             return Identity(f"{first}|{subject}", user)
         return Identity(f"{issuer.name}|{subject}", f"{issuer.name}|{user}")
+
+    def _further(self, claims: Mapping[str, Any]) -> frozenset[str]:
+        """What else the person may do, in a claim of its own."""
+        claim = self._settings.scopes_claim
+        return frozenset() if claim == "scope" else scopes_of(claims, claim)
 
     def _scopes(self, claims: Mapping[str, Any], asked: frozenset[str]) -> frozenset[str]:
         """The scopes that are both asked for and granted.

@@ -29,7 +29,8 @@ KIND = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 METHOD: Final = "private_key_jwt"
 _TYPES = frozenset(("jwt", "client-authentication+jwt", "application/client-authentication+jwt"))
 _MOST_S = 3_600.0
-_KEPT = 1_000
+_KEPT, _MOST_KEYS = 128, 32
+"""Clients whose keys are kept, and of how many keys: anybody may name a document that has some."""
 Once = Callable[[str, float], Awaitable[bool]]
 """Takes an id for some seconds; whether nobody had it, on any replica."""
 
@@ -112,7 +113,9 @@ class ClientKeys:
     def _of(self, client: Client) -> KeySet:
         found = self._keys.get(client.keys)
         if found is None:
-            found = self._keys[client.keys] = KeySet(client.keys, ALGORITHMS, fetch=self._fetched)
+            found = self._keys[client.keys] = KeySet(
+                client.keys, ALGORITHMS, fetch=self._fetched, most=_MOST_KEYS
+            )
         return found
 
     async def _fetched(self, keys: str) -> bytes:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from weakref import WeakValueDictionary
@@ -23,7 +24,9 @@ from armory.oauth.metadata import text
 BODY_BYTES = 65_536
 ROUTE = Route(timeout_s=5.0, body_bytes=BODY_BYTES + 1, named=())
 """To public addresses only: anybody may name a document."""
-_KEPT, _MAX_URL = 1_000, 500
+_KEPT_BYTES, _MAX_URL = 8 << 20, 500
+_CLIENT_BYTES = 2_000
+"""What a client takes beside the keys and redirect URIs of its document."""
 _AT_ONCE, _OF_ONE = 64, 8
 """Documents fetched at a time, in all and for one address, since anybody may name slow ones."""
 _FRESH_S, _LEAST_S, _MOST_S, _REFUSED_S = 300.0, 60.0, 86_400.0, 30.0
@@ -50,9 +53,14 @@ class Documents:
         self._patterns = patterns
         self._clock = clock
         self._kept: TLRUCache[str, tuple[Client | str, float]] = TLRUCache(
-            _KEPT, ttu=lambda _key, entry, _now: entry[1], timer=clock
+            _KEPT_BYTES,
+            ttu=lambda _key, entry, _now: entry[1],
+            timer=clock,
+            getsizeof=lambda entry: _size(entry[0]),
         )
-        self._latest: TTLCache[str, Client] = TTLCache(_KEPT, _MOST_S, timer=clock)
+        self._latest: TTLCache[str, Client] = TTLCache(
+            _KEPT_BYTES, _MOST_S, timer=clock, getsizeof=_size
+        )
         self._turn = asyncio.Semaphore(_AT_ONCE)
         self._turns_of: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -130,6 +138,12 @@ class Documents:
         name = printable(text(found.get("client_name")))
         keys = keys_in(found) if method == METHOD else ""
         return Client(url, name, uris, method, host=place.host or "", keys=keys)
+
+
+def _size(found: Client | str) -> int:
+    """Bytes of what is believed of a client, or of why nothing is."""
+    texts = (found,) if isinstance(found, str) else (found.keys, *found.redirects)
+    return _CLIENT_BYTES + sum(map(sys.getsizeof, texts))
 
 
 def _place(url: str) -> URL:

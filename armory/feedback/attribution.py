@@ -6,6 +6,7 @@ only where `tool_rag.learn_from_use` is on. Never imports a transport or retriev
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -18,7 +19,9 @@ from armory.domain.principal import Principal
 NO_LEARNING = "no-learning"
 """Scope of callers from whom nothing is learned."""
 FOLLOWS_S = 600.0
-_CALLERS = 10_000
+_KEPT_BYTES = 32 << 20
+"""Of all that is remembered: of an ordinary caller a few KiB, of one with long queries 60."""
+_CALLER_BYTES = 700
 _EACH = 4
 
 
@@ -49,7 +52,9 @@ class QueryAttribution:
         self._follows_s = follows_s
         self._alone = alone
         self._clock = clock
-        self._asked: TTLCache[str, deque[_Asked]] = TTLCache(_CALLERS, follows_s, clock)
+        self._asked: TTLCache[str, deque[_Asked]] = TTLCache(
+            _KEPT_BYTES, follows_s, clock, getsizeof=_size
+        )
 
     def asked(
         self,
@@ -97,3 +102,8 @@ class QueryAttribution:
                 if asked.at >= since and (whatever or tool in asked.found):
                     return asked.text
         return None
+
+
+def _size(asked: deque[_Asked]) -> int:
+    sizes = (sys.getsizeof(one.text) + sys.getsizeof(one.found) for one in asked)
+    return _CALLER_BYTES + sum(sizes)

@@ -7,6 +7,7 @@ switched on. Never imports a transport, never writes anything.
 from __future__ import annotations
 
 import secrets
+import sys
 import time
 from bisect import bisect_left
 from collections import Counter, defaultdict, deque
@@ -23,6 +24,8 @@ from armory.observability.redaction import redacted, redacted_value
 from armory.observability.settings import ActivitySettings
 
 KEPT = 5_000
+KEPT_BYTES = 32 << 20
+"""Memory that their texts take at most: a query may have 8,000 characters, and find 200 tools."""
 CONTENTS = 2_000
 """Characters of arguments and of a result that are kept."""
 _AT_ONCE = 64
@@ -95,7 +98,8 @@ class Activity:
         self.process = secrets.token_hex(8)
         self._redact = redact
         self._now = now
-        self._entries: deque[Entry] = deque(maxlen=KEPT)
+        self._entries: deque[Entry] = deque()
+        self._bytes = 0
         self._settings = settings or ActivitySettings()
         self._minutes, self._parts = Minutes(), Parts()
         self._waiting: list[_Call] = []
@@ -122,7 +126,7 @@ class Activity:
         for now, owner, tool, ok, ms, trace, contents in waiting:
             seq += 1
             at_ms = int(now * 1_000)
-            self._entries.append(
+            self._keep(
                 Entry(seq, at_ms, "call", owner, tool, ok, ms, trace=trace, contents=contents)
             )
             group = (owner, tool, int(now) // MINUTE_S)
@@ -145,7 +149,7 @@ class Activity:
         now = self._now()
         self._take_in()
         self._seq += 1
-        self._entries.append(
+        self._keep(
             Entry(
                 self._seq,
                 int(now * 1_000),
@@ -164,6 +168,13 @@ class Activity:
         found = bool(listing.selected)
         self._minutes.query(now, found, saved)
         self._parts.query(now, principal.owner, found, saved)
+
+    def _keep(self, entry: Entry) -> None:
+        entries = self._entries
+        entries.append(entry)
+        self._bytes += _size(entry)
+        while len(entries) > KEPT or self._bytes > KEPT_BYTES:
+            self._bytes -= _size(entries.popleft())
 
     @property
     def keeps_contents(self) -> bool:
@@ -228,6 +239,13 @@ class Activity:
             _shown(exchanged.arguments, self._redact) if kept.arguments else None,
             _shown(exchanged.result, self._redact) if kept.results else None,
         )
+
+
+def _size(entry: Entry) -> int:
+    """Bytes of what callers wrote and got; of a call without contents nobody chose any."""
+    if entry.kind == "call":
+        return 0 if entry.contents is None else sum(map(sys.getsizeof, entry.contents))
+    return sys.getsizeof(entry.what) + sum(map(sys.getsizeof, entry.found))
 
 
 def _shown(data: bytes | None, redact: Callable[[str], str]) -> str | None:

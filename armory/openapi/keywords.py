@@ -15,6 +15,8 @@ from typing import Any, cast
 _TYPES = frozenset(("array", "boolean", "integer", "null", "number", "object", "string"))
 _PATTERN_CHARS = 1_000
 _PATTERNS_KEPT = 30_000
+_KEPT_CHARS = 200
+"""Of a pattern of which it is remembered."""
 _SET_SIGNS = ("[[", "--", "&&", "~~", "||")
 """Python warns of these within a set; elsewhere they mean nothing new."""
 
@@ -72,10 +74,11 @@ def _type(value: Any) -> bool:
 
 
 def _pattern(value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= _PATTERN_CHARS and _compiles(value)
+    if not isinstance(value, str) or len(value) > _PATTERN_CHARS:
+        return False
+    return _known(value) if len(value) <= _KEPT_CHARS else _compiles(value)
 
 
-@lru_cache(_PATTERNS_KEPT)
 def _compiles(pattern: str) -> bool:
     if "(?P" in pattern:
         return False
@@ -86,6 +89,9 @@ def _compiles(pattern: str) -> bool:
     except (re.error, OverflowError, RecursionError):
         return False
     return True
+
+
+_known = lru_cache(_PATTERNS_KEPT)(_compiles)
 
 
 def _names(value: Any) -> bool:

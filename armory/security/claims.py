@@ -63,13 +63,32 @@ def check_own(user: str, others: Iterable[str]) -> None:
 
 
 def scopes_of(claims: Mapping[str, Any], claim: str) -> frozenset[str]:
-    """The scopes in a claim: a list, or words in a text."""
+    """The scopes in a claim: a list, or words in a text.
+
+    Raises:
+        AuthenticationFailed: they are elsewhere, and nobody knows what they bar.
+    """
     granted = claims.get(claim)
+    if not granted and _is_elsewhere(claims, claim):
+        _log.warning("scopes_elsewhere", claim=claim, user=str(claims.get("sub"))[:_MAX_USER_CHARS])
+        raise AuthenticationFailed(
+            f"{claim!r} is left out of the token, which only says that there are too many of them, "
+            "so nobody knows what this user may not do"
+        )
     if isinstance(granted, str):
         granted = granted.split()
     return frozenset(
         scope for scope in (granted if isinstance(granted, list) else ()) if isinstance(scope, str)
     )
+
+
+def _is_elsewhere(claims: Mapping[str, Any], claim: str) -> bool:
+    """Whether a claim is said to be asked for elsewhere (OpenID Connect Core, 5.6.2): of somebody
+    in more groups than it puts into a token, Entra says so, or `hasgroups`.
+    """
+    names = claims.get("_claim_names")
+    named = isinstance(names, Mapping) and claim in names
+    return named or (claim == "groups" and bool(claims.get("hasgroups")))
 
 
 def audience_of(claims: Mapping[str, Any]) -> frozenset[str]:

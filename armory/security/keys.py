@@ -81,6 +81,7 @@ class KeySet:
         url: of the JWKS document, or what finds it out.
         algorithms: accepted ones; keys of other kinds are left out.
         fetch: gets a document.
+        most: of its keys that are read; None: all.
         clock: seconds, monotonic.
     """
 
@@ -90,11 +91,13 @@ class KeySet:
         algorithms: Sequence[str],
         *,
         fetch: Fetch = fetch,
+        most: int | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._url = url
         self._types = {_KEY_TYPES[a[:2]] for a in algorithms if a[:2] in _KEY_TYPES}
         self._fetch = fetch
+        self._most = most
         self._clock = clock
         self._keys: dict[str, _Key] = {}
         self._failure = ""
@@ -156,7 +159,7 @@ class KeySet:
         except (ValueError, KeyError, TypeError):
             raise BackendError("the identity provider's key document is not a JWKS") from None
         keys: dict[str, _Key] = {}
-        for entry in entries if isinstance(entries, list) else ():
+        for entry in entries[: self._most] if isinstance(entries, list) else ():
             if not isinstance(entry, dict) or entry.get("kty") not in self._types:
                 continue
             if entry.get("use", "sig") != "sig":

@@ -12,13 +12,27 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import aiohttp
 import pytest
 import yaml
+from msgspec import Raw
 
 from armory.config import load_file
+from armory.domain.principal import ANONYMOUS
+from armory.domain.query import Query
+from armory.domain.results import CallOutcome, Exchanged, Listing
+from armory.domain.tool import ToolRecord
+from armory.feedback import attribution as attribution_module
+from armory.feedback.attribution import QueryAttribution
+from armory.gateway.lists import manifest as manifest_module
+from armory.gateway.lists.manifest import Manifest
+from armory.gateway.views.names import _Known  # pyright: ignore[reportPrivateUsage]
+from armory.observability import activity as activity_module
+from armory.observability.activity import Activity
+from armory.observability.settings import ActivitySettings
+from armory.openapi.keywords import usable
 from armory.retrieval.embedders.cache import CachedEmbedder
 from armory.retrieval.lexical import bm25
 from armory.retrieval.lexical.bm25 import Fields, LexicalIndex
@@ -161,3 +175,84 @@ def test_words_of_definitions_that_are_made_up(monkeypatch: pytest.MonkeyPatch) 
     index.add("note", Fields(name="letter_of_somebody"))
     found = index.freeze().search("letter of somebody").rows.tolist()
     assert {0, 51} <= set(found), "words that are known are those of new tools as well"
+
+
+@pytest.mark.parametrize("what", ["queries", "contents", "names"])
+def test_the_latest_queries_and_calls(
+    what: str, kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = 1 << 18
+    monkeypatch.setattr(activity_module, "KEPT_BYTES", room, raising=False)
+    activity = Activity(settings=ActivitySettings(arguments=True, results=True))
+    kept()
+    for number in range(300):
+        text = str(number) + "\u0416" * 8_000
+        if what == "contents":
+            exchanged = Exchanged(f'{{"a":"{text[:4_000]}"}}'.encode(), None)
+            activity.called(ANONYMOUS, CallOutcome("a__b", True, 1.0, exchanged=exchanged))
+        else:
+            names = tuple(f"a__{number}_{other}" for other in range(200))
+            query = Query((text if what == "queries" else "x",))
+            listing = Listing(query, 1, 1, 1, 1.0, 1.0, names if what == "names" else ())
+            activity.listed(ANONYMOUS, listing)
+    assert kept() < 2 * room
+    entries = [*activity.latest()]
+    assert 1 < len(entries) < 300
+    assert [entry.seq for entry in entries] == [activity.last - i for i in range(len(entries))]
+
+
+async def test_titles_of_which_a_manifest_tells(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = 1 << 20
+    monkeypatch.setattr(manifest_module, "_KEPT_BYTES", room, raising=False)
+
+    async def nothing(*_: object) -> NoReturn:
+        raise AssertionError
+
+    entries = Manifest(nothing, nothing)
+    kept()
+    for number in range(100):
+        definition = f'{{"name":"a__{number}","title":"{"x" * 50_000}","inputSchema":{{}}}}'
+        (entry,) = await entries._of([Raw(definition.encode())])  # pyright: ignore[reportPrivateUsage]
+        assert entry[0] == f"a__{number}"
+    assert kept() < 1.5 * room
+
+
+def test_words_of_definitions_that_are_very_long(kept: Kept) -> None:
+    chosen = random.Random(0)
+    index = LexicalIndex()
+    index.add("a", Fields(name="send_letters"))
+    kept()
+    for number in range(5):
+        text = "".join(chosen.choices(string.ascii_lowercase, k=20_000))
+        index.add(f"t{number}", Fields(name=f"t{number}", description=f"letter {text}"))
+    assert kept() < 5 * 20_000 / 2
+    assert len(index.freeze().search("letters").rows) == 5 + 1
+
+
+def test_queries_of_sessions_that_may_lead_to_calls(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = 1 << 18
+    monkeypatch.setattr(attribution_module, "_KEPT_BYTES", room, raising=False)
+    attribution = QueryAttribution()
+    kept()
+    for number in range(100):
+        for turn in range(4):
+            text = f"{number} {turn} {'x' * 7_000}"
+            attribution.asked(ANONYMOUS, (text,), ["a__b"], f"session {number}")
+    assert kept() < 2 * room
+    assert (attribution.led_to(ANONYMOUS, "a__b", "session 99") or "").startswith("99 3")
+    assert attribution.led_to(ANONYMOUS, "a__b", "session 0") is None
+
+
+def test_names_and_patterns_of_definitions_that_are_gone(kept: Kept) -> None:
+    kept()
+    name = ""
+    for number in range(TIMES):
+        name = f"{number}{'x' * 50_000}"
+        assert _Known.of("a__b", ToolRecord("a__b", "a", name, {}, "")).own
+        assert usable("pattern", f"[a&&b]{number}{'x' * 900}")
+    del name
+    assert kept() < TIMES * 900

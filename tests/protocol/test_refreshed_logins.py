@@ -62,6 +62,26 @@ async def test_who_leaves_a_group_has_its_rights_no_longer_than_its_token(world:
         assert await world.names(url, tokens["access_token"]) == ["docs__log_in"]
 
 
+OVERAGE = {"_claim_names": {"groups": "src1"}}
+
+
+async def test_who_is_in_too_many_groups_to_say_is_logged_in_no_longer(world: World) -> None:
+    """By then a policy that bars one of the groups could not know that it does."""
+    world.provider.says = {"groups": ["staff", "interns"]}
+    policies = [{"who": [], "allow": ["*"]}, {"who": ["interns"], "deny": ["docs__*"]}]
+    world.provider.metadata["userinfo_endpoint"] = f"{world.provider.issuer}/userinfo"
+    world.provider.tells, oauth = None, by_groups(world)
+    async with world.gateway(oauth=oauth, policies=policies) as (url, _), App(url) as app:
+        tokens = await app.tokens()
+        assert "docs__log_in" not in await world.names(url, tokens["access_token"])
+        world.provider.says = OVERAGE
+        status, refused = await app.refresh(tokens["refresh_token"])
+        assert (status, refused["error"]) == (400, "invalid_grant")
+        world.provider.tells = {"groups": ["interns"]}  # it has them there after all
+        tokens = await app.tokens()
+        assert "docs__log_in" not in await world.names(url, tokens["access_token"])
+
+
 async def test_groups_may_be_in_userinfo_alone(world: World) -> None:
     """As OpenID Connect has it where an access token is given, too (Core, 5.4); Okta does so."""
     world.provider.metadata["userinfo_endpoint"] = f"{world.provider.issuer}/userinfo"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from msgspec import Raw
 
 from armory.protocol.headers import Declared, header_value, rendered
-from armory.protocol.rawjson import value_at
+from armory.protocol.rawjson import values_at
 
 
 def mirrored_headers(declared: Declared, params: Mapping[str, Raw]) -> Mapping[str, str]:
@@ -18,8 +18,9 @@ def mirrored_headers(declared: Declared, params: Mapping[str, Raw]) -> Mapping[s
     if not declared:
         return {}
     headers: dict[str, str] = {}
+    given = values_at(params.get("arguments"), (path for path, _ in declared.values()))
     for header, (path, _) in declared.items():
-        text = rendered(value_at(params.get("arguments"), path))
+        text = rendered(given.get(path))
         if text is not None:
             headers[header] = header_value(text)
     return headers

@@ -7,6 +7,7 @@ hear of. Never imports a transport.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from weakref import WeakValueDictionary
 
 from armory.errors import ArmoryError, InvalidRequest
@@ -21,6 +22,8 @@ MOST = 1_000
 """Resources that one client may watch."""
 _URI_CHARS = 8_192
 """The longest URI of one."""
+_ALL_CHARS = 64 << 20
+"""Of the URIs that all clients watch together; half of that of one caller's."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
 """Pauses between attempts at telling the new sessions of an upstream what is watched."""
 _LEAVING_S, _TELLING_S = 1.0, 60.0
@@ -45,6 +48,8 @@ class ResourceWatches:
         self._watched: dict[_Key, dict[str, set[Subscription]]] = {}
         self._locks: WeakValueDictionary[_Key, asyncio.Lock] = WeakValueDictionary()
         self._behind: dict[str, set[Subscription]] = {}
+        self._chars: Counter[str] = Counter()
+        self._all_chars = 0
         self._tasks = Tasks()
 
     def __len__(self) -> int:
@@ -55,7 +60,8 @@ class ResourceWatches:
         """Let a client hear of updates of one resource; twice is once.
 
         Raises:
-            InvalidRequest: it watches too many, or this one's URI is too long.
+            InvalidRequest: it watches too many, this one's URI is too long, or all that are
+                watched take too much memory.
             Refused: the upstream said no.
             UpstreamUnavailable: the upstream cannot be told.
         """
@@ -65,13 +71,35 @@ class ResourceWatches:
             raise InvalidRequest(f"{MOST:,} resources are watched already; unsubscribe from some")
         if len(uri) > _URI_CHARS:
             raise InvalidRequest(f"a URI to watch has {len(uri):,} characters, of {_URI_CHARS:,}")
+        self._count(subscription, uri)
         subscription.uris.add((server, uri))
         self.watching.add(subscription)
         try:
             await self._watch(subscription, server, uri)
         except BaseException:
-            self._unlist(subscription, (server, uri))
+            self._drop(subscription, server, uri)
             raise
+
+    def _count(self, subscription: Subscription, uri: str) -> None:
+        person, size = subscription.principal.person, len(uri)
+        theirs = self._chars[person]
+        if theirs + size > _ALL_CHARS // 2 or self._all_chars + size > _ALL_CHARS:
+            raise InvalidRequest("the URIs that are watched already are too long in all")
+        self._chars[person] = theirs + size
+        self._all_chars += size
+
+    def _drop(self, subscription: Subscription, server: str, uri: str) -> None:
+        """A client watches one no more."""
+        if (server, uri) not in subscription.uris:
+            return
+        subscription.uris.discard((server, uri))
+        if not subscription.uris:
+            self.watching.discard(subscription)
+        person = subscription.principal.person
+        self._all_chars -= len(uri)
+        self._chars[person] -= len(uri)
+        if self._chars[person] <= 0:
+            del self._chars[person]
 
     async def remove(self, subscription: Subscription, server: str, uri: str) -> None:
         """The reverse; nothing where there was no subscription.
@@ -82,7 +110,7 @@ class ResourceWatches:
         """
         if (server, uri) not in subscription.uris:
             return
-        self._unlist(subscription, (server, uri))
+        self._drop(subscription, server, uri)
         owner = subscription.owner
         key = (server, self._pool.key(server, owner))
         async with self._lock(key):
@@ -98,10 +126,9 @@ class ResourceWatches:
         """
         owner = subscription.owner
         places: dict[str, list[str]] = {}
-        for server, uri in subscription.uris:
+        for server, uri in [*subscription.uris]:
             places.setdefault(server, []).append(uri)
-        subscription.uris.clear()
-        self.watching.discard(subscription)
+            self._drop(subscription, server, uri)
         untold: list[asyncio.Task[None]] = []
         for server, uris in places.items():
             try:
@@ -114,11 +141,6 @@ class ResourceWatches:
                 untold += [] if late else [telling]
         if untold:
             await asyncio.wait(untold, timeout=_LEAVING_S)
-
-    def _unlist(self, subscription: Subscription, place: tuple[str, str]) -> None:
-        subscription.uris.discard(place)
-        if not subscription.uris:
-            self.watching.discard(subscription)
 
     async def _tell(self, key: _Key, owner: Owner) -> None:
         """Have a session report what is watched there now."""
@@ -209,10 +231,10 @@ class ResourceWatches:
     async def _watch_again(self, subscription: Subscription, server: str) -> None:
         for place in [place for place in subscription.uris if place[0] == server]:
             if server not in self._pool.servers():
-                self._unlist(subscription, place)
+                self._drop(subscription, *place)
                 continue
             try:
                 await self._watch(subscription, *place)
             except Refused as error:
-                self._unlist(subscription, place)
+                self._drop(subscription, *place)
                 _log.info("resource_not_watched_again", server=server, error=str(error))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
@@ -30,7 +31,10 @@ from armory.protocol.rawjson import encode, need_value
 INDEX = "tools/manifest"
 DESCRIBE = "tools/describe"
 MAX_NAMES = 100
-_KEPT = 20_000
+_KEPT_BYTES = 16 << 20
+"""Of the entries that are kept: a title may have half a million characters."""
+_PLACE_BYTES = 500
+"""What an entry takes beside its own bytes."""
 _AT_ONCE = 50
 """Digests made on the event loop; more are made in a thread."""
 _CACHED = ("ttlMs", "cacheScope")
@@ -52,7 +56,7 @@ class Manifest:
     def __init__(self, lists: Lists, pass_on: PassOn) -> None:
         self._lists = lists
         self._pass_on = pass_on
-        self._entries: LRUCache[bytes, tuple[str, bytes]] = LRUCache(_KEPT)
+        self._entries: LRUCache[bytes, tuple[str, bytes]] = LRUCache(_KEPT_BYTES, _size)
 
     async def index(self, context: RequestContext, params: dict[str, Raw]) -> Reply:
         """Answer `tools/manifest`: the tools of `tools/list` by name and digest.
@@ -112,6 +116,11 @@ class Manifest:
         self._entries.update(made)
         known |= made
         return [known[key] for key, _ in keyed]
+
+
+def _size(entry: tuple[str, bytes]) -> int:
+    name, data = entry
+    return _PLACE_BYTES + sys.getsizeof(name) + len(data)
 
 
 def _scoped(context: RequestContext, names: Iterable[str]) -> dict[str, Raw]:

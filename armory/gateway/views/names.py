@@ -48,7 +48,7 @@ class _Known:
     @classmethod
     def of(cls, name: str, tool: ToolRecord) -> _Known:
         words = _words(name)
-        called, title = _called(tool.original_name), _called(tool.title[:_LONGEST])
+        called, title = (_called(text[:_LONGEST]) for text in (tool.original_name, tool.title))
         own = tuple(dict.fromkeys(filter(None, (" ".join(words), called, title))))
         words = dict.fromkeys(map(intern, words))
         return cls(

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from armory.domain.tool import ToolRecord
+from armory.logger import Logger
 from armory.retrieval.indexing.document import Document, document_of
 from armory.retrieval.lexical.bm25 import LexicalIndex
 from armory.retrieval.options import Strategy
@@ -19,6 +20,7 @@ from armory.retrieval.snapshot import Snapshot, words_only
 from armory.retrieval.states import differing
 from armory.threads import in_turn
 
+_log = Logger(__name__)
 Written = Callable[[ToolRecord], Sequence[str] | None]
 _SLICE = 200
 #: Seconds for which pure Python may keep other threads waiting, and for which it then pauses.
@@ -78,6 +80,7 @@ class Reader:
         and after the last.
         """
         before, self._tools = self._tools, ()
+        complete = not self._lexical.left_out
         fresh = await in_turn(self._fresh, tools, before)
         queries: Mapping[str, Sequence[str]] = {}
         if self._written is not None:
@@ -86,6 +89,13 @@ class Reader:
             go_on()
             part = fresh[start : start + _SLICE]
             await in_turn(self._read_slice, part, queries)
+        if complete and self._lexical.left_out:
+            _log.warning(
+                "words_left_out",
+                tools=len(tools),
+                hint="definitions have more different words than are told apart; further ones are "
+                "not searched for",
+            )
         self._tools = tuple(tools)
         go_on()
         return await in_turn(self._snapshot)

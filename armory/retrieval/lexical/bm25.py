@@ -53,9 +53,13 @@ class LexicalIndex:
     Args:
         field_terms: terms of a field that count, each at most three times, so that stuffing does
             not pay; None: all.
+
+    Attributes:
+        left_out: whether a word had no room.
     """
 
     def __init__(self, field_terms: int | None = _FIELD_TERMS) -> None:
+        self.left_out = False
         self._field_terms = field_terms
         self._counted = np.float32 if field_terms is None else np.uint8
         self._vocabulary: dict[str, int] = {}
@@ -145,9 +149,14 @@ class LexicalIndex:
         return joined([nothing, *parts])
 
     def _number(self, word: str) -> int | None:
-        """The number of a word; None: it is new, and there is no room for it."""
+        """The number of a word; None: it is new, and there is no room for it, or longer than any
+        that is one.
+        """
         number = self._vocabulary.get(word)
-        if number is None and not self.full:
+        if number is None and len(word) <= KEPT_CHARS:
+            if self.full:
+                self.left_out = True
+                return None
             number = len(self._vocabulary)
             self._spelling.add_term(word, number)  # first: who finds the number finds it there
             self._vocabulary[word] = number

@@ -32,6 +32,7 @@ from armory.upstreams.session.budget import Budget
 from armory.upstreams.session.context import LinkContext, Unintelligible
 from armory.upstreams.session.handshake import Incompatible
 from armory.upstreams.session.inflow import Inflow
+from armory.upstreams.session.turns import Silent
 from armory.upstreams.skill_folder.folder import SkillFolder
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.http import HttpLink
@@ -68,7 +69,7 @@ class Connector:
         self.awaited: list[Starting | Waiting] = []
         self._errors = ErrorOutput() if errors is None else errors
         self._budget = Budget(spec.key)
-        self._silent: set[tuple[str, bytes]] = set()
+        self._silent = Silent()
         self._inflow = inflow or Inflow()
         self._client_info = client_info
         self._client: HttpClient | None = None

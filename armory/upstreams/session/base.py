@@ -33,6 +33,7 @@ from armory.upstreams.session.budget import Budget
 from armory.upstreams.session.context import UNKNOWN, Identity, LinkContext, Unintelligible
 from armory.upstreams.session.inflow import GIVEN_UP, Meter
 from armory.upstreams.session.subscriptions import Subscriptions
+from armory.upstreams.session.turns import Silent
 
 _END_S = 5.0
 TOO_NOISY = "it was cut off: it does not stop sending what nobody asked for"
@@ -87,8 +88,8 @@ class BaseLink(ABC):
         return not self._context.owner
 
     @property
-    def silent(self) -> set[tuple[str, bytes]]:
-        """(method, name) of what never asked a client anything; shared by the upstream's links."""
+    def silent(self) -> Silent:
+        """What never asked a client anything; shared by the upstream's links."""
         return self._context.silent
 
     @property

@@ -17,6 +17,7 @@ from armory.protocol.versions import MODERN_VERSIONS, Era
 from armory.upstreams.error_output import ErrorOutput
 from armory.upstreams.session.budget import Budget
 from armory.upstreams.session.inflow import Inflow
+from armory.upstreams.session.turns import Silent
 from armory.upstreams.spec import UpstreamSpec
 
 
@@ -50,7 +51,7 @@ class LinkContext:
         errors: takes what a process writes to standard error.
         budget: what the upstream may say unasked; None: one for this session alone.
         client: the one client whose session it is; None: several may share it.
-        silent: (method, name) of what never asked a client anything, by all that is known.
+        silent: what never asked a client anything, by all that is known.
         inflow: counts what upstreams have sent of messages that are not whole yet.
     """
 
@@ -61,5 +62,5 @@ class LinkContext:
     errors: ErrorOutput = field(default_factory=ErrorOutput)
     budget: Budget | None = None
     client: ClientChannel | None = None
-    silent: set[tuple[str, bytes]] = field(default_factory=set[tuple[str, bytes]])
+    silent: Silent = field(default_factory=Silent)
     inflow: Inflow = field(default_factory=Inflow)

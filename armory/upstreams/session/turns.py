@@ -1,6 +1,6 @@
 """Which calls of a session wait for each other, so that a question has one call that it can be of.
 
-Owns: turns, and what is known of tools that never ask. Never imports a transport.
+Owns: turns, and what is known of tools and resources that never ask. Never imports a transport.
 
 Where several clients share a session over stdio or HTTP+SSE, nothing says because of which call the
 upstream asks. So the first call of each tool runs alone for a moment: either it asks, and from then
@@ -15,6 +15,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
+from cachetools import LRUCache
+
 from armory.protocol.capabilities import may_be_asked
 from armory.protocol.link import Call
 
@@ -23,16 +25,38 @@ _ABANDONED_S = 2.0
 """How long the upstream may still ask because of a call that was given up."""
 _STEP_S = 0.1
 _KNOWN = 5_000
-"""Tools of one upstream that are remembered as never asking."""
+"""Tools of one upstream that are remembered as never asking; of its resources, as many more."""
 _KNOWN_BYTES = 256
 """Of the name of such a tool, or the URI: a client may ask for one of millions."""
+
+
+class Silent:
+    """What of one upstream ended without asking: for each method what was used last. Clients make
+    up URIs of resources, which take no place of a tool.
+    """
+
+    def __init__(self) -> None:
+        self._names: dict[str, LRUCache[bytes, None]] = {}
+
+    def add(self, method: str, name: bytes) -> None:
+        """It ended without asking."""
+        if len(name) <= _KNOWN_BYTES:
+            self._names.setdefault(method, LRUCache(_KNOWN))[name] = None
+
+    def has(self, method: str, name: bytes) -> bool:
+        """Whether it did before."""
+        try:
+            self._names[method][name]  # which counts as a use
+        except KeyError:
+            return False
+        return True
 
 
 class Turns:
     """The turns of one session.
 
     Args:
-        silent: (method, name) of what ended without asking; of the whole upstream.
+        silent: of the whole upstream.
         busy: how many calls that could be asked are under way.
         alone_s: so long the first call of a tool keeps others waiting, and waits for those that
             are under way.
@@ -42,9 +66,7 @@ class Turns:
             asked run one at a time.
     """
 
-    def __init__(
-        self, silent: set[tuple[str, bytes]], busy: Callable[[], int], *, alone_s: float = 2.0
-    ) -> None:
+    def __init__(self, silent: Silent, busy: Callable[[], int], *, alone_s: float = 2.0) -> None:
         self.interactive = False
         self._alone_s = alone_s
         self._silent = silent
@@ -67,7 +89,7 @@ class Turns:
             patient: whether one of a tool that does not ask waits for what was given up, too.
         """
         what = call.method, bytes(call.params.get("name") or call.params.get("uri") or b"")
-        if what not in self._silent:
+        if not self._silent.has(*what):
             return self._tried(what)
         if self._turn.locked():
             return self._after_trial()
@@ -139,9 +161,8 @@ class Turns:
                 timer.cancel()
             if held:
                 self._turn.release()
-        known = len(self._silent) < _KNOWN and len(what[1]) <= _KNOWN_BYTES
-        if known and not self.interactive:
-            self._silent.add(what)
+        if not self.interactive:
+            self._silent.add(*what)
 
     async def _acquired(self) -> bool:
         try:

@@ -23,7 +23,7 @@ from armory.protocol.headers import (
     header_text,
     rendered,
 )
-from armory.protocol.rawjson import NULL, brief, text_or_none, value_at
+from armory.protocol.rawjson import NULL, brief, text_or_none, values_at
 
 _ONCE = frozenset(name.lower() for name in (VERSION_HEADER, METHOD_HEADER, NAME_HEADER))
 _FIRST = itemgetter(0)
@@ -95,9 +95,10 @@ def param_refusal(
     given: dict[str, list[str]] = {}
     for name, text in headers.items():
         given.setdefault(name.lower(), []).append(text)
-    for header, (path, kind) in declared_headers(schema).items():
-        argument = value_at(params.get("arguments"), path)
-        problem = _param_problem(given.get(header.lower(), ()), argument, kind)
+    declared = declared_headers(schema)
+    arguments = values_at(params.get("arguments"), (path for path, _ in declared.values()))
+    for header, (path, kind) in declared.items():
+        problem = _param_problem(given.get(header.lower(), ()), arguments.get(path), kind)
         if problem is not None:
             where = f"the argument {'.'.join(path)!r}"
             return RpcError(HEADER_MISMATCH, f"{header} header {problem.format(where)}")

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from armory.accounts import query_log
 from armory.accounts.query_log import QueryLog, QueryRecord
+from armory.errors import BackendError
 from armory.storage.database import Database
 from armory.tasks import start
 
@@ -57,4 +59,26 @@ async def test_a_record_has_the_time_of_its_query_not_of_its_writing(
     await log.flush()
     found = {record.query: record.at_ms for record in await log.recent()}
     assert found == {"first": 1_000, "second": 2_000}
+    await database.close()
+
+
+@pytest.mark.anyio
+async def test_long_queries_that_wait_are_bounded_by_their_length(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(query_log, "_QUEUE_CHARS", 20_000, raising=False)
+    database = Database(f"sqlite:///{tmp_path / 'a.db'}")
+    log = QueryLog(database, enabled=True, retention_days=1)
+    record = QueryRecord("q", "ann", "v1", "x" * 8_000, (), 9, 0.5, 1.0)
+    for _ in range(5):
+        log.add(record)
+    assert (len(log), log.dropped) == (2, 3)
+    with pytest.raises(BackendError):
+        await log.flush()  # it is not open
+    log.add(record)
+    assert (len(log), log.dropped) == (2, 4)
+    await database.open()
+    await log.flush()
+    log.add(record)
+    assert (len(log), log.dropped) == (1, 4)
     await database.close()

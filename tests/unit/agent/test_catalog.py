@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 
 import pytest
 
+from armory.agent import catalog as catalog_module
 from armory.agent.catalog import CatalogSource, tool_text
 from armory.agent.chunks import Ask
 from armory.domain.query import Query, VisibleSet
@@ -99,3 +101,15 @@ async def test_without_an_embedder_only_words_can_be_searched(words_only: Retrie
     assert (await source.search("keyword_search", Ask("deploy", 5)))[0].chunk.tool == "ci__deploy"
     with pytest.raises(BackendError, match="semantic search is not available"):
         await source.search("vector_search", Ask("deploy", 5))
+
+
+async def test_chunks_are_kept_by_their_size(
+    engine: Retriever, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalog_module, "_CACHED_BYTES", 40_000, raising=False)
+    source = CatalogSource(engine)
+    tools = [replace(TOOLS[0], description=f"{number} {'x ' * 9_000}") for number in range(5)]
+    chunks_of = source._of  # pyright: ignore[reportPrivateUsage]
+    found = [chunks_of(tool) for tool in tools]
+    assert chunks_of(tools[-1]) is found[-1]
+    assert chunks_of(tools[0]) is not found[0]

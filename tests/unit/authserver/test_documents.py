@@ -6,6 +6,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -32,6 +33,7 @@ class Site:
         self.asked: list[str] = []
         self.go_on = asyncio.Event()
         self.status = 200
+        self.more: dict[str, Any] = {}
 
     async def document(self, request: web.Request) -> web.Response:
         """Any document."""
@@ -43,7 +45,7 @@ class Site:
             return web.Response(status=self.status)
         redirects = ["http://127.0.0.1/callback"]
         return web.json_response(
-            {"client_id": f"{self.origin}{request.path}", "redirect_uris": redirects}
+            {"client_id": f"{self.origin}{request.path}", "redirect_uris": redirects, **self.more}
         )
 
 
@@ -144,3 +146,17 @@ async def test_an_address_stands_for_all_that_its_owner_has(
     one: str, other: str, *, alike: bool
 ) -> None:
     assert (network_of(one) == network_of(other)) is alike
+
+
+async def test_large_documents_are_kept_by_their_size(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents, "_KEPT_BYTES", 100_000, raising=False)
+    key = {"kty": "oct", "k": "x" * 30_000}
+    site.more = {"token_endpoint_auth_method": "private_key_jwt", "jwks": {"keys": [key]}}
+    found = Documents()
+    for name in "abcda":
+        assert "x" * 30_000 in (await found.client(f"{site.origin}/{name}", ANN)).keys
+    assert site.asked == ["/a", "/b", "/c", "/d", "/a"], "the oldest was not kept"
+    await found.client(f"{site.origin}/d", ANN)
+    assert len(site.asked) == 5

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from armory.domain.principal import ANONYMOUS, Principal
+from armory.errors import InvalidRequest
 from armory.gateway.changes import resource_watches
 from armory.gateway.endpoint import ALL
 from armory.gateway.gateway import Gateway
@@ -240,3 +241,32 @@ async def test_of_many_who_leave_an_upstream_that_does_not_answer_one_waits(
                 await bench.gateway.changes.remove(client)
         assert not first.done()
         first.cancel()
+
+
+async def test_what_all_clients_watch_is_bounded_by_its_length(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(resource_watches, "_ALL_CHARS", 4_000, raising=False)
+    uris = [f"mem://{number}/{'x' * 900}" for number in range(3)]
+    ann, bob, cy = (Principal(name) for name in ("ann", "bob", "cy"))
+    async with serving() as bench:
+        first, second = bench.client(ann, "one"), bench.client(ann, "two")
+        await bench.watches.add(first, "up", uris[0])
+        await bench.watches.add(second, "up", uris[1])
+        with pytest.raises(InvalidRequest, match="too long in all"):
+            await bench.watches.add(second, "up", uris[2])
+        assert uris[2] not in {uri for _, uri in second.uris}
+        others = bench.client(bob, "three")
+        for uri in uris[:2]:
+            await bench.watches.add(others, "up", uri)
+        third = bench.client(cy, "four")
+        with pytest.raises(InvalidRequest, match="too long in all"):
+            await bench.watches.add(third, "up", uris[0])
+        await bench.watches.remove(others, "up", uris[0])
+        await bench.watches.remove(others, "up", uris[0])
+        await bench.watches.add(third, "up", uris[0])
+        for client in (first, second, others, third):
+            await bench.gateway.changes.remove(client)
+        for client in (bench.client(ann, "five"), bench.client(bob, "six")):
+            for uri in uris[:2]:
+                await bench.watches.add(client, "up", uri)

@@ -19,13 +19,14 @@ from armory.protocol.errors import RpcError
 from armory.protocol.jsonrpc import error_of
 from armory.protocol.rawjson import (
     MOST_MEMBERS,
+    NULL,
     TooWide,
     few_items,
     members,
     need_value,
     pack,
     scalar,
-    value_at,
+    values_at,
 )
 
 LONG = "x" * 70_000
@@ -127,7 +128,36 @@ def test_as_many_as_are_allowed_are_opened() -> None:
 def test_what_no_header_could_say_is_not_opened() -> None:
     for size, found in ((1_000, [0] * 1_000), (100_000, None)):
         raw = Raw(b'{"a":{"b":[%b]}}' % b",".join([b"0"] * size))
-        assert value_at(raw, ("a", "b")) == found
+        path = ("a", "b")
+        assert values_at(raw, [path]).get(path) == found
+
+
+WIDE = {f"k{number}": number for number in range(20_000)}
+
+
+@pytest.mark.parametrize("around", [{}, WIDE])
+def test_values_at_paths_of_objects_small_and_wide(around: dict[str, int]) -> None:
+    value = {**around, "a": {**around, "b": 1, "c": {"d": "x"}}, "é\\": [1], "n": None}
+    wanted = {("a", "b"): 1, ("a", "c", "d"): "x", ("a", "c"): {"d": "x"}, ("n",): None}
+    paths = [*wanted, ("a", "b", "c"), ("a", "z"), ("z",), ("z", "y"), ()]
+    raw = Raw(json.dumps(value).encode())
+    assert {path: found for path in paths if (found := values_at(raw, paths).get(path))} == {
+        path: value for path, value in wanted.items() if value is not None
+    }
+    for none in (None, NULL, Raw(b"[" + b'"",' * 30_000 + b'""]'), Raw(b'{"a":' * 20_000)):
+        assert values_at(none, [("a", "b")]) == {}
+    odd = {('"',): None, ("\\",): None} if around else {}
+    assert values_at(raw, odd) == {}
+
+
+def test_values_of_a_wide_object_take_no_memory_for_the_others() -> None:
+    wide = b"{" + b",".join(b'"k%d":[]' % number for number in range(400_000)) + b',"a":1}'
+    tracemalloc.start()
+    try:
+        assert values_at(Raw(wide), [("a",)]) == {("a",): 1}
+        assert tracemalloc.get_traced_memory()[1] < 500_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_scalar_is_a_short_plain_value() -> None:

@@ -174,6 +174,15 @@ async def test_forged_and_foreign_signatures_are_refused(provider: Provider) -> 
         await scheme(provider).identify(pointing)
 
 
+async def test_of_a_document_with_very_many_keys_the_first_are_read() -> None:
+    provider = Provider()
+    for number in range(4):
+        provider.add(str(number))
+    keys = KeySet("https://x", ["RS256"], fetch=provider.fetch, most=2)
+    found = [await keys.key(str(number), "RS256") is not None for number in range(4)]
+    assert found == [True, True, False, False]
+
+
 async def test_keys_rotate_and_a_provider_that_is_away_costs_nothing() -> None:
     provider, now = Provider(), 0.0
     provider.add("old")

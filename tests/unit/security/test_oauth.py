@@ -62,6 +62,30 @@ async def test_claims_are_read_where_the_configuration_says(provider: IdentityPr
     assert (found.user, found.scopes, found.audience) == ("ann@example.org", {"admin"}, None)
 
 
+OVERAGE = [
+    {"_claim_names": {"groups": "src1"}, "_claim_sources": {"src1": {"endpoint": "https://x"}}},
+    {"_claim_names": {"groups": "src1"}, "groups": []},
+    {"hasgroups": True},
+    {"hasgroups": "true", "groups": None},
+]
+"""How Entra says that somebody is in more groups than fit into a token."""
+
+
+@pytest.mark.parametrize("said", OVERAGE)
+async def test_who_is_in_too_many_groups_to_say_is_refused(
+    said: dict[str, Any], provider: IdentityProvider
+) -> None:
+    by_groups = scheme(provider, scopes_claim="groups")
+    with pytest.raises(AuthenticationFailed, match="'groups' is left out of the token"):
+        await by_groups.identify(provider.sign(aud=HERE, **said))
+    assert await by_groups.identify(provider.sign(aud=HERE, _claim_names={"roles": "src1"}))
+    assert await by_groups.identify(provider.sign(aud=HERE, groups=["a"], hasgroups=True))
+    by_scopes = scheme(provider)
+    found = await by_scopes.identify(provider.sign(aud=HERE, scope="read", **said))
+    assert found is not None
+    assert found.scopes == {"read"}, "where nothing goes by groups they are of no importance"
+
+
 @pytest.mark.parametrize(
     "claims",
     [

@@ -155,6 +155,18 @@ def test_what_is_not_readable_is_not_listed() -> None:
     assert len(Policy().visible_catalog(listed, ANONYMOUS).resources) == len(uris)
 
 
+def test_what_a_uri_means_is_not_found_out_of_very_long_ones() -> None:
+    longest, longer = (f"file:///{'%2541' * 20_000}"[:size] for size in (65_536, 65_537))
+    ruled, free = Policy([Rule(allow=("*",))]), Policy()
+    assert ruled.allows_uri(ANONYMOUS, "files", longest)
+    assert not ruled.allows_uri(ANONYMOUS, "files", longer)
+    assert free.allows_uri(ANONYMOUS, "files", longer)
+    lists = ServerLists(resources=[{"uri": longest}, {"uri": longer}])
+    listed = build_catalog({"files": lists})[0]
+    for policy, seen in ((ruled, 1), (free, 2)):
+        assert len(policy.visible_catalog(listed, ANONYMOUS).resources) == seen
+
+
 @given(st.text(alphabet="Fafile:/.2e?#;\\@localhost*-\n", max_size=40))
 def test_how_a_uri_is_read_depends_on_no_encoding(text: str) -> None:
     encoded = "".join(f"%{ord(letter):02x}" for letter in text)

@@ -46,6 +46,13 @@ def test_params_and_arguments_show_what_came() -> None:
     assert len(refused.value.message) < 250
 
 
+def test_arguments_of_very_many_members_go_to_the_tool() -> None:
+    many = b"{" + b",".join(b'"k%d":[]' % number for number in range(10_000)) + b"}"
+    given = Raw(b'{"name":"a__b","arguments":' + many + b"}")
+    params = read_call({"name": Raw(b'"call_tool"'), "arguments": given})
+    assert bytes(memoryview(params["arguments"])) == many
+
+
 def test_null_stands_for_no_params() -> None:
     message = jsonrpc.decode(b'{"jsonrpc":"2.0","id":1,"method":"x","params":null}')
     assert opened(message) == ({}, {})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from structlog.testing import capture_logs
 
 from armory.domain.query import Query
 from armory.domain.tool import ToolRecord
@@ -44,10 +45,15 @@ async def test_made_up_words_that_are_gone_make_room(
     monkeypatch.setattr(bm25_module, "_WORDS", 300)
     monkeypatch.setattr(bm25_module, "_WORDS_EACH", 0)
     indexer = Indexer(None, None)
+    with capture_logs() as logs:
+        await indexer.run(tools)
+    assert logs == []
     for cycle in range(4):
         words = (" ".join(f"word{cycle}x{i}x{j}" for j in range(60)) for i in range(20))
         passing = [make_tool(f"x{i}", text) for i, text in enumerate(words)]
-        await indexer.run([*tools, *passing])
+        with capture_logs() as logs:
+            await indexer.run([*tools, *passing])
+        assert [line["event"] for line in logs] == ["words_left_out"][cycle:], "told at first"
     snapshot, _ = await indexer.run([*tools, make_tool("new", "marzipan")])
     hits = snapshot.postings.search("marzipan")
     assert hits.rows.tolist() == [len(tools)]

@@ -11,7 +11,7 @@ from msgspec import Raw
 from armory.protocol.link import Call
 from armory.testing.clients.recording import RecordingClient
 from armory.upstreams.session import turns
-from armory.upstreams.session.turns import Turns, asks_possible
+from armory.upstreams.session.turns import Silent, Turns, asks_possible
 
 pytestmark = pytest.mark.anyio
 BOUND_S = 10.0
@@ -22,12 +22,17 @@ def call(name: str, *capabilities: str) -> Call:
     return Call("tools/call", {"name": Raw(f'"{name}"'.encode())}, client=client)
 
 
+def reading(uri: str) -> Call:
+    client = RecordingClient({"sampling": {}})
+    return Call("resources/read", {"uri": Raw(f'"{uri}"'.encode())}, client=client)
+
+
 class Session:
     """Turns, and the calls that are under way by them."""
 
     def __init__(self, alone_s: float) -> None:
         self.under_way: list[str] = []
-        self.turns = Turns(set(), lambda: len(self.under_way), alone_s=alone_s)
+        self.turns = Turns(Silent(), lambda: len(self.under_way), alone_s=alone_s)
 
     def turn(self, name: str) -> AbstractAsyncContextManager[None] | None:
         return self.turns.alone_at_first(call(name, "sampling"), patient=True)
@@ -68,6 +73,31 @@ async def test_what_ended_without_a_question_waits_for_nobody() -> None:
         await session.run("quiet", end)
     assert session.turn("quiet") is None
     assert session.turn("other") is not None
+
+
+async def test_resources_without_end_take_no_place_of_a_tool(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(turns, "_KNOWN", 3)
+    session, end = Session(BOUND_S * 2), asyncio.Event()
+    end.set()
+
+    async def read(uri: str) -> None:
+        turn = session.turns.alone_at_first(reading(uri), patient=True)
+        if turn is not None:
+            async with turn:
+                session.turns.ended()
+
+    async with asyncio.timeout(BOUND_S):
+        for number in range(9):
+            await read(f"file:///{number}")
+        for name in ("one", "two"):
+            await session.run(name, end)
+    assert session.turn("one") is session.turn("two") is None
+    used_last = session.turns.alone_at_first(reading("file:///8"), patient=True)
+    used_before = session.turns.alone_at_first(reading("file:///0"), patient=True)
+    assert used_last is None
+    assert used_before is not None, "what was used last stays"
 
 
 async def test_what_asked_keeps_others_waiting_until_its_end() -> None:

@@ -8,7 +8,9 @@ import pytest
 from msgspec import Raw
 from multidict import CIMultiDict
 
+from armory.gateway.calls.mirrored import mirrored_headers
 from armory.protocol import meta as meta_keys
+from armory.protocol.headers import declared_headers
 from armory.testing.front import raws
 from armory.wire.eras.inbound import is_modern, refusal
 from armory.wire.eras.mismatch import param_refusal
@@ -111,3 +113,14 @@ def test_mirrored_parameters() -> None:
     assert param_refusal(schema, params, {}) is not None
     assert param_refusal(schema, {}, {"Mcp-Param-N": "1"}) is not None
     assert param_refusal(schema, raws({"arguments": None}), {}) is None
+
+
+def test_mirrored_parameters_among_very_many() -> None:
+    schema = {"properties": {"n": {"type": "integer", "x-mcp-header": "N"}}}
+    many = {f"k{number}": "x" * 200 for number in range(600)}
+    params = raws({"arguments": {**many, "n": 42}})
+    assert param_refusal(schema, params, {"Mcp-Param-N": "42"}) is None
+    assert param_refusal(schema, params, {"Mcp-Param-N": "43"}) is not None
+    assert param_refusal(schema, params, {}) is not None
+    declared = declared_headers(schema)
+    assert mirrored_headers(declared, params) == {"Mcp-Param-N": "42"}
