@@ -25,7 +25,7 @@ sys.platform = "darwin"
 for module, names in (
     (os, "pidfd_open sched_getaffinity sched_setaffinity sched_getscheduler sched_setscheduler "
          "SCHED_OTHER memfd_create eventfd splice posix_fadvise posix_fallocate getrandom "
-         "getresuid setresuid getxattr setxattr copy_file_range accept4 pipe2 fdatasync unshare setns"),
+         "getresuid setresuid getxattr setxattr copy_file_range accept4 pipe2 fdatasync"),
     (signal, "pidfd_send_signal SIGRTMIN SIGRTMAX sigwaitinfo sigtimedwait SIGPWR SIGSTKFLT"),
     (select, "epoll"),
     (socket, "TCP_KEEPIDLE TCP_USER_TIMEOUT SO_PEERCRED AF_NETLINK AF_PACKET AF_VSOCK"),
