@@ -137,8 +137,11 @@ def refused_by_the_system(error: OSError) -> ConfigError:
     why = error.strerror or str(error) or type(error).__name__
     if error.filename is None:
         return ConfigError(f"the system refuses: {why}")
-    home = home_here()
     message = f"{error.filename} cannot be used: {why}"
+    try:
+        home = home_here()
+    except ConfigError:  # there is none, so it is not to blame
+        return ConfigError(message)
     refused = Path(str(error.filename))
     if refused.is_relative_to(home) or home.is_relative_to(refused):
         message += (
@@ -169,6 +172,7 @@ def _run(given: list[str]) -> int:
     """Run a command line; the exit code, after whatever went wrong was said."""
     as_json = "--json" in given[: given.index("--") if "--" in given else None]
     try:
+        _refuse_windows()
         code = cli.main(args=given, prog_name="armory", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except click.exceptions.NoArgsIsHelpError as error:
@@ -203,9 +207,22 @@ def _run(given: list[str]) -> int:
         return FAILED
 
 
+def _refuse_windows() -> None:
+    """Say so before anything asks Windows for what only POSIX has.
+
+    Raises:
+        ConfigError: this is Windows.
+    """
+    if sys.platform == "win32":
+        raise ConfigError(
+            "Armory runs on Linux and macOS; on Windows run it in WSL (`wsl --install`) or in a "
+            "container"
+        )
+
+
 def _keep_through_hangups(given: list[str]) -> None:
     """SIGHUP asks a gateway to read its file again; it ends none that is still to read it."""
-    if given[:1] == ["serve"] and hasattr(signal, "SIGHUP"):
+    if given[:1] == ["serve"] and sys.platform != "win32":
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 

@@ -17,13 +17,26 @@ FILE_NAME = "armory.yaml"
 
 
 def armory_home(environ: Mapping[str, str] | None = None) -> File:
-    """`$ARMORY_HOME`, else the platform's folder for user data."""
+    """`$ARMORY_HOME`, else the platform's folder for user data.
+
+    Raises:
+        ConfigError: the user has no home folder, as where a container runs as any number.
+    """
     chosen = (os.environ if environ is None else environ).get("ARMORY_HOME")
     if chosen:
         return File(chosen)
     import platformdirs  # only where nobody says the folder
 
-    return File(platformdirs.user_data_dir("armory", appauthor=False))
+    try:
+        found = File(platformdirs.user_data_dir("armory", appauthor=False))
+    except RuntimeError:  # newer versions say so, older ones leave the "~" as it is
+        found = File("~")
+    if not found.is_absolute():
+        raise ConfigError(
+            "this user has no home folder to keep Armory's data in; name a folder that it may "
+            "write with $ARMORY_HOME"
+        )
+    return found
 
 
 def home_here(config: str | None = None) -> File:
@@ -31,6 +44,9 @@ def home_here(config: str | None = None) -> File:
 
     Args:
         config: the file; None: `$ARMORY_CONFIG`, or the one in this folder.
+
+    Raises:
+        ConfigError: as by `armory_home`.
     """
     file = File(config or os.environ.get("ARMORY_CONFIG") or FILE_NAME)
     variables = read_variables(file.parent / DOTENV) if file.is_file() else {}

@@ -1,7 +1,7 @@
 """Whether the process has file descriptors left for new connections.
 
-Owns: the check. asyncio reports when it cannot accept a connection for lack of a descriptor; uvloop
-silently accepts and closes all that wait.
+Owns: the check, and how many it has at least. asyncio reports when it cannot accept a connection
+for lack of a descriptor; uvloop silently accepts and closes all that wait.
 """
 
 from __future__ import annotations
@@ -9,10 +9,23 @@ from __future__ import annotations
 import errno
 import os
 import resource
+from contextlib import suppress
 
 _SPARE = 8
 """Descriptors that a request may need beside its connection."""
 _NONE = (errno.EMFILE, errno.ENFILE)
+
+USUAL = 1_024
+"""What Linux grants a process. A shell of macOS grants 256, which sixty stdio servers use up."""
+
+
+def have_usual() -> None:
+    """Ask for as many as Linux grants, where there are fewer and the system allows it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = USUAL if hard == resource.RLIM_INFINITY else min(USUAL, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def used_up() -> OSError | None:

@@ -98,8 +98,6 @@ def _watchable(source: BinaryIO) -> BinaryIO:
 
 def _read_from(sink: BinaryIO) -> bool:
     """Whether anybody may read what is written: of a client that was killed nobody does."""
-    if not hasattr(select, "poll"):  # Windows
-        return True
     poll = select.poll()
     poll.register(sink, 0)
     return not any(found & (select.POLLERR | select.POLLHUP) for _, found in poll.poll(0))

@@ -49,7 +49,7 @@ def import_file(
     imported = import_servers(
         {name: entry for name, entry in servers.items() if name not in again},
         taken=set(taken),
-        home=str(Path.home()),
+        home=os.path.expanduser("~"),
     )
     notices = [*imported.notices, *_left_out(imported)]
     notices += [f"{name} is in {into} already and left as it is" for name in again]
@@ -132,7 +132,7 @@ def _env_files(servers: dict[str, Any], imported: Imported, folder: Path) -> lis
         named = entry.get("envFile") if isinstance(entry, dict) else None
         if not isinstance(named, str) or "command" not in imported.upstreams[key]:
             continue
-        path = folder / Path(named.replace("${workspaceFolder}", ".")).expanduser()
+        path = folder / os.path.expanduser(named.replace("${workspaceFolder}", "."))
         found = read_variables(path)
         if not found:
             missed.append(f"server {name!r}: its envFile {str(path)!r} has no variables to read")

@@ -6,6 +6,7 @@ them, Claude Code by project and in its settings. Never imports a room but `conf
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -32,7 +33,7 @@ def off_in(file: Path, data: Mapping[str, Any], read: Read) -> Off:
     excluded = {one for place in _EXCLUDED for one in _names(data, *place)}
     allowed = {one for place in _ALLOWED for one in _names(data, *place)}
     if file.parent.name == ".gemini":
-        states = read(Path.home() / ".gemini" / _ENABLEMENT)
+        states = read(Path(os.path.expanduser("~")) / ".gemini" / _ENABLEMENT)
         excluded |= {_normalized(one) for one, state in states.items() if _is_off(state)}
     if file.name == ".mcp.json":
         excluded |= set(_by_claude(file.absolute().parent, read))
@@ -52,8 +53,8 @@ def _by_claude(folder: Path, read: Read) -> Iterator[str]:
     settings = Path(".claude") / "settings.json"
     for file in (folder / settings, folder / ".claude" / "settings.local.json"):
         yield from _names(read(file), _OURS[1])
-    yield from _names(read(Path.home() / settings), _OURS[1])
-    known = read(Path.home() / ".claude.json").get("projects")
+    yield from _names(read(Path(os.path.expanduser("~")) / settings), _OURS[1])
+    known = read(Path(os.path.expanduser("~")) / ".claude.json").get("projects")
     project: Any = cast("dict[str, Any]", known).get(str(folder)) if isinstance(known, dict) else {}
     for key in _OURS:
         yield from _names(project, key)

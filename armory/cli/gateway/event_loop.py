@@ -13,7 +13,6 @@ import asyncio
 import errno
 import importlib.util
 import socket
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -138,10 +137,9 @@ class _Names:
 def loop_factory(wanted: EventLoop) -> Callable[[], asyncio.AbstractEventLoop]:
     """What makes the event loop; asyncio's for `auto` where uvloop is not installed."""
     if wanted == "asyncio" or importlib.util.find_spec("uvloop") is None:
-        usual = "SelectorEventLoop" if sys.platform != "win32" else "ProactorEventLoop"
-        kind: Any = getattr(asyncio, usual)
+        kind: Any = asyncio.SelectorEventLoop
     else:
-        import uvloop  # there is none for Windows
+        import uvloop  # there is none for PyPy
 
         kind = uvloop.Loop
     return type("Loop", (_Names, kind), {})

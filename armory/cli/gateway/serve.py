@@ -40,6 +40,7 @@ from armory.runtime.settings import log_settings, stdio_settings
 from armory.tasks import spawn, start
 from armory.tasks import stop as end
 from armory.threads import lower_priority, wake_sooner
+from armory.web.descriptors import have_usual
 
 if TYPE_CHECKING:
     from armory.runtime.reloading import Reloaded
@@ -117,6 +118,7 @@ def _run(
     as_json: bool,
 ) -> None:
     log_later(log_settings(loaded.config))
+    have_usual()
     announcer = Announcer(log_settings(loaded.config))
     for line in notices_of(loaded):
         announcer.note("configuration", line)

@@ -31,8 +31,7 @@ class Signals:
 
     def __init__(self) -> None:
         self.stop, self.reload = asyncio.Event(), asyncio.Event()
-        if hasattr(signal, "SIGHUP"):
-            signal.signal(signal.SIGHUP, self._reload)
+        signal.signal(signal.SIGHUP, self._reload)
 
     def _reload(self, _number: int, _frame: object) -> None:
         self.reload.set()
@@ -42,8 +41,7 @@ class Signals:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self.stop.set)
         loop.add_signal_handler(signal.SIGINT, self._interrupted)
-        if hasattr(signal, "SIGHUP"):
-            loop.add_signal_handler(signal.SIGHUP, self.reload.set)
+        loop.add_signal_handler(signal.SIGHUP, self.reload.set)
 
     def _interrupted(self) -> None:
         if self.stop.is_set():  # asked twice: do not wait for anything

@@ -156,7 +156,7 @@ class ServerConfig(Block):
     metrics: MetricsConfig = Field(default_factory=MetricsConfig)
     """Where `/metrics` is served."""
     event_loop: EventLoop = "auto"
-    """What runs everything: `uvloop`, which is faster and comes along except on Windows; `asyncio`,
+    """What runs everything: `uvloop`, which is faster and comes along with CPython; `asyncio`,
     Python's own; `auto`: uvloop where it is installed."""
     experimental: list[Experimental] = Field(default_factory=list[Experimental])
     """Drafts of the protocol that are served: `filter` (`params.filter` of list requests), `groups`

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -52,7 +53,7 @@ class FastembedEmbedder:
             ) from error
         self._class: Any = TextEmbedding
         self._options: dict[str, Any] = {"cache_dir": cache_dir, "threads": threads}
-        folder = Path(model).expanduser()
+        folder = Path(os.path.expanduser(model))
         if folder.is_dir():
             self._name, self._dimension = _register(self._class, folder)
             self._options["specific_model_path"] = str(folder)

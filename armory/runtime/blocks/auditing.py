@@ -6,6 +6,7 @@ Owns: choosing its sink. Never writes a record itself.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -32,7 +33,7 @@ def audit_file(loaded: Loaded) -> Path | None:
     to = loaded.config.observability.audit.to
     if to in (None, "stdout", "database"):
         return None
-    return loaded.folder / Path(to).expanduser()
+    return loaded.folder / os.path.expanduser(to)
 
 
 AuditReader = Callable[["RecordFilter", int], Awaitable[list[dict[str, object]]]]

@@ -24,7 +24,7 @@ def absent_extras(loaded: Loaded) -> list[ConfigError]:
         if importlib.util.find_spec(module) is None
     ]
     if loaded.config.server.event_loop == "uvloop" and importlib.util.find_spec("uvloop") is None:
-        text = "uvloop is not installed (Windows has none); with 'auto' Python's own loop stands in"
+        text = "uvloop is not installed (PyPy has none); with 'auto' Python's own loop stands in"
         absent.insert(0, ConfigError(text, path="server.event_loop"))
     return absent
 

@@ -95,7 +95,7 @@ def _program(block: UpstreamConfig, loaded: Loaded) -> str | None:
 
 
 def _path(given: str | None, loaded: Loaded) -> str | None:
-    return None if given is None else str(loaded.folder / Path(given).expanduser())
+    return None if given is None else str(loaded.folder / os.path.expanduser(given))
 
 
 def _search_path() -> str:

@@ -167,6 +167,7 @@ def _writable(check: str, folder: Path) -> Finding:
         return failed(check, why, fix)
     found = there.stat()
     mine = found.st_uid == os.geteuid()  # a volume's folder is root's, and stays as it is
-    if there == folder and found.st_mode & 0o077 and mine and folder == Path.home():
+    home = Path(os.path.expanduser("~"))  # which some users lack
+    if there == folder == home and found.st_mode & 0o077 and mine:
         return warning(check, f"{folder} is a home folder", "give Armory a folder of its own")
     return ok(check, str(folder) if there == folder else f"{folder} will be made")

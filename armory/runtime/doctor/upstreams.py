@@ -7,6 +7,7 @@ Owns: those checks, one after the other until one says why it cannot work. Calls
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import ssl
 import time
@@ -162,7 +163,19 @@ def _tls_fix(error: ssl.SSLCertVerificationError, key: str, place: str) -> str:
         return "renew the certificate at the server; is this machine's clock right?"
     if "hostname" in said or "ip address" in said:
         return f"use the name in the certificate in {place}"
-    return f"give the authority that signed it as {key}.tls.ca_file"
+    fix = f"give the authority that signed it as {key}.tls.ca_file"
+    if _trusts_nobody():
+        return (
+            "this Python knows no authorities: install them (Debian: ca-certificates; with Python "
+            "of python.org on a Mac: run its 'Install Certificates.command'), or name their file "
+            f"in $SSL_CERT_FILE; of an authority of your own: {fix}"
+        )
+    return fix
+
+
+def _trusts_nobody() -> bool:
+    found = ssl.get_default_verify_paths()  # without what is not there
+    return not found.cafile and not (found.capath and os.listdir(found.capath))
 
 
 def _expiry(check: str, until: str) -> Finding | None:

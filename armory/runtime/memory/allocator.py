@@ -35,8 +35,7 @@ def give_back() -> bool:
     free, some milliseconds for each hundred MB.
 
     Returns:
-        Whether there was anything; False as well where the allocator is another (musl, macOS,
-        Windows).
+        Whether there was anything; False as well where the allocator is another (musl, macOS).
     """
     trim = _glibc("malloc_trim", ctypes.c_size_t)
     return trim is not None and bool(trim(0))

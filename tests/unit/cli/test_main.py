@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from armory.cli.main import COMMANDS, cli, error_json, refused_by_the_system
+from armory.cli.main import COMMANDS, cli, error_json, main, refused_by_the_system
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -100,3 +100,19 @@ def test_an_address_with_a_port_is_refused_with_its_option(host: str) -> None:
         cli.main(args=["serve", "--host", host], standalone_mode=False)
     assert "'--host'" in refused.value.format_message()
     assert repr(host) in refused.value.format_message()
+
+
+@pytest.mark.parametrize("command", ["serve", "status", "version"])
+def test_windows_is_told_where_armory_runs(
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("armory.cli.main.sys.platform", "win32")
+    with pytest.raises(SystemExit) as ended:
+        main([command])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: Armory runs on Linux and macOS; on Windows run it in WSL")

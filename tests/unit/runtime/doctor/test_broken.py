@@ -324,6 +324,20 @@ async def test_a_bad_certificate_is_explained(
     assert fix in finding.fix
 
 
+async def test_a_python_that_knows_no_authorities_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a slim image, or python.org's on a Mac: every certificate is refused."""
+    (tmp_path / "none").mkdir()
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path / "none"))
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none" / "there.pem"))
+    async with secure(tmp_path, ["localhost"], 300) as (url, _):
+        findings = await found(tmp_path, upstream(url=url), monkeypatch)
+    (finding,) = [one for one in findings if one.check == "upstream it"]
+    assert "ca-certificates" in finding.fix
+    assert "Install Certificates.command" in finding.fix
+
+
 @pytest.fixture
 async def scripted() -> AsyncIterator[ScriptedUpstream]:
     async with ScriptedUpstream() as server:
