@@ -135,6 +135,7 @@ class QueryLog:
     def forget(self, user: str) -> None:
         """Forget what a deleted user asked: the next user of that name is somebody else."""
         self._queue = deque(record for record in self._queue if record.user != user)
+        self._chars = sum(len(record.query) for record in self._queue)
 
     async def flush(self) -> None:
         """Store what waits; on failure it keeps waiting.

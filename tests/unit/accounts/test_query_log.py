@@ -81,4 +81,8 @@ async def test_long_queries_that_wait_are_bounded_by_their_length(
     await log.flush()
     log.add(record)
     assert (len(log), log.dropped) == (1, 4)
+    log.forget("ann")
+    for _ in range(3):
+        log.add(record)
+    assert (len(log), log.dropped) == (2, 5)
     await database.close()
