@@ -206,8 +206,8 @@ class Activity:
     async def forget(self, user: str) -> None:
         """Forget what a deleted user did: the next user of that name is somebody else."""
         self._take_in()
-        kept = (entry for entry in self._entries if entry.owner != user)
-        self._entries = deque(kept, maxlen=KEPT)
+        self._entries = deque(entry for entry in self._entries if entry.owner != user)
+        self._bytes = sum(map(_size, self._entries))
         self._parts.forget(user)
 
     @property

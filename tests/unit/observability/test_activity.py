@@ -4,8 +4,12 @@ kept of what they said.
 
 from __future__ import annotations
 
-from armory.domain.principal import ANONYMOUS
-from armory.domain.results import CallOutcome, Exchanged
+import pytest
+
+from armory.domain.principal import ANONYMOUS, Principal
+from armory.domain.query import Query
+from armory.domain.results import CallOutcome, Exchanged, Listing
+from armory.observability import activity as activity_module
 from armory.observability.activity import CONTENTS, KEPT, Activity, Contents
 from armory.observability.history import DAY_S, PART_S, Parts, Tally
 from armory.observability.operation import CURRENT, Operation
@@ -136,3 +140,19 @@ def test_numbers_go_on_after_a_restart() -> None:
     after.called(ANONYMOUS, CallOutcome("a__two", ok=True, latency_ms=3.0))
     assert [entry.what for entry in after.latest(after=before.last)] == ["a__two"]
     assert after.contents(before.last) is None
+
+
+@pytest.mark.anyio
+async def test_what_a_deleted_user_did_gives_its_room_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(activity_module, "KEPT_BYTES", 100_000)
+    activity = Activity()
+    ann, bob = (Principal(f"user:{name}", name, frozenset(), "api_key") for name in ("ann", "bob"))
+    listing = Listing(Query(("x" * 8_000,)), 1, 1, 1, 1.0, 1.0, ())
+    for _ in range(20):
+        activity.listed(ann, listing)
+    full = len([*activity.latest()])
+    await activity.forget(ann.owner)
+    for _ in range(20):
+        activity.listed(bob, listing)
+    assert [entry.owner for entry in activity.latest()] == [bob.owner] * full
+    assert 1 < full < 20
