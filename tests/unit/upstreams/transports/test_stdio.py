@@ -295,7 +295,7 @@ async def test_a_question_that_could_be_anyones_is_refused_and_then_calls_take_t
     link = await start(scripted())
     first, second = asking(), asking()
     for tool in ("wait", "elicit"):  # they have never asked anybody anything
-        link.silent.add(("tools/call", f'"{tool}"'.encode()))
+        link.silent.add("tools/call", f'"{tool}"'.encode())
     waiting = asyncio.create_task(call(link, "wait", client=first))
     await asyncio.sleep(0)  # it is sent before the call that asks
     answer = await call(link, "elicit", client=second)
