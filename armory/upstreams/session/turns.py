@@ -25,31 +25,31 @@ _ABANDONED_S = 2.0
 """How long the upstream may still ask because of a call that was given up."""
 _STEP_S = 0.1
 _KNOWN = 5_000
-"""Tools of one upstream that are remembered as never asking; of its resources, as many more."""
+"""Tools of one upstream that are remembered as never asking; of all else, as many more."""
 _KNOWN_BYTES = 256
 """Of the name of such a tool, or the URI: a client may ask for one of millions."""
 
 
 class Silent:
-    """What of one upstream ended without asking: for each method what was used last. Clients make
-    up URIs of resources, which take no place of a tool.
+    """What of one upstream ended without asking, as far as it was used last. Clients make up URIs
+    of resources, and methods, which take no place of a tool.
     """
 
     def __init__(self) -> None:
-        self._names: dict[str, LRUCache[bytes, None]] = {}
+        self._tools: LRUCache[tuple[str, bytes], None] = LRUCache(_KNOWN)
+        self._others: LRUCache[tuple[str, bytes], None] = LRUCache(_KNOWN)
 
     def add(self, method: str, name: bytes) -> None:
         """It ended without asking."""
-        if len(name) <= _KNOWN_BYTES:
-            self._names.setdefault(method, LRUCache(_KNOWN))[name] = None
+        if len(method) + len(name) <= _KNOWN_BYTES:
+            self._room(method)[method, name] = None
 
     def has(self, method: str, name: bytes) -> bool:
         """Whether it did before."""
-        try:
-            self._names[method][name]  # which counts as a use
-        except KeyError:
-            return False
-        return True
+        return self._room(method).get((method, name), self) is None  # which counts as a use
+
+    def _room(self, method: str) -> LRUCache[tuple[str, bytes], None]:
+        return self._tools if method == "tools/call" else self._others
 
 
 class Turns:

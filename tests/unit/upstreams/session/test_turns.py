@@ -148,3 +148,15 @@ async def test_what_was_given_up_is_not_kept_where_nobody_waits_for_a_turn(
     for number in range(1_000):
         session.turns.given_up(number)
     assert len(session.turns._abandoned) < 10  # pyright: ignore[reportPrivateUsage]
+
+
+def test_methods_without_end_take_bounded_room() -> None:
+    silent = Silent()
+    silent.add("tools/call", b'"a"')
+    for number in range(12_000):
+        silent.add(f"vendor/{number}", b"")
+    silent.add("x" * 10_000, b"")
+
+    assert silent.has("tools/call", b'"a"')
+    assert sum(silent.has(f"vendor/{number}", b"") for number in range(12_000)) == 5_000
+    assert not silent.has("x" * 10_000, b"")
