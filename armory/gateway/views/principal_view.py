@@ -32,9 +32,11 @@ class PrincipalView(View):
             or have with another definition.
         missing: why the lists of servers could not be fetched, "" for not yet; nothing of them is
             shown.
+        own_bytes: size of its lists, as they came, as far as they are not everybody's.
 
     Attributes:
         aliases: as given.
+        own_bytes: as given.
     """
 
     def __init__(
@@ -43,12 +45,14 @@ class PrincipalView(View):
         base: View,
         aliases: Mapping[str, str],
         missing: Mapping[str, str] | None = None,
+        own_bytes: int = 0,
     ) -> None:
         policy = base.policy.with_own_caches()
         super().__init__(catalog, policy, base.settings, base, joined_bytes=_JOINED_BYTES)
         self._base = base
         self._missing = missing or {}
         self.aliases = aliases
+        self.own_bytes = own_bytes
         self._by_alias = {alias: name for name, alias in aliases.items()}
         self._searchable = LRUCache[str, VisibleSet](64)
 

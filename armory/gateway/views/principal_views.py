@@ -7,7 +7,7 @@ imports a transport or retrieval. Bounded everywhere.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+import marshal
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -32,10 +32,12 @@ from armory.threads import for_callers
 
 VIEWS = 64
 VIEW_TOOLS, OWN_TOOLS = 4_000, 2_000
-"""A view takes one place of `VIEWS`, and one more for each so many tools, and for each so many
-tools that only it has.
+VIEW_BYTES, OWN_BYTES = 4 << 20, (32 << 20) // VIEWS
+"""A view takes one place of `VIEWS`, and one more for each so many tools or bytes, and for each so
+many that only it has.
 """
-EXTRA = 5_000
+EXTRA, EXTRA_BYTES = 5_000, 32 << 20
+"""How many tools that only some callers have are searched, and their size as they came."""
 R = TypeVar("R", ToolRecord, ListedRecord)
 _Parts = tuple[tuple[str, str, int, str], ...]
 
@@ -51,20 +53,41 @@ class PlainPrivateTools:
         """As `PrivateTools.index_private`."""
 
 
-_Extra = Mapping[str, ToolRecord]
-"""Tools that only some callers have, by their names in the search index."""
+def room_of(tools: int, own: int, *, size_bytes: int = 0, own_bytes: int = 0) -> int:
+    """How much of `VIEWS` a view takes.
+
+    Args:
+        tools: how many it has.
+        own: how many of them only it has.
+        size_bytes: size of all that it lists, as it came.
+        own_bytes: size of those lists that are not everybody's.
+    """
+    whole = max(tools // VIEW_TOOLS, size_bytes // VIEW_BYTES)
+    return min(VIEWS, 1 + whole + max(own // OWN_TOOLS, own_bytes // OWN_BYTES))
 
 
-def room_of(tools: int, own: int) -> int:
-    """How much of `VIEWS` a view of so many tools takes, of which so many are its own."""
-    return min(VIEWS, 1 + tools // VIEW_TOOLS + own // OWN_TOOLS)
+def _room(view: PrincipalView) -> int:
+    size = sum(lists.size_bytes for lists in view.catalog.servers.values())
+    tools, own = len(view.catalog.tools), len(view.aliases)
+    return room_of(tools, own, size_bytes=size, own_bytes=view.own_bytes)
+
+
+_Sized = Mapping[str, tuple[ToolRecord, int]]
+"""Tools that only some callers have, and their sizes in bytes, by their names in the index."""
+
+
+class _Extra(LRUCache[str, tuple[ToolRecord, int]]):
+    """Those that are searched; what came longest ago makes room."""
+
+    def __init__(self) -> None:
+        super().__init__(EXTRA_BYTES, lambda sized: max(sized[1], -(-EXTRA_BYTES // EXTRA)))
 
 
 class _Views(LRUCache[_Parts, PrincipalView]):
     """Views by what they consist of; those that were not used for longest make room."""
 
     def __init__(self) -> None:
-        super().__init__(VIEWS, lambda one: room_of(len(one.catalog.tools), len(one.aliases)))
+        super().__init__(VIEWS, _room)
 
     def popitem(self) -> tuple[_Parts, PrincipalView]:
         """As `LRUCache.popitem`; what only that one holds ends beside the event loop."""
@@ -90,11 +113,13 @@ class _Wanted:
         lists: of the upstreams that offer it something else than everybody.
         parts: which lists these are.
         missing: why those of a server could not be fetched.
+        own_bytes: size of those entries that are not everybody's, as they came.
     """
 
     lists: Mapping[str, ServerLists]
     parts: _Parts
     missing: Mapping[str, str]
+    own_bytes: int
 
 
 class PrincipalViews:
@@ -111,7 +136,7 @@ class PrincipalViews:
         self._declared = declared
         self._tools = tools
         self._made: _Made | None = None
-        self._extra: OrderedDict[str, ToolRecord] = OrderedDict()
+        self._extra = _Extra()
         self._indexed: frozenset[str] = frozenset()
 
     def view_swapped(self) -> None:
@@ -153,7 +178,7 @@ class PrincipalViews:
         """Have what only some callers have found by searches; returns when it is, or soon."""
         if self._extra.keys() - self._indexed:
             self._indexed = frozenset(self._extra)
-            await self._tools.index_private(tuple(self._extra.values()))
+            await self._tools.index_private(tuple(tool for tool, _ in self._extra.values()))
 
     def view(self, owner: Owner, endpoint: Endpoint, base: View, answers: int) -> View:
         """What a caller is served from.
@@ -177,6 +202,7 @@ class PrincipalViews:
         parts: list[tuple[str, str, int, str]] = []
         missing: dict[str, str] = {}
         own: set[str] = set()
+        own_bytes = 0
         for held in self._lists.held(owner, endpoint, answers & ~HANDSHAKE):
             shared = base.catalog.servers.get(held.server)
             if shared is None:
@@ -184,6 +210,7 @@ class PrincipalViews:
             own.add(held.server)
             if held.lists is shared:
                 continue
+            own_bytes += held.own_bytes
             why = held.failed if held.lists is None else ""
             parts.append((held.server, held.key, held.generation, why))
             if held.lists is None:
@@ -195,7 +222,7 @@ class PrincipalViews:
             if alike.server not in own and alike.lists is not None:
                 parts.append((alike.server, alike.key, alike.generation, ""))
                 lists[alike.server] = alike.lists
-        return _Wanted(lists, tuple(parts), missing) if parts else None
+        return _Wanted(lists, tuple(parts), missing, own_bytes) if parts else None
 
     def _made_from(self, base: View) -> _Made:
         if self._made is None or self._made.base is not base:
@@ -210,17 +237,13 @@ class PrincipalViews:
         return self._keep(made, wanted, view, extra)
 
     def _keep(
-        self, made: _Made, wanted: _Wanted, view: PrincipalView, extra: _Extra
+        self, made: _Made, wanted: _Wanted, view: PrincipalView, extra: _Sized
     ) -> PrincipalView:
         made.views[wanted.parts] = view
-        for alias, record in extra.items():
-            self._extra[alias] = record
-            self._extra.move_to_end(alias)
-        while len(self._extra) > EXTRA:
-            self._extra.popitem(last=False)
+        self._extra.update(extra)
         return view
 
-    def _make(self, wanted: _Wanted, base: View) -> tuple[PrincipalView, _Extra]:
+    def _make(self, wanted: _Wanted, base: View) -> tuple[PrincipalView, _Sized]:
         """The view, and of the tools that only some have as many as are searched; in any thread."""
         shared, lists = base.catalog, wanted.lists
         own = self._tools.build_private(lists, shared)
@@ -229,7 +252,7 @@ class PrincipalViews:
             if (known := shared.tools.get(name)) is not record and known != record:
                 aliases[name] = f"{name}#{record.fingerprint[:16]}"
         searched = islice(aliases.items(), max(0, len(aliases) - EXTRA), None)
-        extra = {alias: replace(own.tools[name], name=alias) for name, alias in searched}
+        extra = {alias: _sized(replace(own.tools[name], name=alias)) for name, alias in searched}
         place = {server: number for number, server in enumerate(shared.servers)}
         catalog = Catalog(
             shared.version,
@@ -240,7 +263,11 @@ class PrincipalViews:
             _merged(shared.templates, own.templates, place, lists.keys()),
             _merged(shared.skills, own.skills, place, lists.keys()),
         )
-        return PrincipalView(catalog, base, aliases, wanted.missing), extra
+        return PrincipalView(catalog, base, aliases, wanted.missing, wanted.own_bytes), extra
+
+
+def _sized(tool: ToolRecord) -> tuple[ToolRecord, int]:
+    return tool, min(EXTRA_BYTES, len(marshal.dumps(tool.definition, 0)))
 
 
 def _merged(

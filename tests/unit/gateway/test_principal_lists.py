@@ -12,12 +12,14 @@ import pytest
 
 from armory.domain.catalog import LARGE, ServerLists
 from armory.domain.principal import Principal
+from armory.domain.tool import ToolRecord
 from armory.errors import UpstreamUnavailable
 from armory.gateway.endpoint import ALL
+from armory.gateway.gateway import Gateway, Services
 from armory.gateway.settings import GatewaySettings
 from armory.gateway.views import list_store, principal_views
 from armory.gateway.views.list_changes import changed_lists
-from armory.gateway.views.principal_views import VIEWS
+from armory.gateway.views.principal_views import VIEWS, PlainPrivateTools
 from armory.protocol.link import Owner
 from armory.security.policy import Policy, Rule
 from armory.testing.front import tool
@@ -235,11 +237,45 @@ async def test_what_several_have_is_held_once_and_what_was_not_used_for_longest_
     await bench.gateway.close()
 
 
+async def test_tools_that_only_some_have_are_searched_within_room_for_their_bytes(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searched: list[list[str]] = []
+
+    class Noting(PlainPrivateTools):
+        async def index_private(self, tools: tuple[ToolRecord, ...]) -> None:
+            searched.append([one.original_name for one in tools])
+
+    def lists(name: str, size: int) -> ServerLists:
+        return ServerLists(tools=[tool(name, "x" * size)], size_bytes=size)
+
+    monkeypatch.setattr(principal_views, "EXTRA_BYTES", 10_000)
+    services = Services(private_tools=Noting())
+    gateway = Gateway(bench.pool, bench.retriever, services=services)
+    gateway.publish(bench.pool.catalog())
+    told = [lists("a", 4_000), lists("b", 4_000), lists("c", 4_000), lists("d", 20_000)]
+    await listed(replace(bench, gateway=gateway), *told, monkeypatch=monkeypatch)
+    assert searched == [["a"], ["a", "b"], ["b", "c"], ["d"]]
+    await gateway.close()
+
+
 @pytest.mark.parametrize(
-    ("tools", "own", "room"), [(9, 0, 1), (8_000, 0, 3), (8_000, 8_000, 7), (900_000, 0, VIEWS)]
+    ("tools", "own", "size_bytes", "own_bytes", "room"),
+    [
+        (9, 0, 0, 0, 1),
+        (8_000, 0, 0, 0, 3),
+        (8_000, 8_000, 0, 0, 7),
+        (900_000, 0, 0, 0, VIEWS),
+        (9, 0, 16 << 20, 0, 5),
+        (9, 9, 16 << 20, 2 << 20, 9),
+        (9, 9, 64 << 20, 64 << 20, VIEWS),
+    ],
 )
-async def test_long_lists_take_the_room_of_several_views(tools: int, own: int, room: int) -> None:
-    assert principal_views.room_of(tools, own) == room
+async def test_long_lists_take_the_room_of_several_views(
+    tools: int, own: int, size_bytes: int, own_bytes: int, room: int
+) -> None:
+    sizes = {"size_bytes": size_bytes, "own_bytes": own_bytes}
+    assert principal_views.room_of(tools, own, **sizes) == room
 
 
 @pytest.mark.parametrize(
