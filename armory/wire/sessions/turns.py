@@ -49,10 +49,7 @@ class OneATurn:
 
     async def next(self, caller: str) -> None:
         """Wait for a turn in which no other request of the caller begins."""
-        lock = self._locks.get(caller)
-        if lock is None:
-            lock = self._locks[caller] = asyncio.Lock()
-        async with lock:
+        async with self._locks.setdefault(caller, asyncio.Lock()):
             await asyncio.sleep(0)
 
 
