@@ -201,10 +201,7 @@ class ResourceWatches:
         return True
 
     def _lock(self, key: _Key) -> asyncio.Lock:
-        lock = self._locks.get(key)
-        if lock is None:
-            lock = self._locks[key] = asyncio.Lock()
-        return lock
+        return self._locks.setdefault(key, asyncio.Lock())
 
     async def _catch_up(self, server: str, behind: set[Subscription]) -> None:
         """Tell the new sessions of an upstream what is watched there, until all of it is told."""
