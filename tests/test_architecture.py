@@ -324,3 +324,17 @@ def test_third_parties_stay_behind_their_walls(package: str, homes: set[str]) ->
                 if module == package or module.startswith(f"{package}.")
             ]
     assert strays == []
+
+
+def test_the_log_names_upstreams_under_one_key() -> None:
+    """Whoever looks for `upstream=docs` finds all that was said of it."""
+    others = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in sorted((ROOT / "armory").rglob("*.py"))
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and ast.unparse(node.func.value) in ("log", "_log")
+        and any(keyword.arg == "server" for keyword in node.keywords)
+    ]
+    assert others == []

@@ -31,8 +31,8 @@ MAX_FILE_BYTES = 50_000_000
 _TEXT = frozenset({".md", ".markdown", ".mdx", ".txt", ".text", ".rst"})
 _HTML = frozenset({".html", ".htm", ".xhtml"})
 _PDF = frozenset({".pdf"})
-#: An embedder reads some 256 tokens; a chunk has several windows, the best one counts.
 _WINDOW_WORDS = 180
+"""An embedder reads some 256 tokens; a chunk has several windows, the best one counts."""
 _BATCH = 64
 
 

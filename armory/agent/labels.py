@@ -13,7 +13,6 @@ from typing import Literal
 Search = Literal["vector_search", "keyword_search"]
 SEARCHES: tuple[Search, ...] = ("vector_search", "keyword_search")
 
-#: (least score, label), best first. BM25 scores are at least 0, cosines between -1 and 1.
 KEYWORD_LABELS: tuple[tuple[float, str], ...] = (
     (15.0, "strong"),
     (8.0, "good"),
@@ -25,10 +24,11 @@ VECTOR_LABELS: tuple[tuple[float, str], ...] = (
     (0.35, "good"),
     (0.2, "marginal"),
 )
+"""(least score, label) of either, best first. BM25 scores are at least 0, cosines from -1 to 1."""
 ORDER = ("strong", "good", "partial", "marginal", "weak", "noise", "none")
 _USEFUL = frozenset({"strong", "good", "partial", "marginal"})
-#: Where the labels of BM25 begin, and the cosine whose label means the same.
 _KNOTS = ((0.0, 0.0), (1.0, 0.1), (3.0, 0.2), (8.0, 0.35), (15.0, 0.5))
+"""Where the labels of BM25 begin, and the cosine whose label means the same."""
 
 
 def label(search: Search, score: float) -> str:

@@ -81,11 +81,10 @@ class Documents:
                 place = _place(url)
             except UnusableClient as error:
                 raise UnusableClient(f"{_WRONG}: {error.description}") from None
-            turn = self._turns_of.get(asker)
-            if turn is None:
-                turn = self._turns_of[asker] = asyncio.Semaphore(_OF_ONE)
+            turn = self._turns_of.setdefault(asker, asyncio.Semaphore(_OF_ONE))
+            lock = self._locks.setdefault(url, asyncio.Lock())
             # who waits for somebody else's turn, or for the same document, takes none of its own
-            async with turn, self._lock(url):
+            async with turn, lock:
                 kept = self._kept.get(url)
                 if kept is None:
                     async with self._turn:
@@ -93,12 +92,6 @@ class Documents:
         if isinstance(kept[0], str):
             raise UnusableClient(kept[0])
         return kept[0]
-
-    def _lock(self, url: str) -> asyncio.Lock:
-        lock = self._locks.get(url)
-        if lock is None:
-            lock = self._locks[url] = asyncio.Lock()
-        return lock
 
     async def _fetched(self, url: str, place: URL) -> tuple[Client | str, float]:
         """(the client or why there is none, until when that is believed)."""

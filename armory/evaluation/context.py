@@ -26,8 +26,8 @@ from armory.llm.tokens import estimate_tokens
 
 Definition = Mapping[str, Any]
 ToToon = Callable[[Any], str | None]
-#: What a chat API adds around a tool call and its result.
 _TURN_TOKENS = 8
+"""What a chat API adds around a tool call and its result."""
 
 
 class Search(Protocol):

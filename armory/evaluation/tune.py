@@ -46,8 +46,8 @@ from armory.retrieval.scoring.fitting import (
 
 LEAST_QUERIES = 20
 RETURNED = 5.5
-#: How strongly the shipped constants hold, in candidate rows.
 RIDGE = 50.0
+"""How strongly the shipped constants hold, in candidate rows."""
 _TOP = 20
 _MADE_PER_TOOL = 2
 _THRESHOLDS = tuple(round(0.05 * step, 2) for step in range(1, 20))

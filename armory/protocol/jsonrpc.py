@@ -24,6 +24,7 @@ from armory.protocol.rawjson import (
     members,
     opening,
     pack,
+    reading,
     text_or_none,
     value,
 )
@@ -35,7 +36,7 @@ MAX_ID_BYTES = 4 * 1024
 """Longer ids are not read: every answer repeats the id, and so do logs and errors."""
 _DATA_BYTES = 64 * 1024
 """Of an error; what the gateway looks for in it is short."""
-_VALUES = {"params", "result", "error"}
+_VALUES = ("params", "result", "error")
 _VERSION = b'"2.0"'
 _VERSION_BYTES = 20
 """Room for the version with every character escaped."""
@@ -128,16 +129,9 @@ def decoding(body: bytes) -> Generator[None, None, Message]:
         Malformed: it is none.
     """
     try:
-        found = yield from opening(body)
+        return (yield from reading(body, Message, decode, _VALUES))
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return decode(body)  # which says what is wrong; too wide an envelope is only unusual
-    known = {name: raw for name, raw in found.items() if name in Message.__struct_fields__}
-    values = {name: known[name] for name in _VALUES & known.keys()}
-    long = {name: raw for name, raw in values.items() if len(memoryview(raw)) > _DATA_BYTES}
-    message = decode(encode({**known, **dict.fromkeys(long, NULL_VALUE)}))
-    for name, raw in long.items():
-        setattr(message, name, raw)
-    return message
 
 
 def _checked(message: Message) -> Message:

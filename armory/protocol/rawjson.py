@@ -7,9 +7,9 @@ the messages that are made of it.
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 from msgspec import Raw
@@ -38,7 +38,9 @@ _TRUNCATED = "Input data was truncated"
 _COMMA, _COLON, _OBJECT, _OBJECT_END, _ARRAY, _ARRAY_END, _QUOTE = b',:{}[]"'
 _MOST_VALUES = 10_000
 _NAMED = 64
+_LONG_BYTES = 4 * 1024
 Path = tuple[str, ...]
+_Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
 
 class TooWide(msgspec.DecodeError):
@@ -63,6 +65,37 @@ def opening(raw: Raw | bytes | bytearray) -> Generator[None, None, dict[str, Raw
     if len(view) <= _OPENED_BYTES:
         return _members.decode(raw)
     return (yield from _few_members(view))
+
+
+def reading(
+    raw: Raw | bytes | bytearray,
+    kind: type[_Struct],
+    decode: Callable[[bytes], _Struct],
+    values: Collection[str],
+) -> Generator[None, None, _Struct]:
+    """A large message in steps: decoded without its long values, each of which is put in its place
+    as it came.
+
+    Args:
+        raw: the message.
+        kind: what it becomes; other members than its fields are left out.
+        decode: makes it of JSON in which null stands for those values.
+        values: fields that take any JSON, verbatim.
+
+    Raises:
+        msgspec.DecodeError: as of `members`; whatever `decode` raises.
+    """
+    opened = yield from opening(raw)
+    found = {name: opened[name] for name in kind.__struct_fields__ if name in opened}
+    long = {name: found[name] for name in values if _is_long(found.get(name))}
+    message = decode(encode({**found, **dict.fromkeys(long, NULL)}))
+    for name, value in long.items():
+        setattr(message, name, value)
+    return message
+
+
+def _is_long(raw: Raw | None) -> bool:
+    return raw is not None and len(memoryview(raw)) > _LONG_BYTES
 
 
 def _few_members(view: memoryview) -> Generator[None, None, dict[str, Raw]]:

@@ -16,7 +16,7 @@ from msgspec import Raw
 
 from armory.protocol.link import Params
 from armory.protocol.outline import LARGE_BYTES, PIECE_BYTES, condensing
-from armory.protocol.rawjson import NULL, TooWide, encode, excerpt, few_items, members, opening
+from armory.protocol.rawjson import NULL, TooWide, excerpt, few_items, members, reading
 from armory.protocol.scanning.nesting import cutting
 from armory.protocol.scanning.surrogates import mending
 from armory.protocol.scanning.values import at_once
@@ -24,9 +24,12 @@ from armory.protocol.scanning.values import at_once
 ABSENT = Raw(b"")
 
 _DIGITS = 15
+AT_ONCE_BYTES = 5 * PIECE_BYTES
+"""Frames up to this size are decoded in one go: a millisecond at the worst, while each turn of the
+event loop costs as much as a piece.
+"""
 _IN_STEPS_BYTES = 1 << 20
 """Shorter ones take a parser less than a millisecond."""
-_LONG_BYTES = 4 * 1024
 _BATCH_ITEMS = 1_000
 DEEPEST = 512
 """Levels that are kept of a message that is nested too deep to be decoded."""
@@ -74,7 +77,7 @@ class TruncatedMessage(UpstreamMessage, gc=False):
     """A message that was nested too deep: without what stood below `DEEPEST` levels."""
 
 
-_READ, _VALUES = {"id", "method"}, {"params", "result", "error", "jsonrpc"}
+_VALUES = ("params", "result", "error", "jsonrpc")
 _incoming = msgspec.json.Decoder(UpstreamMessage).decode
 _cut = msgspec.json.Decoder(TruncatedMessage).decode
 
@@ -151,13 +154,7 @@ def _read_in_steps(
                 decode(data[at : at + PIECE_BYTES])
                 yield
             decode(b"", True)
-        found = yield from opening(data)
-        long = {name: raw for name, raw in found.items() if len(memoryview(raw)) > _LONG_BYTES}
-        short = dict.fromkeys(long.keys() - _READ, NULL)
-        message = _incoming(encode({**found, **short}))
-        for name in _VALUES & short.keys():
-            setattr(message, name, long[name])
-        return message
+        return (yield from reading(data, UpstreamMessage, _incoming, _VALUES))
     except TooWide:
         return _read(data)
     except (UnicodeDecodeError, msgspec.DecodeError, RecursionError) as error:

@@ -120,9 +120,9 @@ def _follow_accounts(accounts: Accounts, edge: HttpEdge, activity: Activity | No
 def _make_health(runtime: Runtime, checks: Authenticator, hosts: HostChecks) -> Health:
     """The routes, as the configuration wants them; details are for the scope `admin`."""
 
-    async def sees_details(headers: Mapping[str, str], remote: str | None) -> bool:
+    async def sees_details(headers: Mapping[str, str]) -> bool:
         try:
-            who = await checks.authenticate(headers, remote)
+            who = await checks.authenticate(headers)
         except ArmoryError:
             return False
         return ADMIN in who.scopes

@@ -155,13 +155,12 @@ class Authenticator:
         return f"Bearer {', '.join(parts)}" if parts else "Bearer"
 
     async def authenticate(
-        self, headers: Mapping[str, str], remote: str | None, resource: str | None = None
+        self, headers: Mapping[str, str], resource: str | None = None
     ) -> Principal:
         """The principal behind one request.
 
         Args:
             headers: the request's headers, case-insensitive.
-            remote: the client's address, for the error message's benefit only.
             resource: URL of what is asked for, as its audience; None: it has none that a token
                 could be for.
 

@@ -7,9 +7,10 @@ upstreams or a transport.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import Generic, TypeVar
 
 from armory.domain.catalog import EMPTY, Catalog
 from armory.domain.naming import beginnings, expose_uri
@@ -20,13 +21,18 @@ from armory.domain.uris import has_steps, plain, read
 from armory.domain.visibility import EVERYTHING, Scope, VisibleCatalog
 from armory.security.packs import NamedPack, Packs, PackView
 
-Profile = tuple[tuple[int, ...], str]
+T = TypeVar("T")
+Applicable = tuple[int, ...]
+"""Positions of the rules that speak about a caller."""
+Profile = tuple[Applicable, str]
 _DECISIONS_KEPT = 100_000
 _KEPT_CHARS = 256
 """Of a name or URI whose decision is kept: what callers ask for may have millions."""
 _URI_CHARS = 65_536
 """The longest URI that a rule allows: to find out what it means takes 20 ms, of 4 MiB a second."""
-_PRINCIPALS_KEPT = 10_000
+_CALLERS_KEPT = 10_000
+_NAMES_CHARS = 8_000_000
+"""Of their names in all; a token may have hundreds of scopes."""
 _VISIBLE_KEPT = 4_096
 _PREPARED = 16
 """Of so many profiles it is found out beforehand what they see of a large snapshot."""
@@ -58,8 +64,36 @@ class Rule:
         return any(fnmatchcase(name, pattern) for pattern in self.who for name in names)
 
 
+class ByNames(Generic[T]):
+    """What is the same for all callers with the same names, found out once. It keeps no principal,
+    since with that would go the tokens that it came with.
+
+    Args:
+        find: finds it out, by what `Rule.applies_to` looks at.
+    """
+
+    def __init__(self, find: Callable[[Principal], T]) -> None:
+        self._find = find
+        self._known: dict[tuple[str, str | None, frozenset[str]], T] = {}
+        self._chars = 0
+
+    def of(self, principal: Principal) -> T:
+        """What was found out about a caller."""
+        names = subject, user, scopes = principal.subject, principal.user, principal.scopes
+        try:
+            return self._known[names]
+        except KeyError:
+            found = self._find(principal)
+        chars = len(subject) + len(user or "") + sum(map(len, scopes))
+        if len(self._known) >= _CALLERS_KEPT or self._chars + chars > _NAMES_CHARS:
+            self._known, self._chars = {}, 0
+        self._known[names] = found
+        self._chars += chars
+        return found
+
+
 _Key = tuple[Profile, str]
-_Asker = tuple[Principal, Scope, PackView | None]
+_Asker = tuple[Scope, PackView | None]
 
 
 @dataclass(slots=True)
@@ -72,7 +106,7 @@ class _Cache:
     visible: dict[_Key, VisibleCatalog] = field(default_factory=dict[_Key, VisibleCatalog])
     """The one that was asked for last is the last."""
     askers: dict[_Key, _Asker] = field(default_factory=dict[_Key, _Asker])
-    """For whom each was made."""
+    """What each was made for beside the rules."""
 
     def names_of(self, server: str) -> Sequence[str]:
         """The names of a server's tools."""
@@ -96,9 +130,9 @@ class Policy:
     def __init__(self, rules: Sequence[Rule] = (), packs: Packs | None = None) -> None:
         self._rules = tuple(rules)
         self._packs = packs
-        self._profiles: dict[Principal, tuple[int, ...]] = {}
-        self._decisions: dict[tuple[tuple[int, ...], str], bool] = {}
-        self._allowing: dict[tuple[tuple[int, ...], str], bool] = {}
+        self._applicable = ByNames(self._applying)
+        self._decisions: dict[tuple[Applicable, str], bool] = {}
+        self._allowing: dict[tuple[Applicable, str], bool] = {}
         self._cache = _Cache(EMPTY)
         self._ready = _Cache(EMPTY)
 
@@ -113,8 +147,7 @@ class Policy:
 
     def profile(self, principal: Principal, *, packs: bool = True) -> Profile:
         """Rules that apply, and the packs: principals with equal profiles see the same."""
-        view = self._view(principal, packs)
-        return self._applicable(principal), "" if view is None else view.key
+        return _profile(self._rules_for(principal), self._view(principal, packs))
 
     def _view(self, principal: Principal, packs: bool) -> PackView | None:
         if self._packs is None or principal.user is None or not packs:
@@ -127,16 +160,11 @@ class Policy:
             return ()
         return self._packs.packs_of(principal.user)
 
-    def _applicable(self, principal: Principal) -> tuple[int, ...]:
-        if not self._rules:
-            return ()
-        known = self._profiles.get(principal)
-        if known is None:
-            if len(self._profiles) >= _PRINCIPALS_KEPT:
-                self._profiles.clear()
-            known = tuple(i for i, rule in enumerate(self._rules) if rule.applies_to(principal))
-            self._profiles[principal] = known
-        return known
+    def _rules_for(self, principal: Principal) -> Applicable:
+        return self._applicable.of(principal) if self._rules else ()
+
+    def _applying(self, principal: Principal) -> Applicable:
+        return tuple(i for i, rule in enumerate(self._rules) if rule.applies_to(principal))
 
     def allows(self, principal: Principal, name: str, *, packs: bool = True) -> bool:
         """Whether `principal` may see and use the exposed name or URI `name`.
@@ -149,7 +177,7 @@ class Policy:
                 return False
         if not self._rules:
             return True
-        key = (self._applicable(principal), name)
+        key = (self._rules_for(principal), name)
         known = self._decisions.get(key)
         if known is None:
             known = self._decide(key[0], name)
@@ -165,7 +193,7 @@ class Policy:
         """
         if not self.may_allow(principal, server, packs=packs):
             return False
-        return not self._denies(principal, f"{server}__")
+        return not self._denies(self._rules_for(principal), f"{server}__")
 
     def may_allow(self, principal: Principal, server: str, *, packs: bool = True) -> bool:
         """Whether packs and rules could allow `principal` something of `server`, whatever that has
@@ -176,7 +204,7 @@ class Policy:
             return False
         if not self._rules:
             return True
-        key = (self._applicable(principal), server)
+        key = (self._rules_for(principal), server)
         known = self._allowing.get(key)
         if known is None:
             if len(self._allowing) >= _DECISIONS_KEPT:
@@ -184,7 +212,7 @@ class Policy:
             known = self._allowing[key] = self._any_pattern(*key)
         return known
 
-    def _any_pattern(self, applicable: tuple[int, ...], server: str) -> bool:
+    def _any_pattern(self, applicable: Applicable, server: str) -> bool:
         """Whether what one of the rules allows may be of `server`."""
         allowed = (pattern for i in applicable for pattern in self._rules[i].allow)
         begun = [match[0] for pattern in allowed if (match := _FIXED.match(pattern))]
@@ -198,23 +226,21 @@ class Policy:
         spelling, what may lead elsewhere by `..`, or is very long, no rule allows, and of a URI is
         allowed what is allowed without the parts that nobody reads.
         """
-        exposed = expose_uri(server, uri)
-        return self._however_spelt(principal, server, uri) and self.allows(principal, exposed)
+        applicable, exposed = self._rules_for(principal), expose_uri(server, uri)
+        return self._however_spelt(applicable, server, uri) and self.allows(principal, exposed)
 
-    def _however_spelt(self, principal: Principal, server: str, uri: str) -> bool:
+    def _however_spelt(self, applicable: Applicable, server: str, uri: str) -> bool:
         if not self._rules:
             return True
         if len(uri) > _URI_CHARS or has_steps(uri):
             return False
         opened, simple = read(uri), plain(uri)
-        if opened != uri and not self._decide(
-            self._applicable(principal), expose_uri(server, opened)
-        ):
+        if opened != uri and not self._decide(applicable, expose_uri(server, opened)):
             return False
-        return simple == uri or not self._denies(principal, expose_uri(server, simple))
+        return simple == uri or not self._denies(applicable, expose_uri(server, simple))
 
-    def _denies(self, principal: Principal, name: str) -> bool:
-        rules = (self._rules[position] for position in self._applicable(principal))
+    def _denies(self, applicable: Applicable, name: str) -> bool:
+        rules = (self._rules[position] for position in applicable)
         return any(fnmatchcase(name, pattern) for rule in rules for pattern in rule.deny)
 
     def visible_tools(
@@ -236,19 +262,19 @@ class Policy:
         `packs=False` leaves the user's packs out: the rules alone.
         """
         view = self._view(principal, packs)
-        profile = (self._applicable(principal), "" if view is None else view.key)
+        profile = _profile(self._rules_for(principal), view)
         cache = self._cache
         if cache.catalog is not catalog:
             if catalog.version < cache.catalog.version:  # a request begun before the last swap
-                return self._make(_Cache(catalog), principal, scope, view)
+                return self._make(_Cache(catalog), profile, scope, view)
             cache = self.serve(catalog)
         visible = cache.visible.pop((profile, scope.key), None)
         if visible is None:
-            visible = self._make(cache, principal, scope, view)
+            visible = self._make(cache, profile, scope, view)
             if len(cache.visible) >= _VISIBLE_KEPT:  # the least recently used one goes
                 oldest = next(iter(cache.visible))
                 del cache.visible[oldest], cache.askers[oldest]
-            cache.askers[profile, scope.key] = principal, scope, view
+            cache.askers[profile, scope.key] = scope, view
         cache.visible[profile, scope.key] = visible
         return visible
 
@@ -260,7 +286,7 @@ class Policy:
         askers = asked.askers.copy()
         for key in list(asked.visible)[-_PREPARED:]:
             if key in askers:
-                ready.visible[key] = self._make(ready, *askers[key])
+                ready.visible[key] = self._make(ready, key[0], *askers[key])
                 ready.askers[key] = askers[key]
         self._ready = ready
 
@@ -271,7 +297,7 @@ class Policy:
             self._cache = ready if ready.catalog is catalog else _Cache(catalog)
         return self._cache
 
-    def _decide(self, applicable: tuple[int, ...], name: str) -> bool:
+    def _decide(self, applicable: Applicable, name: str) -> bool:
         allowed = False
         for position in applicable:
             rule = self._rules[position]
@@ -280,16 +306,16 @@ class Policy:
             allowed = allowed or any(fnmatchcase(name, pattern) for pattern in rule.allow)
         return allowed
 
-    def _permitted(self, applicable: tuple[int, ...], names: Iterable[str]) -> frozenset[str]:
+    def _permitted(self, applicable: Applicable, names: Iterable[str]) -> frozenset[str]:
         if not self._rules:  # one by one: of 100,000 at once all threads would wait for 15 ms
             return frozenset(name for name in names)
         return frozenset(name for name in names if self._decide(applicable, name))
 
     def _make(
-        self, cache: _Cache, principal: Principal, scope: Scope, view: PackView | None
+        self, cache: _Cache, profile: Profile, scope: Scope, view: PackView | None
     ) -> VisibleCatalog:
         catalog = cache.catalog
-        applicable, packs = self._applicable(principal), "" if view is None else view.key
+        applicable, packs = profile
 
         def of_servers(
             records: Mapping[str, ListedRecord | ToolRecord], *, uris: bool = False
@@ -300,7 +326,7 @@ class Policy:
                 if scope.has_server(record.server)
                 and (view is None or record.server in view.servers)
                 and (
-                    not uris or self._however_spelt(principal, record.server, record.original_name)
+                    not uris or self._however_spelt(applicable, record.server, record.original_name)
                 )
             )
 
@@ -322,3 +348,7 @@ class Policy:
             skills=self._permitted(applicable, of_servers(catalog.skills, uris=True)),
             version=catalog.version,
         )
+
+
+def _profile(applicable: Applicable, view: PackView | None) -> Profile:
+    return applicable, "" if view is None else view.key

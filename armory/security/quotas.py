@@ -8,12 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cachetools import LRUCache
-
 from armory.domain.principal import Principal
-from armory.security.policy import Rule
-
-_CALLERS_KEPT = 10_000
+from armory.security.policy import ByNames, Rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +38,14 @@ class Quotas:
 
     def __init__(self, rules: Sequence[Quota]) -> None:
         self._rules = [(Rule(who=rule.who), rule) for rule in rules]
-        self._found: LRUCache[Principal, Quota | None] = LRUCache(_CALLERS_KEPT)
+        self._first = ByNames(self._first_that_fits)
 
     def __bool__(self) -> bool:
         return bool(self._rules)
 
     def of(self, principal: Principal) -> Quota | None:
         """The rule for a caller; None: it is without limit."""
-        try:
-            return self._found[principal]
-        except KeyError:
-            fits = (rule for who, rule in self._rules if who.applies_to(principal))
-            found = self._found[principal] = next(fits, None)
-            return found
+        return self._first.of(principal)
+
+    def _first_that_fits(self, principal: Principal) -> Quota | None:
+        return next((rule for who, rule in self._rules if who.applies_to(principal)), None)

@@ -31,7 +31,7 @@ from armory.protocol.link import (
 )
 from armory.protocol.versions import Era
 from armory.security.authentication import Authenticator
-from armory.web.app import listen
+from armory.testing.serving import listen
 from armory.web.binding import bind
 from armory.web.settings import ListenSettings
 from armory.wire.http.edge import HttpEdge

@@ -35,8 +35,9 @@ from armory.security.policy import Policy, Rule
 from armory.storage.cache import Cache, MemoryCache
 from armory.storage.database import Database
 from armory.tasks import spawn, stop
+from armory.testing.serving import listen
 from armory.upstreams.pool import Pool
-from armory.web.app import listen, make_app
+from armory.web.app import make_app
 from armory.web.binding import bind
 from armory.web.console.pages import register_console
 from armory.web.rest.api import register_rest

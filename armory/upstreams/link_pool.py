@@ -98,7 +98,7 @@ class LinkPool:
             self._make_room(key[0])
             declared = {} if modern else dict(capabilities)
             whose = placing.counted(owner)
-            slot = LinkSlot(key[0], whose, declared, self.on_slot_event, legacy=legacy)
+            slot = LinkSlot(key[0], whose, declared, self._on_slot_event, legacy=legacy)
             slot.last_used = self._clock.now()
             self._slots.by_key[key] = slot
         return slot
@@ -141,7 +141,7 @@ class LinkPool:
         finally:
             del connecting  # whose error holds this frame by its trace
 
-    def on_slot_event(self, slot: LinkSlot, event: SessionEvent) -> None:
+    def _on_slot_event(self, slot: LinkSlot, event: SessionEvent) -> None:
         """Something happened on the session of `slot`; one that is lost is closed and forgotten."""
         if not isinstance(event, Lost):
             self._observer.on_session_event(event)

@@ -282,32 +282,6 @@ class Shortcut:
     ready: Callable[[], bool]
 
 
-async def listen(
-    app: web.Application,
-    bound: Bound,
-    *,
-    settings: ListenSettings | None = None,
-    base_path: str = "",
-    shortcut: Shortcut | None = None,
-) -> Listening:
-    """Serve on a port that is bound.
-
-    Args:
-        app: the finished application.
-        bound: the port; closed with the server.
-        settings: bounds of requests and of the end.
-        base_path: path under which everything is registered, for the URL.
-        shortcut: paths that need no router.
-
-    Raises:
-        ConfigError: another program took the port in the same moment.
-    """
-    listening = Listening(bound, settings, base_path)
-    await listening.serve(app, shortcut)
-    await listening.begin()
-    return listening
-
-
 class _Site(web.BaseSite):
     """A bound socket whose connections are looked after."""
 

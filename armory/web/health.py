@@ -39,8 +39,8 @@ class Health:
         readiness: asked at every `/readyz`.
         metrics: gives (body, content type) of `/metrics`; None: the route does not exist.
         token: bearer token that `/metrics` asks for; None: it asks for none.
-        sees_details: whether whoever sends these headers, from this address, may know what is not
-            ready and why; None: nobody may.
+        sees_details: whether whoever sends these headers may know what is not ready and why; None:
+            nobody may.
         misled: whether whoever sends these headers, from this address, may be a browser that was
             led here under a name that somebody else gave this machine: their page would read it.
     """
@@ -50,7 +50,7 @@ class Health:
         readiness: Callable[[], Readiness],
         metrics: Callable[[], Awaitable[tuple[bytes, str]]] | None = None,
         token: str | None = None,
-        sees_details: Callable[[Mapping[str, str], str | None], Awaitable[bool]] | None = None,
+        sees_details: Callable[[Mapping[str, str]], Awaitable[bool]] | None = None,
         misled: Callable[[Mapping[str, str], str | None], bool] = lambda _headers, _remote: False,
     ) -> None:
         self._misled = misled
@@ -81,7 +81,7 @@ class Health:
         found = self._readiness()
         body: dict[str, Any] = {"status": "ready" if found.ready else "not ready"}
         sees = self._sees_details
-        if sees is not None and await sees(request.headers, request.remote):
+        if sees is not None and await sees(request.headers):
             body |= {"not_ready": list(found.missing), **found.details}
         return _json(200 if found.ready else 503, body)
 

@@ -22,8 +22,9 @@ from aiohttp import web
 
 from armory.config import load_text
 from armory.runtime.settings import listen_settings
+from armory.testing.serving import listen
 from armory.testing.waiting import until
-from armory.web.app import Listening, listen, make_app
+from armory.web.app import Listening, make_app
 from armory.web.binding import bind
 from armory.web.settings import RESERVED, ListenSettings
 from armory.wire.http.answers import JsonAnswer, write_event

@@ -14,8 +14,9 @@ import pytest
 import structlog
 from aiohttp import web
 
+from armory.testing.serving import listen
 from armory.testing.waiting import until
-from armory.web.app import listen, make_app
+from armory.web.app import make_app
 from armory.web.binding import bind
 from armory.web.settings import ListenSettings
 

@@ -24,8 +24,9 @@ from armory.protocol import codes
 from armory.protocol.link import Call, Owner, Reply
 from armory.testing.clients.raw import modern_body
 from armory.testing.front import ScriptedPool, ScriptedUpstream, plain, result, serving, tool
+from armory.testing.serving import listen
 from armory.testing.waiting import until
-from armory.web.app import listen, make_app
+from armory.web.app import make_app
 from armory.web.binding import bind
 from armory.web.settings import ListenSettings
 from armory.wire import duplex

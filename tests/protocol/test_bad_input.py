@@ -272,7 +272,7 @@ async def test_tokens_and_policies(front: Front) -> None:
         assert names == ["new__now"]
         async with front.http.post(url + "/mcp/old", json={}, headers=alice) as response:
             assert response.status == 404
-        bob = await authenticator.authenticate({"Authorization": "Bearer bob-secret"}, None)
+        bob = await authenticator.authenticate({"Authorization": "Bearer bob-secret"})
         hello = {"protocolVersion": "2025-11-25"}
         message = jsonrpc.decode(jsonrpc.request(1, "initialize", raws(hello)))
         session = await edge.sessions.open(Caller(bob), message, raws(hello))

@@ -5,9 +5,16 @@ Owns: the warnings. Never imports a room above `domain`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+
+from armory.config.blocks.security import SecurityConfig
 from armory.config.embedding import lacks_openai_key
 from armory.config.model import Config
 from armory.domain.hosts import is_loopback
+
+_CHOSEN = frozenset(("login", "preferred_username", "username", "nickname", "name"))
+"""Claims of which people choose what they say."""
 
 
 def warnings_of(config: Config) -> list[str]:
@@ -55,4 +62,22 @@ def warnings_of(config: Config) -> list[str]:
             "that begins at one fails at another; take a variable that all of them have, e.g. "
             "${ARMORY_KEY}"
         )
-    return said
+    return said + list(_names_to_take(security))
+
+
+def _names_to_take(security: SecurityConfig) -> Iterator[str]:
+    """Rules that are for a token, and that somebody can have by choosing a name."""
+    schemes = [scheme for scheme in (security.oauth, security.jwt) if scheme is not None]
+    claims = sorted(_CHOSEN.intersection(scheme.user_claim for scheme in schemes))
+    if not claims:
+        return
+    tokens = security.tokens.items()
+    names = {text for name, token in tokens for text in (name, *token.scopes)}
+    for place, rule in enumerate(security.policies):
+        for pattern in rule.who:
+            if pattern.strip("*") and any(fnmatchcase(name, pattern) for name in names):
+                yield (
+                    f"security.policies.{place}.who: {pattern!r} is for a token, and for whoever "
+                    f"is called so as well; people choose what stands in the claim {claims[0]!r}, "
+                    "so give tokens and their scopes names that none of them can have"
+                )

@@ -150,7 +150,7 @@ class ResourceWatches:
                 watched = frozenset(self._watched.get(key, ()))
                 await self._pool.set_subscriptions(server, owner, watched)
         except (ArmoryError, Refused, TimeoutError) as error:
-            _log.info("unsubscribe_failed", server=server, error=str(error) or "no answer")
+            _log.info("unsubscribe_failed", upstream=server, error=str(error) or "no answer")
 
     def replaced(self, server: str) -> None:
         """An upstream is gone, or has new sessions, which nobody has told yet what is watched."""
@@ -201,10 +201,7 @@ class ResourceWatches:
         return True
 
     def _lock(self, key: _Key) -> asyncio.Lock:
-        lock = self._locks.get(key)
-        if lock is None:
-            lock = self._locks[key] = asyncio.Lock()
-        return lock
+        return self._locks.setdefault(key, asyncio.Lock())
 
     async def _catch_up(self, server: str, behind: set[Subscription]) -> None:
         """Tell the new sessions of an upstream what is watched there, until all of it is told."""
@@ -218,7 +215,9 @@ class ResourceWatches:
                     try:
                         await self._watch_again(subscription, server)
                     except ArmoryError as error:
-                        _log.debug("resources_not_watched_yet", server=server, error=error.message)
+                        _log.debug(
+                            "resources_not_watched_yet", upstream=server, error=error.message
+                        )
                         failed.add(subscription)
                 if not failed:
                     return
@@ -237,4 +236,4 @@ class ResourceWatches:
                 await self._watch(subscription, *place)
             except Refused as error:
                 self._drop(subscription, *place)
-                _log.info("resource_not_watched_again", server=server, error=str(error))
+                _log.info("resource_not_watched_again", upstream=server, error=str(error))

@@ -269,7 +269,7 @@ def _fits(tool: ToolRecord, request: ListRequest) -> bool:
 
 def _in_order(view: View, names: Iterable[str]) -> list[str]:
     """Names without repeats, in the catalog's order."""
-    return sorted(set(names), key=view.positions.__getitem__)
+    return sorted(set(names), key=view.tables.positions.__getitem__)
 
 
 def _within_budget(
@@ -277,7 +277,7 @@ def _within_budget(
 ) -> list[str]:
     chosen = list(pinned)
     names = (match.tool.name for match in selection.matches)
-    matches = [name for name in names if name in view.positions and name not in chosen]
+    matches = [name for name in names if name in view.tables.positions and name not in chosen]
     budget = view.settings.token_budget
     if budget is None:
         return chosen + matches

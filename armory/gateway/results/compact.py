@@ -26,8 +26,8 @@ _DECLINED = re.compile(r"q\s*=\s*0(\.0*)?")
 _TRUE = Raw(b"true")
 _BLOCKS = 1_000
 """A result of more stays as it is: they would all be opened in one go."""
-#: Above this, encoding is worth a thread of its own, so that the event loop goes on.
 _THREAD_BYTES = 8_000
+"""Above this, encoding is worth a thread of its own, so that the event loop goes on."""
 
 
 def wants_toon(headers: Mapping[str, str], configured: ResultFormat = "json") -> bool:

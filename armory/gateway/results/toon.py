@@ -21,8 +21,8 @@ from armory.logger import Logger
 
 _log = Logger(__name__)
 
-#: Estimates of JSON and TOON differ by a few percent: a smaller saving may be none.
 _LEAST_SAVING = 0.05
+"""Estimates of JSON and TOON differ by a few percent: a smaller saving may be none."""
 _MIN_CHARS = 40
 _MAX_CHARS = 1_000_000
 

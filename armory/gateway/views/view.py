@@ -63,7 +63,6 @@ class View:
         self.policy = policy
         self.settings = settings
         self.tables = ToolTables.of(catalog, None if previous is None else previous.tables)
-        self.positions = self.tables.positions
         self._prompts: dict[tuple[str, str], ListedRecord] = {
             (prompt.server, prompt.original_name): prompt for prompt in catalog.prompts.values()
         }
@@ -73,7 +72,6 @@ class View:
         self.instructions = LRUCache[str, str](_VISIBLE_KEPT)
         self._usable = LRUCache[str, frozenset[str]](_VISIBLE_KEPT)
         self._whole = LRUCache[str, bool](_VISIBLE_KEPT)
-        self._apps = self.tables.apps
         self._for_models = LRUCache[str, VisibleSet](_VISIBLE_KEPT)
         self._with_skills = LRUCache[str, VisibleSet](_VISIBLE_KEPT)
         self._headers: dict[str, dict[str, tuple[tuple[str, ...], str]]] = {}
@@ -276,13 +274,14 @@ class View:
             kept: whether it is asked again; false where it was made for one request.
         """
         tools = visible.tools
-        if not self._apps or self._apps.isdisjoint(tools.names):
+        apps = self.tables.apps
+        if not apps or apps.isdisjoint(tools.names):
             return tools
         if not kept:
-            return VisibleSet(tools.names - self._apps)
+            return VisibleSet(tools.names - apps)
         found = self._for_models.get(tools.key)
         if found is None:
-            found = VisibleSet(tools.names - self._apps, f"{tools.key}/models")
+            found = VisibleSet(tools.names - apps, f"{tools.key}/models")
             self._for_models[tools.key] = found
         return found
 
@@ -297,7 +296,7 @@ class View:
 
     def nearest(self, request: ClientRequest, name: str, also: Iterable[str]) -> list[str]:
         """The names that the caller may give and that come nearest to one that is unknown."""
-        seen = self.visible(request).tools.names - self._apps
+        seen = self.visible(request).tools.names - self.tables.apps
         return self.names.nearest(name, seen, also)
 
     def common(self, visible: VisibleCatalog) -> VisibleSet:

@@ -126,7 +126,7 @@ class CatalogKeeper:
 
     def build_again(self) -> None:
         """Build a new snapshot soon though no list differs: example queries of some tools were
-        written, or a definition was approved.
+        written, a definition was approved, or the rules are others.
         """
         self._again = True
         self.changed()
@@ -142,8 +142,7 @@ class CatalogKeeper:
         """Other rules about tools from now on; what was approved meanwhile comes back."""
         self._rules = dict(rules)
         self._pinning = pinning
-        self._again = True
-        self.changed()
+        self.build_again()
 
     def build_private(self, lists: Mapping[str, ServerLists], shared: Catalog) -> Catalog:
         """As `PrivateTools.build_private`."""

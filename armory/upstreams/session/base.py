@@ -69,7 +69,7 @@ class BaseLink(ABC):
         self.budget = context.budget or Budget(context.spec.key)
         self.meter = Meter(context.inflow, context.spec.key, self._give_up)
         self._stamp = MetaStamp(MODERN_VERSIONS[-1], context.client_info)
-        link = weakref.proxy(self)  # which has them
+        link = weakref.proxy(self)  # no cycle with what it has
         self.subscriptions = Subscriptions(
             context.spec,
             lambda call: link.request(call),

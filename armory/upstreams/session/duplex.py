@@ -16,8 +16,8 @@ from armory.logger import Logger
 from armory.protocol import jsonrpc
 from armory.protocol.link import Call, Params, Reply
 from armory.protocol.methods import CANCELLED
-from armory.protocol.outline import PIECE_BYTES
 from armory.protocol.upstream_messages import (
+    AT_ONCE_BYTES,
     UnreadableMessage,
     UpstreamMessage,
     decode,
@@ -32,8 +32,6 @@ from armory.upstreams.session.stateful import StatefulLink
 log = Logger(__name__)
 
 _WRITE_S = 10.0
-AT_ONCE_BYTES = 5 * PIECE_BYTES
-"""Frames up to this size are decoded in one go: a millisecond at the worst."""
 _STEPS_S = 0.005
 """Pause before another frame is read while one is decoded step by step."""
 _UNCANCELLABLE = frozenset(("initialize", "server/discover"))

@@ -76,7 +76,7 @@ class RequestMultiplexer:
     def __init__(
         self, link: BaseLink, send: Callable[[bytes], Awaitable[None]], *, exact: bool = False
     ) -> None:
-        self._link = cast("BaseLink", weakref.proxy(link))  # which has this one
+        self._link = cast("BaseLink", weakref.proxy(link))  # it has this one: no cycle
         self._last_id = 0
         self._told_until: dict[str, float] = {}
         self._given_up: dict[int, bool] = {}

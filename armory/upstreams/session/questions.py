@@ -88,7 +88,7 @@ class Questions:
         *,
         exact: bool,
     ) -> None:
-        self._link = cast("BaseLink", weakref.proxy(link))  # which has this one
+        self._link = cast("BaseLink", weakref.proxy(link))  # it has this one: no cycle
         self._budget = link.budget
         self._replies = Replies(link, send)
         self._pending = pending

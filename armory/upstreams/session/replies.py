@@ -27,7 +27,7 @@ class Replies:
     """
 
     def __init__(self, link: BaseLink, send: Callable[[bytes], Awaitable[None]]) -> None:
-        self._link = cast("BaseLink", weakref.proxy(link))  # which has this one
+        self._link = cast("BaseLink", weakref.proxy(link))  # it has this one: no cycle
         self._send = weakref.WeakMethod(send)
         self._under_way = 0
 

@@ -13,9 +13,9 @@ from armory.http1.reading import BodyTooLarge
 from armory.protocol.codes import INVALID_PARAMS, MODERN_ERRORS
 from armory.protocol.jsonrpc import error_of
 from armory.protocol.meta import PROTOCOL_VERSION
-from armory.protocol.outline import PIECE_BYTES
 from armory.protocol.rawjson import excerpt
 from armory.protocol.upstream_messages import (
+    AT_ONCE_BYTES,
     UnreadableMessage,
     UpstreamMessage,
     decode,
@@ -26,11 +26,6 @@ from armory.tasks import step_by_step
 from armory.upstreams.session.budget import Budget
 from armory.upstreams.transports.error_bodies import is_message
 from armory.upstreams.transports.http_failures import http_failure
-
-_AT_ONCE_BYTES = 5 * PIECE_BYTES
-"""Answers up to this size are decoded in one go: a millisecond at the worst, while each turn of the
-event loop costs as much as a piece.
-"""
 
 
 def stream_errors() -> tuple[type[Exception], ...]:
@@ -45,7 +40,7 @@ async def messages_in(event: Event, budget: Budget) -> list[UpstreamMessage]:
     if not event.data or event.data.isspace():
         budget.notification(0)
         return []
-    at_once = len(event.data) <= _AT_ONCE_BYTES
+    at_once = len(event.data) <= AT_ONCE_BYTES
     try:
         return decode(event.data) if at_once else await step_by_step(decoding(event.data))
     except UnreadableMessage as garbage:
@@ -83,7 +78,7 @@ async def messages_of(body: bytes | bytearray, server: str, status: int) -> list
     """
     if status in (401, 403) or (status >= 400 and not is_message(body)):
         raise http_failure(server, status, body)
-    at_once = len(body) <= _AT_ONCE_BYTES
+    at_once = len(body) <= AT_ONCE_BYTES
     try:
         return decode(body) if at_once else await step_by_step(decoding(body))
     except UnreadableMessage:

@@ -75,7 +75,7 @@ class LegacyHttpLink(StatefulLink):
         self._generation = 0
         self._renewing: asyncio.Task[None] | None = None
         self._dead = False
-        link = cast("LegacyHttpLink", weakref.proxy(self))  # which has both
+        link = cast("LegacyHttpLink", weakref.proxy(self))  # no cycle with what it has
 
         def headers() -> Fields:
             return link._headers()

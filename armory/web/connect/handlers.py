@@ -291,15 +291,14 @@ class Connect:
             AuthenticationFailed: nobody's.
         """
         hosts, headers = self._s.hosts, {"Authorization": f"Bearer {credential}"}
-        remote, _ = hosts.seen_as(request.remote, request.headers)
         whole = f"{self._origin(request)}{self._s.base_path}/mcp" if hosts.names_itself else None
         check = self._s.authenticator.authenticate
         try:
-            return await check(headers, remote, whole)
+            return await check(headers, whole)
         except AuthenticationFailed:
             if whole is None:
                 raise
-            return await check(headers, remote, f"{whole}/{server}")
+            return await check(headers, f"{whole}/{server}")
 
     def _known(
         self,

@@ -20,6 +20,7 @@ from armory.domain.principal import ANONYMOUS, Principal
 from armory.errors import AccessDenied, ArmoryError, AuthenticationFailed, InsufficientScope
 from armory.logger import Logger
 from armory.observability.operation import CURRENT
+from armory.security.authentication import ADMIN
 from armory.web.observed import Asked, note, of_a_call, recorded, traced
 from armory.web.rest.problems import Problem, problem_of, problem_response
 from armory.web.rest.reading import path_part, read_body, read_params
@@ -184,13 +185,13 @@ async def _principal(
     asked.remote = remote
     resources = services.resources
     resource = resources.whole(request) if resources is not None else None
-    principal = await services.authenticator.authenticate(request.headers, remote, resource)
+    principal = await services.authenticator.authenticate(request.headers, resource)
     asked.principal = principal
     if route.accounts and not services.accounts.enabled:
         raise Problem(404, "accounts_disabled", "accounts are off; see accounts.enabled")
-    if route.access == "admin" and "admin" not in principal.scopes:
+    if route.access == "admin" and ADMIN not in principal.scopes:
         raise AccessDenied("this needs a credential with the scope `admin`")
-    if route.access == "user" and principal.user is None and "admin" not in principal.scopes:
+    if route.access == "user" and principal.user is None and ADMIN not in principal.scopes:
         raise AccessDenied("this needs a credential that belongs to a user")
     if services.take is not None and not route.counts:
         await services.take(principal)

@@ -114,12 +114,12 @@ class Admission:
         Raises:
             RequestRejected: not from this host.
         """
-        remote, host = self._hosts.seen_as(request.remote, request.headers)
+        _, host = self._hosts.seen_as(request.remote, request.headers)
         if not self._hosts.host_allowed(host):
             raise RequestRejected(refusal(403, codes.INVALID_REQUEST, "this Host is not allowed"))
         try:
             resource = self._resources.whole(request)
-            return await self._authenticator.authenticate(request.headers, remote, resource)
+            return await self._authenticator.authenticate(request.headers, resource)
         except ArmoryError:
             return None
 
@@ -139,7 +139,7 @@ class Admission:
             extra = cors_headers(origin)
         if request.method == "OPTIONS":
             raise RequestRejected(_preflight(origin, request))
-        principal = await self._authenticated(request, remote, extra)
+        principal = await self._authenticated(request, extra)
         endpoint = self._endpoint(kind, request, principal)
         if endpoint is None:
             await self._refuse_not_ready(kind, request, principal, extra)
@@ -156,14 +156,12 @@ class Admission:
         caller = Caller(principal, endpoint, headers, query_parameters(request), remote, pages)
         return AdmittedRequest(request, connection, caller, extra, *accepts(headers.get("Accept")))
 
-    async def _authenticated(
-        self, request: web.Request, remote: str | None, extra: dict[str, str]
-    ) -> Principal:
+    async def _authenticated(self, request: web.Request, extra: dict[str, str]) -> Principal:
         headers = request.headers
         reason: Reason = "unavailable"
         try:
             resource = self._resources.own(request)
-            return await self._authenticator.authenticate(headers, remote, resource)
+            return await self._authenticator.authenticate(headers, resource)
         except (AuthenticationFailed, InsufficientScope) as failure:
             metadata_url = self._resources.metadata_url(request)
             challenge = self._authenticator.challenge(failure, headers, metadata_url)

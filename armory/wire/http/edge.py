@@ -223,16 +223,15 @@ class HttpEdge:
     async def _serve(self, admitted: AdmittedRequest) -> web.StreamResponse:
         method = admitted.request.method
         version = admitted.caller.headers.get(VERSION_HEADER)
-        key = share_of(admitted.caller)
-        account = self._shares.account_on(admitted.connection, key)
+        account = self._shares.account_on(admitted.connection, share_of(admitted.caller))
         if method == "POST":
-            crowded = self._shares.enter(key, account)
+            crowded = self._shares.enter(account)
             try:
                 if crowded:
-                    await self._shares.turn(key, account)
+                    await self._shares.turn(account)
                 return await self._post(admitted, version)
             finally:
-                self._shares.leave(key)
+                self._shares.leave(account)
         await self._shares.paid_off(account)
         known = version is None or version in versions.LEGACY_VERSIONS
         if method == "GET" and known:

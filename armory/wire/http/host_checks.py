@@ -110,7 +110,7 @@ class HostChecks:
         except ValueError:
             return False
 
-    def trusts(self, peer: str | None) -> bool:
+    def _trusts(self, peer: str | None) -> bool:
         """Whether the peer is a proxy whose forwarding headers count."""
         if not self._proxies or peer is None:
             return False
@@ -122,7 +122,7 @@ class HostChecks:
 
     def _forwards(self, peer: str | None, headers: Mapping[str, str]) -> bool:
         """Whether a request's forwarding headers count."""
-        if self.trusts(peer):
+        if self._trusts(peer):
             return True
         if not self.hop:
             return False
@@ -141,7 +141,7 @@ class HostChecks:
         hops = [hop.strip() for hop in said if hop.strip()]
         for hop in reversed(hops):
             peer = hop
-            if not self.trusts(hop):
+            if not self._trusts(hop):
                 break
         return peer, host
 

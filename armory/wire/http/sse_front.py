@@ -88,12 +88,11 @@ class SseFront:
             return _no_session(admitted)
         if duplex is not None:
             duplex.seen_as(admitted.caller.principal)
-        key = share_of(admitted.caller)
-        account = edge.shares.account_on(admitted.connection, key)
-        crowded = edge.shares.enter(key, account)
+        account = edge.shares.account_on(admitted.connection, share_of(admitted.caller))
+        crowded = edge.shares.enter(account)
         try:
             if crowded:
-                await edge.shares.turn(key, account)
+                await edge.shares.turn(account)
             body = await edge.bodies.read(request)
             if body is None:
                 message = f"the body is larger than {edge.body_bytes:,} bytes"
@@ -109,7 +108,7 @@ class SseFront:
                 raise
             await duplex.refuse(bad.code, bad.message, bad.id)  # answers are for the stream
         finally:
-            edge.shares.leave(key)
+            edge.shares.leave(account)
         return web.Response(status=202, text="Accepted", headers=dict(admitted.extra))
 
     async def _elsewhere(self, admitted: AdmittedRequest, id: str) -> web.StreamResponse:

@@ -213,8 +213,8 @@ class Session:
             stream.put(jsonrpc.notification(CANCELLED, cancelled_params(Raw(key), late)))
             raise ClientGone("the client did not answer") from None
         except asyncio.CancelledError:
-            ended = cancelled_params(Raw(key), "the call ended")
-            stream.put(jsonrpc.notification(CANCELLED, ended))
+            over = cancelled_params(Raw(key), "the call ended")
+            stream.put(jsonrpc.notification(CANCELLED, over))
             raise
         finally:
             self._questions.pop(key, None)

@@ -1,8 +1,8 @@
 """Which requests of one caller wait, so that those of others are answered in between.
 
-Owns: `OneATurn`, and `Shares`, which says when. A hundred requests that begin at once would be one
-long turn of the event loop, in which nobody else is answered; short ones without a pause would
-leave no turn to others. Never imports a transport.
+Owns: `OneATurn`, for the messages of a batch, and `Shares`, for requests. A hundred that begin at
+once would be one long turn of the event loop, in which nobody else is answered; short ones without
+a pause would leave no turn to others. Never imports a transport.
 """
 
 from __future__ import annotations
@@ -49,10 +49,7 @@ class OneATurn:
 
     async def next(self, caller: str) -> None:
         """Wait for a turn in which no other request of the caller begins."""
-        lock = self._locks.get(caller)
-        if lock is None:
-            lock = self._locks[caller] = asyncio.Lock()
-        async with lock:
+        async with self._locks.setdefault(caller, asyncio.Lock()):
             await asyncio.sleep(0)
 
 
@@ -130,7 +127,6 @@ class Shares:
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self.clock = clock
         self._under_way: dict[str, int] = {}
-        self._turns = OneATurn()
         self._accounts: dict[str, Account] = {}
         self._kept = KEPT
         self._refused = Account("", self)
@@ -168,22 +164,25 @@ class Shares:
                 setattr(connection, "account", account)  # noqa: B010 what the server gave it
         return account
 
-    def enter(self, caller: str, account: Account | None = None) -> bool:
-        """A request begins; whether it has to await `turn` first. `leave` follows in any case."""
+    def enter(self, account: Account) -> bool:
+        """A request of an account's caller begins; whether it has to await `turn` first. `leave`
+        follows in any case.
+        """
+        caller = account.key
         before = self._under_way.get(caller, 0)
         self._under_way[caller] = before + 1
         now = self.clock()
         if caller != self._last:
             self._last, self._other_at = caller, self._last_at
         self._last_at = now
-        if account is not None and self._over(account, now):
+        if self._over(account, now):
             return True
         return before >= MANY and len(self._under_way) > 1
 
     async def paid_off(self, account: Account) -> None:
         """Wait, beside others, until what the caller used of the loop is paid off."""
         if self._over(account, self.clock()):
-            await self._until_free(account)
+            await self.turn(account)
 
     def beside_others(self, account: Account, now: float) -> bool:
         """Whether, by `clock`, somebody but the account's caller asked something lately."""
@@ -193,21 +192,18 @@ class Shares:
     def _over(self, account: Account, now: float) -> bool:
         return self.beside_others(account, now) and account.seems_over(now)
 
-    async def turn(self, caller: str, account: Account | None = None) -> None:
-        """Wait until it may begin: in a turn in which no other such request of the caller does."""
-        if account is None:
-            await self._turns.next(caller)
-        else:
-            await self._until_free(account)
-
-    async def _until_free(self, account: Account) -> None:
+    async def turn(self, account: Account) -> None:
+        """Wait until it may begin: in a turn in which no other such request of the caller does, and
+        beside others once all is paid off.
+        """
         async with account.turn:
             await asyncio.sleep(0)
             while self._over(account, now := self.clock()):  # noqa: ASYNC110 until a known time
                 await asyncio.sleep(min(account.free_at - now, RECENT_S))
 
-    def leave(self, caller: str) -> None:
+    def leave(self, account: Account) -> None:
         """A request of the caller has ended."""
+        caller = account.key
         left = self._under_way[caller] - 1
         if left:
             self._under_way[caller] = left

@@ -41,6 +41,30 @@ def test_that_everybody_who_logs_in_would_administer_is_pointed_out(oauth: str, 
     assert any("an administrator" in warning for warning in warnings) == said
 
 
+TOKENS = "tokens: {ci: {token: a-token-for-a-test, scopes: [deploy]}}"
+
+
+@pytest.mark.parametrize(
+    ("claim", "who", "said"),
+    [
+        ("login", "[ci]", True),
+        ("login", "[octocat, 'c*']", True),
+        ("login", "[deploy]", True),
+        ("login", "[octocat]", False),
+        ("login", "['*']", False),
+        ("sub", "[ci]", False),  # which nobody chooses
+    ],
+)
+def test_that_a_person_may_choose_the_name_of_a_token_is_pointed_out(
+    claim: str, who: str, said: bool
+) -> None:
+    oauth = f"oauth: {{issuer: 'https://login.example', user_claim: {claim}}}"
+    rule = f"policies: [{{allow: [a__b]}}, {{who: {who}, allow: ['*']}}]"
+    text = f"security: {{{oauth}, {TOKENS}, {rule}}}\n{HOSTS}"
+    warnings = warnings_of(load_text(text, environ={}).config)
+    assert any("security.policies.1.who" in warning for warning in warnings) == said
+
+
 @pytest.mark.parametrize("text", ["$TOKEN", "Bearer $TOKEN", "${TOKEN", "${}", "a ${TOKEN:?no}"])
 def test_what_looks_like_a_reference_and_is_none_is_told_and_not_quoted(text: str) -> None:
     config = f"mcpServers: {{Far: {{url: 'http://x', headers: {{Key: '{text}'}}}}}}"

@@ -38,7 +38,7 @@ def edited(tools: list[dict[str, Any]], chance: random.Random) -> list[dict[str,
 
 def assert_same(view: View, catalog: Catalog) -> None:
     anew = View(catalog, Policy(), GatewaySettings())
-    assert list(view.positions.items()) == list(anew.positions.items())
+    assert list(view.tables.positions.items()) == list(anew.tables.positions.items())
     assert view.tables.originals == anew.tables.originals
     assert view.tables.apps == anew.tables.apps
     assert view.tables.by_server == anew.tables.by_server

@@ -30,9 +30,9 @@ def bearer(token: str) -> CIMultiDict[str]:
 
 async def test_static_tokens() -> None:
     chain = Authenticator(TOKENS, allow_anonymous=False)
-    principal = await chain.authenticate(bearer("ci-secret-token"), None)
+    principal = await chain.authenticate(bearer("ci-secret-token"))
     assert principal == Principal("ci", "robot", frozenset(("run",)), "token")
-    assert await chain.authenticate(CIMultiDict({"x-api-key": "ci-secret-token"}), None)
+    assert await chain.authenticate(CIMultiDict({"x-api-key": "ci-secret-token"}))
 
 
 @pytest.mark.parametrize(
@@ -48,23 +48,23 @@ async def test_static_tokens() -> None:
 async def test_everything_else_is_refused(headers: dict[str, str]) -> None:
     chain = Authenticator(TOKENS, allow_anonymous=False)
     with pytest.raises(AuthenticationFailed):
-        await chain.authenticate(CIMultiDict(headers), None)
+        await chain.authenticate(CIMultiDict(headers))
 
 
 async def test_anonymous_only_without_a_credential() -> None:
     chain = Authenticator(TOKENS, allow_anonymous=True)
-    assert await chain.authenticate(CIMultiDict(), None) is ANONYMOUS
+    assert await chain.authenticate(CIMultiDict()) is ANONYMOUS
     with pytest.raises(AuthenticationFailed):
-        await chain.authenticate(bearer("mistyped-token"), None)
+        await chain.authenticate(bearer("mistyped-token"))
 
 
 async def test_schemes_are_asked_in_order() -> None:
     chain = Authenticator(TOKENS, [Keys()], allow_anonymous=False)
-    assert (await chain.authenticate(bearer("acx_good"), None)).method == "api_key"
+    assert (await chain.authenticate(bearer("acx_good"))).method == "api_key"
     with pytest.raises(AuthenticationFailed, match="revoked"):
-        await chain.authenticate(bearer("acx_old"), None)
+        await chain.authenticate(bearer("acx_old"))
     with pytest.raises(AuthenticationFailed, match="not valid"):
-        await chain.authenticate(bearer("other-thing"), None)
+        await chain.authenticate(bearer("other-thing"))
 
 
 def test_tokens_that_are_no_secrets() -> None:

@@ -47,7 +47,7 @@ def bearer(token: str) -> dict[str, str]:
 async def test_a_token_for_this_endpoint_names_user_and_scopes(provider: IdentityProvider) -> None:
     checks = chain(provider)
     token = provider.sign(aud=[HERE, "https://other.example"], scope="read write")
-    found = await checks.authenticate(bearer(token), None, HERE)
+    found = await checks.authenticate(bearer(token), HERE)
     assert (found.user, found.method, found.scopes) == ("ann", "oauth", {"read", "write"})
     assert found.subject == f"{provider.issuer}|ann"
     assert found.expires_at is not None
@@ -111,7 +111,7 @@ async def test_a_token_that_is_not_for_here_and_now_is_refused(
 ) -> None:
     checks = chain(provider)
     with pytest.raises(AuthenticationFailed):
-        await checks.authenticate(bearer(provider.sign(**claims)), None, HERE)
+        await checks.authenticate(bearer(provider.sign(**claims)), HERE)
 
 
 async def test_nobody_elses_signature_counts(provider: IdentityProvider) -> None:
@@ -132,22 +132,22 @@ async def test_nobody_elses_signature_counts(provider: IdentityProvider) -> None
         ]
         for token in forged:
             with pytest.raises(AuthenticationFailed):
-                await checks.authenticate(bearer(token), None, HERE)
+                await checks.authenticate(bearer(token), HERE)
         assert stranger.fetched == {}
-    assert await checks.authenticate(bearer(good), None, HERE)
+    assert await checks.authenticate(bearer(good), HERE)
 
 
 async def test_two_issuers_are_not_mixed_up(provider: IdentityProvider) -> None:
     async with IdentityProvider() as other:
         checks = chain(provider, other)
-        first = await checks.authenticate(bearer(provider.sign(aud=HERE)), None, HERE)
-        second = await checks.authenticate(bearer(other.sign(aud=HERE)), None, HERE)
+        first = await checks.authenticate(bearer(provider.sign(aud=HERE)), HERE)
+        second = await checks.authenticate(bearer(other.sign(aud=HERE)), HERE)
         assert first.user == "ann"
         assert second.user == f"{other.issuer}|ann"
         assert first.key != second.key
         mixed = other.sign(aud=HERE, iss=provider.issuer)
         with pytest.raises(AuthenticationFailed):
-            await checks.authenticate(bearer(mixed), None, HERE)
+            await checks.authenticate(bearer(mixed), HERE)
 
 
 async def test_nobody_at_the_first_issuer_is_called_like_one_of_another(
@@ -157,9 +157,9 @@ async def test_nobody_at_the_first_issuer_is_called_like_one_of_another(
         checks = chain(provider, other, user_claim="nickname")
         token = provider.sign(aud=HERE, nickname=f"{other.issuer}|ann")
         with pytest.raises(AuthenticationFailed):
-            await checks.authenticate(bearer(token), None, HERE)
+            await checks.authenticate(bearer(token), HERE)
         token = other.sign(aud=HERE, nickname="ann")
-        found = await checks.authenticate(bearer(token), None, HERE)
+        found = await checks.authenticate(bearer(token), HERE)
         assert found.user == f"{other.issuer}|ann"
 
 
@@ -183,22 +183,22 @@ async def test_an_address_that_nobody_has_checked_is_no_user(
 async def test_metadata_of_somebody_else_are_not_believed(provider: IdentityProvider) -> None:
     provider.metadata = {"issuer": "https://evil.example"}
     with pytest.raises(BackendError, match="evil"):
-        await chain(provider).authenticate(bearer(provider.sign(aud=HERE)), None, HERE)
+        await chain(provider).authenticate(bearer(provider.sign(aud=HERE)), HERE)
 
 
 async def test_a_token_holds_where_only_the_configured_audience_is_known(
     provider: IdentityProvider,
 ) -> None:
     checks = chain(provider, audience=["api://armory"])
-    assert await checks.authenticate(bearer(provider.sign(aud="api://armory")), None, None)
+    assert await checks.authenticate(bearer(provider.sign(aud="api://armory")))
     with pytest.raises(AuthenticationFailed, match="another resource"):
-        await checks.authenticate(bearer(provider.sign(aud=HERE)), None, None)
+        await checks.authenticate(bearer(provider.sign(aud=HERE)))
 
 
 async def test_scopes_that_every_token_needs(provider: IdentityProvider) -> None:
     checks = chain(provider, scopes=["mcp:use", "mcp:read"])
     with pytest.raises(InsufficientScope) as refused:
-        await checks.authenticate(bearer(provider.sign(aud=HERE, scope="mcp:use")), None, HERE)
+        await checks.authenticate(bearer(provider.sign(aud=HERE, scope="mcp:use")), HERE)
     said = checks.challenge(refused.value, bearer("x"), "https://gateway.example/metadata")
     assert said == (
         'Bearer error="insufficient_scope", scope="mcp:use mcp:read", '
@@ -212,15 +212,15 @@ async def test_a_scope_that_is_asked_for_by_its_full_name(provider: IdentityProv
     checks = chain(provider, scopes=(full,), scopes_claim="scp")
     for said in ("access", full):
         token = provider.sign(aud=HERE, scp=f"other {said}")
-        found = await checks.authenticate(bearer(token), None, HERE)
+        found = await checks.authenticate(bearer(token), HERE)
         assert found.scopes == {"other", said}
     for lacking in ("other", "mcp/access", HERE, ""):
         with pytest.raises(InsufficientScope) as refused:
-            await checks.authenticate(bearer(provider.sign(aud=HERE, scp=lacking)), None, HERE)
+            await checks.authenticate(bearer(provider.sign(aud=HERE, scp=lacking)), HERE)
         assert list(refused.value.scopes) == [full]
     checks = chain(provider, scopes=("mcp/access",), scopes_claim="scp")
     with pytest.raises(InsufficientScope):
-        await checks.authenticate(bearer(provider.sign(aud=HERE, scp="access")), None, HERE)
+        await checks.authenticate(bearer(provider.sign(aud=HERE, scp="access")), HERE)
 
 
 async def test_keys_rotate_and_serve_while_the_provider_is_away(provider: IdentityProvider) -> None:

@@ -16,6 +16,7 @@ from armory.domain.principal import ANONYMOUS, Principal
 from armory.domain.uris import has_steps, plain
 from armory.domain.visibility import EVERYTHING, Scope
 from armory.security.policy import Policy, Rule
+from armory.security.quotas import Quota, Quotas
 
 ALICE = Principal("alice", user="ann", scopes=frozenset(("read", "docs:write")))
 
@@ -39,6 +40,32 @@ class Records(dict[str, ToolRecord]):
     def items(self) -> Any:
         self.passes += 1
         return super().items()
+
+
+class Told(str):
+    """A text of which can be told whether anybody has it still."""
+
+
+def test_no_token_of_those_who_asked_is_kept() -> None:
+    policy = Policy([Rule(allow=("*",))])
+    quotas = Quotas([Quota(calls_per_day=1)])
+    token = Told("a-token")
+    kept = weakref.ref(token)
+    asker = Principal("alice", credential=token)
+    assert policy.allows(asker, "git__get")
+    assert policy.visible_catalog(catalog(), asker).anything
+    assert quotas.of(asker) is not None
+    del asker, token
+    assert kept() is None
+
+
+def test_of_very_long_names_only_the_latest_are_remembered() -> None:
+    policy = Policy([Rule(allow=("*",))])
+    names = [Told(f"{number}" * 1_000_000) for number in range(8)]
+    kept = [weakref.ref(name) for name in names]
+    while names:
+        assert policy.allows(Principal("x", user=names.pop(0)), "git__get")
+    assert [name() is not None for name in kept] == [False] * 7 + [True]
 
 
 def test_without_rules_everything_is_allowed() -> None:
@@ -244,7 +271,7 @@ def test_a_snapshot_that_is_served_no_more_is_let_go() -> None:
 
 def test_caches_stay_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("armory.security.policy._DECISIONS_KEPT", 2)
-    monkeypatch.setattr("armory.security.policy._PRINCIPALS_KEPT", 2)
+    monkeypatch.setattr("armory.security.policy._CALLERS_KEPT", 2)
     policy = Policy([Rule(allow=("a*",))])
     for number in range(5):
         assert policy.allows(Principal(f"p{number}"), f"a{number}")

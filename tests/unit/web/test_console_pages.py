@@ -8,7 +8,8 @@ from importlib.resources import files
 import aiohttp
 import pytest
 
-from armory.web.app import listen, make_app
+from armory.testing.serving import listen
+from armory.web.app import make_app
 from armory.web.binding import bind
 from armory.web.console.pages import register_console
 

@@ -8,7 +8,8 @@ import time
 import pytest
 from aiohttp import web
 
-from armory.web.app import Listening, listen, make_app
+from armory.testing.serving import listen
+from armory.web.app import Listening, make_app
 from armory.web.binding import bind
 from armory.web.settings import ListenSettings
 

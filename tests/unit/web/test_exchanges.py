@@ -10,8 +10,9 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from armory.testing.serving import listen
 from armory.web import exchanges
-from armory.web.app import Listening, listen, make_app
+from armory.web.app import Listening, make_app
 from armory.web.binding import bind
 
 pytestmark = pytest.mark.anyio

@@ -21,7 +21,8 @@ from armory.security.policy import Policy
 from armory.storage.cache import MemoryCache
 from armory.storage.database import Database
 from armory.testing.service import QUICK_END
-from armory.web.app import listen, make_app
+from armory.testing.serving import listen
+from armory.web.app import make_app
 from armory.web.binding import bind
 from armory.web.rest.api import register_rest
 from armory.web.rest.services import RestServices

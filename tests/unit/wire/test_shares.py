@@ -40,14 +40,15 @@ class Asked:
         self.end = asyncio.Event()
 
     async def ask(self, caller: str) -> None:
-        crowded = self._shares.enter(caller)
+        account = self._shares.account(caller)
+        crowded = self._shares.enter(account)
         try:
             if crowded:
-                await self._shares.turn(caller)
+                await self._shares.turn(account)
             self.begun[self.round] += 1
             await self.end.wait()
         finally:
-            self._shares.leave(caller)
+            self._shares.leave(account)
 
     async def all_begun(self, count: int) -> None:
         async with asyncio.timeout(30):
@@ -74,7 +75,7 @@ async def test_beside_others_one_begins_in_a_turn_once_many_are_under_way() -> N
         for asked in (other, much, few):
             asked.end.set()
         await few_task
-    assert not shares.enter("much")  # nothing is left of all that
+    assert not shares.enter(shares.account("much"))  # nothing is left of all that
 
 
 async def test_alone_nobody_waits() -> None:
@@ -100,7 +101,7 @@ async def test_one_that_is_given_up_leaves_its_turn() -> None:
         await asyncio.wait(tasks[MANY:], timeout=30)
         assert all(task.cancelled() for task in tasks[MANY:])
         asked.end.set()
-    assert not shares.enter("much")
+    assert not shares.enter(shares.account("much"))
 
 
 class Clock:
@@ -118,8 +119,9 @@ def _used(shares: Shares, clock: Clock, caller: str, seconds: float) -> None:
 
 
 def _has_to_wait(shares: Shares, caller: str) -> bool:
-    has_to = shares.enter(caller, shares.account(caller))
-    shares.leave(caller)
+    account = shares.account(caller)
+    has_to = shares.enter(account)
+    shares.leave(account)
     return has_to
 
 
@@ -209,12 +211,11 @@ async def test_whoever_waits_goes_on_when_others_ask_no_more() -> None:
     account = shares.account("evil")
     for _ in range(2):  # once by the wall, once by the thread's own time
         account.spend(1.0)
-        shares.enter("good")
-        shares.leave("good")
-        shares.enter("evil", account)
-        shares.leave("evil")
+        for one in (shares.account("good"), account):
+            shares.enter(one)
+            shares.leave(one)
     begun = asyncio.get_running_loop().time()
-    await asyncio.wait_for(shares.turn("evil", account), DEBT_S)
+    await asyncio.wait_for(shares.turn(account), DEBT_S)
     assert asyncio.get_running_loop().time() - begun < DEBT_S / 2
 
 
@@ -253,7 +254,7 @@ async def test_those_who_are_refused_wait_for_each_other_beside_others() -> None
     unknown, turns = Connection(), 0
     await shares.refused(unknown)
     account = shares.account("good")
-    shares.enter("good", account)
+    shares.enter(account)
     unknown.account.spend(0.1)  # type: ignore[attr-defined]
     await shares.refused(unknown)
     unknown.account.spend(0.1)  # type: ignore[attr-defined]

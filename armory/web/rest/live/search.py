@@ -242,7 +242,7 @@ def _candidates(
     for match in (*selection.matches, *rest):
         if len(shown) >= count:
             break
-        if match.tool.name in view.positions:
+        if match.tool.name in view.tables.positions:
             size = len(view.listed.tool(match.tool.name, _FORM))
             withheld = None
             if match.tool.name not in matched:

@@ -13,9 +13,9 @@ from msgspec import Raw
 from armory.errors import UpstreamUnavailable
 from armory.protocol.link import Call
 from armory.protocol.outline import PIECE_BYTES
+from armory.protocol.upstream_messages import AT_ONCE_BYTES
 from armory.testing.clients.recording import RecordingObserver
 from armory.upstreams.session.context import Identity, LinkContext
-from armory.upstreams.session.duplex import AT_ONCE_BYTES
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.stdio import StdioLink
 

@@ -10,7 +10,8 @@ import pytest
 from aiohttp import web
 
 from armory.testing.service import QUICK_END
-from armory.web.app import Shortcut, listen, make_app
+from armory.testing.serving import listen
+from armory.web.app import Shortcut, make_app
 from armory.web.binding import bind
 from armory.wire.http.answers import JsonAnswer
 

@@ -1,0 +1,35 @@
+"""An application at the gateway's own server.
+
+Owns: `listen`. Never imports what is served.
+"""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from armory.web.app import Listening, Shortcut
+from armory.web.binding import Bound
+from armory.web.settings import ListenSettings
+
+
+async def listen(
+    app: web.Application,
+    bound: Bound,
+    *,
+    settings: ListenSettings | None = None,
+    base_path: str = "",
+    shortcut: Shortcut | None = None,
+) -> Listening:
+    """Serve on a port that is bound.
+
+    Args:
+        app: the finished application.
+        bound: the port; closed with the server.
+        settings: bounds of requests and of the end.
+        base_path: path under which everything is registered, for the URL.
+        shortcut: paths that need no router.
+    """
+    listening = Listening(bound, settings, base_path)
+    await listening.serve(app, shortcut)
+    await listening.begin()
+    return listening
