@@ -187,16 +187,31 @@ def _without_texts(text: Raw) -> Generator[None, None, bytes]:
     return encode(result)
 
 
+def has_links(raw: Raw | bytes) -> bool:
+    """Whether one of `LINKS` is in it, so that there may be a name to map."""
+    view = memoryview(raw)
+    if len(view) > PIECE_BYTES:  # a look through all of it would keep the interpreter
+        return at_once(_link_in(view)) is not None
+    data = bytes(view)
+    return LINKS[0] in data or LINKS[1] in data or LINKS[2] in data
+
+
 def _links_in(long: Raw) -> Generator[None, None, Raw]:
     """What stands for a long value: a word of `LINKS` where one is in it, else nothing."""
-    view, more = memoryview(long), max(map(len, LINKS))
+    word = yield from _link_in(memoryview(long))
+    return _NOTHING if word is None else Raw(b'["%b]' % word.removeprefix(b'"'))
+
+
+def _link_in(view: memoryview) -> Generator[None, None, bytes | None]:
+    """The first word of `LINKS` that is found, looked for in steps."""
+    more = max(map(len, LINKS))
     for at in range(0, len(view), PIECE_BYTES):
         piece = bytes(view[at : at + PIECE_BYTES + more])
         for word in LINKS:
             if word in piece:
-                return Raw(b'["%b]' % word.removeprefix(b'"'))
+                return word
         yield
-    return _NOTHING
+    return None
 
 
 def _short_items(listed: Raw) -> Raw:

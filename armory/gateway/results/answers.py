@@ -18,11 +18,11 @@ from armory.errors import ArmoryError, LoginNeeded, UnknownTool, UpstreamUnavail
 from armory.gateway.context import RequestContext
 from armory.gateway.ports import OnCompacted, Pool
 from armory.gateway.results.compact import compact_result, wants_toon
-from armory.gateway.results.uri_rewriting import expose_data, expose_result, has_links
+from armory.gateway.results.uri_rewriting import expose_data, expose_result
 from armory.gateway.tasks.ownership import TaskOwnership
 from armory.protocol.link import Reply
 from armory.protocol.meta import ERROR
-from armory.protocol.outline import PIECE_BYTES, outlining
+from armory.protocol.outline import PIECE_BYTES, has_links, outlining
 from armory.protocol.rawjson import encode, members_or_none, pack
 from armory.tasks import step_by_step
 from armory.threads import for_callers

@@ -15,18 +15,12 @@ from msgspec import Raw
 
 from armory.domain.naming import expose_task, expose_uri, split_task
 from armory.protocol.meta import RELATED_TASK, UI, UI_RESOURCE
-from armory.protocol.outline import LINKS
+from armory.protocol.outline import has_links
 from armory.protocol.rawjson import encode, members_or_none, pack, text_of
 from armory.protocol.scanning.pieces import items_in_pieces
 
 Members = dict[str, Raw]
 _RELATED = encode(RELATED_TASK)
-
-
-def has_links(raw: Raw | bytes) -> bool:
-    """Whether there may be anything to map."""
-    data = bytes(raw)
-    return LINKS[0] in data or LINKS[1] in data or LINKS[2] in data
 
 
 def expose_result(raw: Raw, server: str) -> Raw:

@@ -12,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from armory.protocol.outline import PIECE_BYTES, condensed, outlined, outlining
+from armory.protocol.outline import (
+    LINKS,
+    PIECE_BYTES,
+    condensed,
+    has_links,
+    outlined,
+    outlining,
+)
 from armory.protocol.upstream_messages import (
     OutlinedMessage,
     UnreadableMessage,
@@ -222,3 +229,12 @@ def test_very_many_items_are_looked_at_in_steps() -> None:
     many = [{"type": "text", "text": "a"}] * 100_000
     steps = outlining(Raw(msgspec.json.encode({"content": many})))
     assert sum(1 for _ in steps) > len(many) * 20 // PIECE_BYTES
+
+
+@pytest.mark.parametrize("word", LINKS)
+@pytest.mark.parametrize("place", [0, 1_000, PIECE_BYTES - 3, PIECE_BYTES, 3 * PIECE_BYTES - 1])
+def test_a_link_is_found_wherever_it_stands(word: bytes, place: int) -> None:
+    plain = b" " * place + b"x" * 2 * PIECE_BYTES
+    assert not has_links(plain)
+    assert has_links(plain[:place] + word + plain[place:])
+    assert has_links(b" " * place + word)
