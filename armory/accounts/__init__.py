@@ -1,1 +1,1 @@
-"""Who uses Armory and how: users, keys, packs, statistics, quotas, the query log."""
+"""Who uses Armory and how: users, keys, packs, statistics, plans, the query log."""

@@ -14,8 +14,8 @@ from uuid import uuid4
 
 from armory.accounts.keys import ApiKeys
 from armory.accounts.packs import Packs
+from armory.accounts.plans import PlanUsage, Standing
 from armory.accounts.query_log import QueryLog, QueryRecord
-from armory.accounts.quotas import Quota, Quotas
 from armory.accounts.registry import ToolRegistry
 from armory.accounts.scopes import PackScopes
 from armory.accounts.settings import AccountSettings
@@ -39,7 +39,7 @@ SEARCHES = frozenset(("search_tools", "find_tools"))
 
 
 class Accounts:
-    """Users, keys, packs, statistics, quotas and the query log of one database.
+    """Users, keys, packs, statistics, plans and the query log of one database.
 
     `open()`, then `run()` in an owner task for as long as the process serves, then `close()`.
 
@@ -72,7 +72,7 @@ class Accounts:
         self.packs = Packs(database, self.feed, self.users)
         self.scopes = PackScopes(database, self.feed)
         self.registry = ToolRegistry(database, self.feed)
-        self.quotas = Quotas(database, self.feed, plans=plans, default_plan=plan)
+        self.plans = PlanUsage(database, self.feed, plans=plans, default_plan=plan)
         self.usage = UsageStatistics(
             database, tools=tools, window_days=self.settings.usage_window_days
         )
@@ -94,7 +94,7 @@ class Accounts:
 
     @property
     def enabled(self) -> bool:
-        """Whether packs narrow what users see, and quotas count."""
+        """Whether packs narrow what users see, and plans count."""
         return self.settings.enabled
 
     async def open(self) -> None:
@@ -136,7 +136,7 @@ class Accounts:
 
     async def _flush(self) -> None:
         await self.usage.flush()
-        await self.quotas.flush()
+        await self.plans.flush()
         await self.query_log.flush()
 
     # -- runtime.limits.Plans ----------------------------------------------------------------
@@ -155,7 +155,7 @@ class Accounts:
             except BackendError as error:
                 _log.warning("quota_not_checked", error=error.message)
 
-    async def spend(self, principal: Principal) -> Quota | None:
+    async def spend(self, principal: Principal) -> Standing | None:
         """Count one query of the principal's user; None where nothing is counted.
 
         Raises:
@@ -163,7 +163,7 @@ class Accounts:
         """
         if not self.enabled or principal.user is None:
             return None
-        return await self.quotas.spend(principal.user)
+        return await self.plans.spend(principal.user)
 
     # -- gateway.ports.ToolEvents ------------------------------------------------------------
 
@@ -193,7 +193,7 @@ class Accounts:
 
     async def _user_deleted(self, user: str) -> None:
         self.usage.forget(user)
-        self.quotas.forget(user)
+        self.plans.forget(user)
         self.query_log.forget(user)
 
     # -- the rhythm --------------------------------------------------------------------------

@@ -14,7 +14,7 @@ class AccountSettings:
     """What configuration says about accounts.
 
     Attributes:
-        enabled: whether packs narrow what users see, and quotas count.
+        enabled: whether packs narrow what users see, and plans count.
         default_plan: plan of users that have none.
         plans: queries a month by plan, None for without limit.
         query_log: whether queries are recorded.

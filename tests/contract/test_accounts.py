@@ -12,8 +12,8 @@ import pytest
 from armory.accounts.keys import PREFIX
 from armory.accounts.names import AlreadyExists
 from armory.accounts.packs import Pack
+from armory.accounts.plans import PlanUsage, month_of
 from armory.accounts.query_log import QueryRecord
-from armory.accounts.quotas import Quotas, month_of
 from armory.accounts.registry import TOOLS
 from armory.accounts.service import Accounts
 from armory.accounts.settings import AccountSettings
@@ -225,12 +225,12 @@ async def test_hostile_text_is_kept_as_text(replicas: Any) -> None:
             await accounts.users.create(bad)
 
 
-async def test_quotas_count_over_replicas_and_refuse_when_used_up(replicas: Any) -> None:
+async def test_plans_count_over_replicas_and_refuse_when_used_up(replicas: Any) -> None:
     first, second = await replicas.start(), await replicas.start()
     ann = Principal("ann", "ann")
-    quota = await first.spend(ann)
-    assert quota is not None
-    assert (quota.plan, quota.queries_limit, quota.remaining) == ("free", 3, 2)
+    standing = await first.spend(ann)
+    assert standing is not None
+    assert (standing.plan, standing.queries_limit, standing.remaining) == ("free", 3, 2)
     await first.spend(ann)
     await first.flush()
     third = await second.spend(ann)
@@ -244,18 +244,18 @@ async def test_quotas_count_over_replicas_and_refuse_when_used_up(replicas: Any)
     assert await second.feed.wait_trusted(5)
 
     async def unlimited() -> bool:
-        return (await second.quotas.standing("ann")).queries_limit is None
+        return (await second.plans.standing("ann")).queries_limit is None
 
     await eventually(unlimited)
-    assert (await second.quotas.standing("ann")).current_month_usage == 3
+    assert (await second.plans.standing("ann")).current_month_usage == 3
     assert await first.spend(Principal("service")) is None
 
 
 async def test_a_plan_that_is_configured_no_more_has_the_default_ones_limit(replicas: Any) -> None:
     accounts = await replicas.start()
-    quotas = Quotas(accounts.database, accounts.feed, plans={"free": 3}, default_plan="free")
+    used = PlanUsage(accounts.database, accounts.feed, plans={"free": 3}, default_plan="free")
     await accounts.users.create("ann", "team")
-    standing = await quotas.standing("ann")
+    standing = await used.standing("ann")
     assert (standing.plan, standing.queries_limit) == ("team", 3)
 
 

@@ -63,7 +63,7 @@ async def test_accounts_work_behind_a_pooler(pooler: str) -> None:
         for _ in range(10):
             _, key = await accounts.keys.create(who)
             assert (await accounts.keys.identify(key)) is not None
-            await accounts.quotas.spend(who)
+            await accounts.plans.spend(who)
             accounts.usage.called(who, "mail__send", ok=True, latency_ms=1.0)
             accounts.query_log.add(QueryRecord("q", who, "v1", "mail", ("a",), 1, 0.5, 1.0))
             await accounts.flush()

@@ -316,10 +316,10 @@ async def test_a_long_name_of_one_user_holds_up_nobodys_counts(stores: Any) -> N
     await accounts.open()
     try:
         for who in (long, "ann"):
-            await accounts.quotas.spend(who)
+            await accounts.plans.spend(who)
             accounts.query_log.add(QueryRecord("q", who, "v1", "mail", (), 1, 0.5, 1.0))
         await accounts.flush()
-        assert (await accounts.quotas.standing(long)).current_month_usage == 1
+        assert (await accounts.plans.standing(long)).current_month_usage == 1
         for who in (long, "ann"):
             assert len(await accounts.query_log.recent(user=who)) == 1
     finally:

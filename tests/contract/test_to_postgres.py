@@ -35,7 +35,7 @@ def accounts_at(url: str) -> Accounts:
 
 
 async def ask(accounts: Accounts, query: str) -> None:
-    await accounts.quotas.spend("ann")
+    await accounts.plans.spend("ann")
     accounts.query_log.add(QueryRecord("q", "ann", "v1", query, (), 1, 0.5, 1.0))
     await accounts.flush()
 
@@ -71,7 +71,7 @@ async def test_everything_is_there_afterwards_and_goes_on(
     assert who is not None
     assert who.user == "ann"
     await ask(after, "rain")
-    assert (await after.quotas.standing("ann")).current_month_usage == 2
+    assert (await after.plans.standing("ann")).current_month_usage == 2
     assert [one.query for one in await after.query_log.recent(user="ann")] == ["rain", "mail"]
     await after.close()
     assert len(await records(new, [], RecordFilter(tool="mail__send"), limit=10)) == 1

@@ -96,7 +96,7 @@ def forget(
 
 
 async def _quota(accounts: Accounts, user: str) -> Row:
-    quota = await accounts.quotas.standing(user)
+    quota = await accounts.plans.standing(user)
     return {
         "plan": quota.plan,
         "queries_limit": quota.queries_limit,

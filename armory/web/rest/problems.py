@@ -13,7 +13,7 @@ import msgspec
 from aiohttp import web
 
 from armory.accounts.names import AlreadyExists
-from armory.accounts.quotas import Quota, QuotaSpent
+from armory.accounts.plans import PlanSpent, Standing
 from armory.errors import (
     AccessDenied,
     ArmoryError,
@@ -93,11 +93,11 @@ _STATUS: tuple[tuple[type[ArmoryError], int], ...] = (
 )
 
 
-def limit_headers(quota: Quota | None) -> dict[str, str]:
+def limit_headers(standing: Standing | None) -> dict[str, str]:
     """X-RateLimit-* of a user with a limit."""
-    if quota is None or quota.queries_limit is None:
+    if standing is None or standing.queries_limit is None:
         return {}
-    return _limits(quota.queries_limit, quota.remaining or 0, quota.resets_at_s)
+    return _limits(standing.queries_limit, standing.remaining or 0, standing.resets_at_s)
 
 
 def _limits(limit: int, remaining: int, resets_at_s: int) -> dict[str, str]:
@@ -114,8 +114,8 @@ def problem_of(error: ArmoryError) -> Problem:
     headers: dict[str, str] = {}
     if status in {429, 503}:
         headers["Retry-After"] = str(max(1, math.ceil(error.retry_after_s or 1)))
-    if isinstance(error, QuotaSpent):
-        headers |= limit_headers(error.quota)
+    if isinstance(error, PlanSpent):
+        headers |= limit_headers(error.standing)
     elif isinstance(error, RateLimited) and error.limit is not None:
         resets_at_s = math.ceil(time.time() + (error.retry_after_s or 0))
         headers |= _limits(error.limit, 0, resets_at_s)

@@ -130,11 +130,11 @@ class RetrieveHandlers:
         started = time.perf_counter()
         given = call.params
         query = Query((given.query,), ranker=ranker, source="rest", user=call.principal.owner)
-        quota = await call.spend()
+        standing = await call.spend()
         wanted = SearchRequest(query, given.top_k)
         found = await self._searching.search(call.principal, wanted, packs=path == "v2")
         body = self._body(call, given.query, found, path, started)
-        return Reply(msgspec.json.encode(body), headers=limit_headers(quota))
+        return Reply(msgspec.json.encode(body), headers=limit_headers(standing))
 
     async def _ranked(
         self, call: RestCall, given: Any, filters: Filter, context: Context
@@ -152,12 +152,12 @@ class RetrieveHandlers:
             last_tool=context.last_tool,
             user=call.principal.owner,
         )
-        quota = await call.spend()
+        standing = await call.spend()
         wanted = SearchRequest(query, given.top_k, filters.min_score, given.debug)
         path = "v2" if call.principal.user is not None else "v1"
         found = await self._searching.search(call.principal, wanted, packs=path == "v2")
         body = self._body(call, given.query, found, path, started)
-        return Reply(msgspec.json.encode(body), headers=limit_headers(quota))
+        return Reply(msgspec.json.encode(body), headers=limit_headers(standing))
 
     def _body(
         self, call: RestCall, text: str, found: Found, path: str, started: float
@@ -207,7 +207,7 @@ class RetrieveHandlers:
             if name not in _AGENT_TAKES and getattr(given, name) != field.default:
                 message = f"`{name}` does not go with mode `agent`"
                 raise Problem(422, "invalid_request", message, parameter=name)
-        quota = await call.spend()
+        standing = await call.spend()
         path = "v2" if call.principal.user is not None else "v1"
         visible = self._searching.visible(call.principal, packs=path == "v2")
         asked: dict[str, Any] = {"visible": visible, "user": call.principal.owner}
@@ -217,7 +217,7 @@ class RetrieveHandlers:
         def body_of(result: AgentResult) -> bytes:
             return self._agent_body(call, given.query, result, len(visible), path, started)
 
-        headers = limit_headers(quota)
+        headers = limit_headers(standing)
         if "text/event-stream" in call.request.headers.get("Accept", ""):
             events = self._agent.stream(given.query, **asked)
             return await self._stream(call, events, body_of, headers)

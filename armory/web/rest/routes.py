@@ -13,7 +13,7 @@ from aiohttp import web
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from armory.accounts.quotas import Quota
+from armory.accounts.plans import Standing
 from armory.domain.principal import Principal
 from armory.security.authentication import ADMIN
 from armory.web.rest.problems import Problem
@@ -105,7 +105,7 @@ class RestCall:
         if self.services.take is not None:
             await self.services.take(self.principal)
 
-    async def spend(self) -> Quota | None:
+    async def spend(self) -> Standing | None:
         """Count one search of the caller; where its plan stands, None where it has none.
 
         Raises:

@@ -25,7 +25,7 @@ async def test_a_flush_that_is_cancelled_loses_nothing(tmp_path: Path) -> None:
     accounts = Accounts(Database(f"sqlite:///{file}"), MemoryCache(), settings)
 
     async def count() -> None:
-        await accounts.quotas.spend("ann")
+        await accounts.plans.spend("ann")
         accounts.usage.called("ann", "mail__send", ok=True, latency_ms=1.0)
         accounts.query_log.add(QueryRecord("q", "ann", "v1", "mail", (), 1, 0.5, 1.0))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from armory.accounts import quotas, scopes
+from armory.accounts import plans, scopes
 from armory.accounts.service import Accounts
 from armory.accounts.settings import AccountSettings
 from armory.domain.principal import Principal
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 async def test_counts_hold_for_more_users_than_are_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quotas, "USERS_KEPT", 2)
+    monkeypatch.setattr(plans, "USERS_KEPT", 2)
     settings = AccountSettings(enabled=True, plans={"free": 4})
     url = f"sqlite:///{tmp_path / 'armory.db'}"
     accounts = Accounts(Database(url), MemoryCache(), settings)
@@ -28,13 +28,13 @@ async def test_counts_hold_for_more_users_than_are_in_memory(
     try:
         for spent in range(1, 5):
             for user in users:
-                standing = await accounts.quotas.spend(user)
+                standing = await accounts.plans.spend(user)
                 assert standing.current_month_usage == spent
             if spent % 2:
                 await accounts.flush()
         for user in users:
-            with pytest.raises(quotas.QuotaSpent):
-                await accounts.quotas.spend(user)
+            with pytest.raises(plans.PlanSpent):
+                await accounts.plans.spend(user)
     finally:
         await accounts.close()
 

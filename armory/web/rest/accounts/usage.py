@@ -160,7 +160,7 @@ async def tool_usage(call: RestCall) -> Reply:
 
 async def quota(call: RestCall) -> Reply:
     """`GET /v1/quota`."""
-    found = await call.services.accounts.quotas.standing(_whose(call))
+    found = await call.services.accounts.plans.standing(_whose(call))
     body = {
         "plan": found.plan,
         "queries_limit": found.queries_limit,

@@ -122,7 +122,7 @@ async def _search(live: LiveGateway, call: RestCall) -> Reply:
     who = await _principal(live, call)
     if not live.gateway.tool_lists.filters(live.gateway.view.settings):
         raise retrieval_off()
-    quota = await call.spend()
+    standing = await call.spend()
     started = time.perf_counter()
     endpoint = live.endpoint(given.endpoint, None if call.admin else who)
     context = await live.context(who, endpoint)
@@ -163,7 +163,7 @@ async def _search(live: LiveGateway, call: RestCall) -> Reply:
             "total": _ms(started, ended),
         },
     }
-    return Reply(body, headers=limit_headers(quota))
+    return Reply(body, headers=limit_headers(standing))
 
 
 def _check_size(given: SearchBody, settings: GatewaySettings) -> None:

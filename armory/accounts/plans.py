@@ -13,7 +13,7 @@ import calendar
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from cachetools import LRUCache
@@ -35,7 +35,7 @@ USERS_KEPT = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Quota:
+class Standing:
     """Where one user stands.
 
     Attributes:
@@ -58,16 +58,16 @@ class Quota:
         return max(0, self.queries_limit - self.current_month_usage)
 
 
-class QuotaSpent(RateLimited):
-    """The queries of a plan are used up; `quota` says where the user stands."""
+class PlanSpent(RateLimited):
+    """The queries of a plan are used up; `standing` says where the user stands."""
 
-    def __init__(self, quota: Quota, retry_after_s: float) -> None:
+    def __init__(self, standing: Standing, retry_after_s: float) -> None:
         super().__init__(
-            f"the plan {quota.plan!r} includes {quota.queries_limit} queries a month and they "
-            "are used up",
+            f"the plan {standing.plan!r} includes {standing.queries_limit} queries a month and "
+            "they are used up",
             retry_after_s=retry_after_s,
         )
-        self.quota = quota
+        self.standing = standing
 
 
 @dataclass(slots=True)
@@ -78,8 +78,8 @@ class _Known:
     read_at: float
 
 
-class Quotas:
-    """The quotas of one database.
+class PlanUsage:
+    """What the users of one database have used of their plans.
 
     Args:
         database: where plans and counts are.
@@ -107,7 +107,7 @@ class Quotas:
         self._flights: Flights[_Known] = Flights()
         feed.subscribe(USER, self._user_changed)
 
-    async def standing(self, user: str) -> Quota:
+    async def standing(self, user: str) -> Standing:
         """Where `user` stands, this process's own count included.
 
         Raises:
@@ -126,23 +126,21 @@ class Quotas:
         used = self._pending[key] + self._flying[key]
         used += known.stored if known.month == month else 0
         limit = self._limit(known.plan)
-        return Quota(known.plan, limit, used, resets_at_s)
+        return Standing(known.plan, limit, used, resets_at_s)
 
-    async def spend(self, user: str) -> Quota:
+    async def spend(self, user: str) -> Standing:
         """Count one query, when one is left.
 
         Raises:
-            QuotaSpent: none is.
+            PlanSpent: none is.
             BackendError: see `standing`.
         """
-        quota = await self.standing(user)
-        if quota.remaining == 0:
-            raise QuotaSpent(quota, max(1.0, quota.resets_at_s - time.time()))
+        standing = await self.standing(user)
+        if standing.remaining == 0:
+            raise PlanSpent(standing, max(1.0, standing.resets_at_s - time.time()))
         month, _ = month_of(time.time())
         self._pending[user[:OWNER_CHARS], month] += 1
-        return Quota(
-            quota.plan, quota.queries_limit, quota.current_month_usage + 1, quota.resets_at_s
-        )
+        return replace(standing, current_month_usage=standing.current_month_usage + 1)
 
     async def flush(self) -> None:
         """Add what was counted to the database; on failure it is added the next time.

@@ -22,11 +22,11 @@ async def test_queries_of_a_deleted_user_do_not_count_for_the_next_one_of_that_n
     try:
         for user in ("ann", "bob"):
             await accounts.users.create(user)
-            await accounts.quotas.spend(user)
+            await accounts.plans.spend(user)
         await accounts.users.delete("ann")
         await accounts.users.create("ann")
         await accounts.flush()
         for user, used in (("ann", 0), ("bob", 1)):
-            assert (await accounts.quotas.standing(user)).current_month_usage == used
+            assert (await accounts.plans.standing(user)).current_month_usage == used
     finally:
         await accounts.close()
