@@ -118,7 +118,11 @@ export function span(seconds: number): string {
   return `${Math.round(seconds / 86_400)} days`;
 }
 
-export const clock = (atMs: number): string => new Date(atMs).toLocaleTimeString("en-GB");
+/** When it was: a time of today, or a date and a time. */
+export function clock(atMs: number): string {
+  const at = new Date(atMs);
+  return at.toDateString() === new Date().toDateString() ? at.toLocaleTimeString("en-GB") : at.toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "medium" });
+}
 
 const HIDDEN = "[\\p{Cc}\\p{Default_Ignorable_Code_Point}\\u2028\\u2029\\ufff9-\\ufffb]";
 /** What is seen by its work: joiners where Arabic, Indic scripts and emoji have them. */

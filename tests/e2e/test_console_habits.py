@@ -1,0 +1,70 @@
+"""How people use the console elsewhere, in headless Chromium: with an input method, in another time
+zone, by keyboard alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from armory.accounts.settings import AccountSettings
+from armory.testing.embedder import HashingEmbedder
+from armory.testing.service import ADMIN_TOKEN, catalog_of, running_service
+from tests.e2e.test_console import ROOT, packages
+from tests.e2e.test_console_mishaps import facts
+
+__all__ = ["packages"]
+DRIVER = ROOT / "tests" / "node" / "habits.mjs"
+WITHIN_S = 300
+TOOLS = [{"name": f"tool_{n}", "description": f"Do {n}"} for n in range(100)]
+
+pytestmark = [pytest.mark.node, pytest.mark.anyio, pytest.mark.timeout(600)]
+
+
+async def driven(packages: Path, home: Path, scenario: str) -> dict[str, Any]:
+    async with running_service(
+        f"sqlite:///{home / 'armory.db'}",
+        catalog_of({"odd": TOOLS}),
+        settings=AccountSettings(),
+        embedder=HashingEmbedder(),
+    ) as service:
+        given = {"base": service.url, "token": ADMIN_TOKEN, "scenario": scenario}
+        driver = await asyncio.create_subprocess_exec(
+            "node", str(DRIVER), str(packages), json.dumps(given), stdout=subprocess.PIPE
+        )
+        async with asyncio.timeout(WITHIN_S):
+            output, _ = await driver.communicate()
+    return facts(output)
+
+
+async def test_enter_ends_a_word_that_is_composed(tmp_path: Path, packages: Path) -> None:
+    found = await driven(packages, tmp_path, "composing")
+    assert found["composed"] == [True, False]
+    assert found["asked"] == 1  # "No query yet"
+    assert found["query"].strip() == "東京"
+
+
+async def test_times_are_the_readers_and_say_their_day(tmp_path: Path, packages: Path) -> None:
+    found = await driven(packages, tmp_path, "times")
+    assert found["made"] == 201
+    assert "2099-01-02" in found["key"]
+    assert "2 Jan 2026, 02:00:00" in found["entry"]
+    assert "2 Jan 2026, 02:00:00" in found["chart"]
+
+
+async def test_the_keyboard_is_never_nowhere(tmp_path: Path, packages: Path) -> None:
+    found = await driven(packages, tmp_path, "keyboard")
+    assert found["focus"] == ["Make user", "Users"]
+
+
+async def test_an_arrow_key_that_is_held(tmp_path: Path, packages: Path) -> None:
+    assert (await driven(packages, tmp_path, "held"))["seen"] is True
+
+
+async def test_an_endpoint_that_is_no_more(tmp_path: Path, packages: Path) -> None:
+    assert (await driven(packages, tmp_path, "gone"))["endpoint"] == ""

@@ -1,0 +1,133 @@
+// How people use the console elsewhere, in headless Chromium: habits.mjs PACKAGES JSON
+//
+// PACKAGES holds node_modules with playwright-core. JSON: {base, token, scenario}. Prints {facts, errors,
+// failed}; errors are exceptions of the page.
+import { createRequire } from "node:module";
+
+const [packages, given] = process.argv.slice(2);
+const { base, token, scenario } = JSON.parse(given);
+const { chromium } = createRequire(`${packages}/`)("playwright-core");
+const browser = await chromium.launch({
+  executablePath: process.env.ARMORY_TEST_CHROMIUM ?? "/usr/bin/chromium",
+  args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
+});
+const facts = {};
+const errors = [];
+let failed;
+
+const page = await (await browser.newContext({ timezoneId: "Pacific/Kiritimati" })).newPage(); // UTC+14
+page.setDefaultTimeout(60_000);
+page.on("pageerror", (error) => errors.push(error.message));
+const open = async (place, name) => {
+  await page.goto(`${base}/console/#/${place}`);
+  await page.getByRole("heading", { level: 1, name, exact: true }).waitFor();
+};
+const logIn = async () => {
+  await page.goto(`${base}/console/#token=${token}`);
+  await page.getByText("· administrator").waitFor();
+};
+const focused = () => page.evaluate(() => document.activeElement.innerText);
+
+const scenarios = {
+  // Enter ends a word that an input method composes
+  async composing() {
+    await logIn();
+    await open("playground", "Playground");
+    const query = page.getByLabel("Query");
+    await query.focus();
+    await page.evaluate(() => addEventListener("keydown", (event) => { window.composed = [event.isComposing, event.defaultPrevented]; }));
+    const session = await page.context().newCDPSession(page);
+    await session.send("Input.imeSetComposition", { text: "とうきょう", selectionStart: 5, selectionEnd: 5 });
+    await query.press("Enter");
+    facts.composed = await page.evaluate(() => window.composed);
+    facts.asked = await page.getByText("No query yet").count();
+    await session.send("Input.insertText", { text: "東京" });
+    await query.press("Enter");
+    await page.getByText("tools listed").waitFor();
+    facts.query = await query.inputValue();
+  },
+
+  async times() {
+    const noon = Date.UTC(2026, 0, 1, 12);
+    const entry = {
+      seq: 1, at_ms: noon, kind: "call", who: "ann", what: "odd__tool_1", server: "odd", ok: true, ms: 1,
+      found: [], visible: 0, saved_tokens: 0, degraded: null, trace: null, contents: false,
+    };
+    await page.route(/\/v1\/activity\?/, (route) => route.fulfill({ json: { process: "one", last: 1, entries: [entry] } }));
+    const minute = { at_ms: noon, calls: 1, errors: 0, queries: 0, empty: 0, saved_tokens: 0, p50_ms: 1, p99_ms: 1 };
+    await page.route(/\/v1\/activity\/minutes/, (route) => route.fulfill({
+      json: { process: "one", since_ms: noon, stretch_ms: 60_000, callers: [], minutes: [minute] },
+    }));
+    await logIn();
+    facts.made = await page.evaluate(async ([credential, at]) => {
+      const headers = { Authorization: `Bearer ${credential}`, "Content-Type": "application/json" };
+      const body = JSON.stringify({ name: "a-key", user: null, scopes: [], expires_at_ms: at });
+      return (await fetch("../v1/keys", { method: "POST", headers, body })).status;
+    }, [token, Date.UTC(2099, 0, 1, 12)]);
+    await open("people", "People");
+    facts.key = await page.getByRole("row", { name: "a-key" }).innerText();
+    await open("activity", "Activity");
+    facts.entry = await page.getByRole("row", { name: "odd__tool_1" }).innerText();
+    await open("usage", "Usage");
+    facts.chart = await page.locator(".figure-chart").first().innerText();
+  },
+
+  // the keyboard stays where it was, and is never nowhere
+  async keyboard() {
+    await logIn();
+    await open("people", "People");
+    const users = page.getByRole("region", { name: "Users", exact: true });
+    facts.focus = [];
+    await users.getByLabel("Id of a new user").fill("ann");
+    await users.getByRole("button", { name: "Make user" }).press("Enter");
+    const remove = users.getByRole("button", { name: "Delete ann", exact: true });
+    await remove.waitFor();
+    facts.focus.push(await focused());
+    await remove.press("Enter");
+    await users.getByRole("button", { name: "Delete ann, really" }).press("Enter");
+    await remove.waitFor({ state: "detached" });
+    await users.getByText("No user yet").waitFor();
+    facts.focus.push(await focused());
+  },
+
+  // an arrow key that is held: browsers bound how often a page may write its address
+  async held() {
+    await page.addInitScript(() => {
+      const write = history.replaceState.bind(history);
+      let left = 10;
+      history.replaceState = (...given) => {
+        if (left-- <= 0) throw new DOMException("Too many calls to Location or History APIs", "SecurityError");
+        write(...given);
+      };
+    });
+    await logIn();
+    await open("tools", "Tools");
+    const list = page.getByRole("listbox", { name: "Tools" });
+    await list.getByRole("option").first().waitFor();
+    await list.focus();
+    for (let turn = 0; turn < 60; turn++) await page.keyboard.press("ArrowDown");
+    await list.locator("[aria-posinset='60'][aria-selected=true]").waitFor();
+    const box = await list.boundingBox();
+    const one = await list.getByRole("option", { selected: true }).boundingBox();
+    facts.seen = one.y >= box.y && one.y + one.height <= box.y + box.height + 1;
+  },
+
+  // a set that is no more since it was asked
+  async gone() {
+    await logIn();
+    await page.evaluate(() => sessionStorage.setItem("armory.playground", JSON.stringify({ text: "one", endpoint: "set/gone" })));
+    await open("playground", "Playground");
+    const asked = page.waitForRequest((request) => request.url().endsWith("/v1/search"));
+    await page.getByRole("button", { name: "Search", exact: true }).click();
+    facts.endpoint = (await asked).postDataJSON().endpoint;
+    await page.getByText("tools listed").waitFor();
+  },
+};
+
+try {
+  await scenarios[scenario]();
+} catch (error) {
+  failed = String(error.stack).slice(0, 3000);
+}
+console.log(JSON.stringify({ facts, errors, failed }));
+await browser.close();
