@@ -107,6 +107,7 @@ export const State = (props: { state: string }) => (
 );
 
 export const number = (value: number): string => value.toLocaleString("en");
+export const counted = (count: number, one: string, many: string): string => `${number(count)} ${count === 1 ? one : many}`;
 export const share = (part: number, whole: number): string => (whole > 0 ? `${Math.round((100 * part) / whole)} %` : "–");
 export const ms = (value: number): string =>
   value >= 10_000 ? `${(value / 1000).toFixed(1)} s` : value >= 100 ? `${Math.round(value)} ms` : `${value.toFixed(1)} ms`;

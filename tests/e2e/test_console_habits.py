@@ -62,6 +62,19 @@ async def test_the_keyboard_is_never_nowhere(tmp_path: Path, packages: Path) -> 
     assert found["focus"] == ["Make user", "Users"]
 
 
+async def test_what_is_not_known_is_not_said(tmp_path: Path, packages: Path) -> None:
+    figures = (await driven(packages, tmp_path, "away"))["figures"]
+    assert [figure.split("\n")[0] for figure in figures] == ["…", "…", "…"]
+
+
+async def test_a_page_that_is_no_more_leaves_the_keyboard_somewhere(
+    tmp_path: Path, packages: Path
+) -> None:
+    found = await driven(packages, tmp_path, "ended")
+    assert found["focus"] == "Armory console"
+    assert found["current"] == ["Overview"]
+
+
 async def test_an_arrow_key_that_is_held(tmp_path: Path, packages: Path) -> None:
     assert (await driven(packages, tmp_path, "held"))["seen"] is True
 

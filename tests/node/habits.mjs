@@ -90,6 +90,41 @@ const scenarios = {
     facts.focus.push(await focused());
   },
 
+  // what is not known is not said, and what went wrong can be asked again
+  async away() {
+    await page.route(/\/v1\/(activity|users)/, (route) => route.abort());
+    await logIn();
+    await open("overview", "Overview");
+    await page.getByRole("alert").waitFor();
+    facts.figures = await page.locator(".figure").filter({ hasText: /^(Calls|Queries|Tokens saved)/ }).locator("dd").allInnerTexts();
+    await open("people", "People");
+    const users = page.getByRole("region", { name: "Users", exact: true });
+    await users.getByRole("alert").waitFor();
+    await page.unroute(/\/v1\/(activity|users)/);
+    await users.getByRole("button", { name: "Try again" }).click();
+    await users.getByText("No user yet").waitFor();
+  },
+
+  // a credential that is not accepted any more, and one whose page another may not see
+  async ended() {
+    await logIn();
+    await open("tools", "Tools");
+    await page.route(/\/v1\//, (route) => route.fulfill({ status: 401, json: { status: 401, code: "no_credential", detail: "ended" } }));
+    await page.getByRole("link", { name: "Usage" }).press("Enter");
+    await page.getByLabel("Token or API key").waitFor();
+    facts.focus = await focused();
+    await page.unroute(/\/v1\//);
+    await page.route(/\/v1\/me$/, async (route) => {
+      const answer = await route.fetch();
+      await route.fulfill({ response: answer, json: { ...(await answer.json()), admin: false } });
+    });
+    await page.goto(`${base}/console/#/configuration`);
+    await page.getByLabel("Token or API key").fill(token);
+    await page.keyboard.press("Enter");
+    await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
+    facts.current = await page.locator("nav [aria-current=page]").allInnerTexts();
+  },
+
   // an arrow key that is held: browsers bound how often a page may write its address
   async held() {
     await page.addInitScript(() => {

@@ -78,7 +78,7 @@ function Users() {
         <label class="field">Plan (empty: the default)<input value={plan} onInput={(event) => setPlan(event.currentTarget.value)} /></label>
         <button aria-disabled={busy}>Make user</button>
       </form>
-      <Failure error={problem ?? found.error} />
+      <Failure error={problem} /><Failure error={found.error} retry={found.reload} />
       {found.data === null && found.loading && <Loading of="users" />}
       {found.data?.users.length === 0 && after === "" && <p class="muted">No user yet. Whoever logs in otherwise becomes one with the first key of its own.</p>}
       {!!found.data?.users.length && (
@@ -174,7 +174,7 @@ function Keys({ me }: { me: Me }) {
         <div class="notice good" role="status">This is the key. It is shown this once:{" "}
           <code class="break">{made}</code> <Copy text={made} what="the key" /> <button type="button" onClick={() => setMade(null)}>Done</button></div>
       )}
-      <Failure error={problem ?? found.error} />
+      <Failure error={problem} /><Failure error={found.error} retry={found.reload} />
       {found.data === null && found.loading && <Loading of="keys" />}
       {found.data?.keys.length === 0 && after === "" && <p class="muted">No key yet.</p>}
       {!!found.data?.keys.length && (
@@ -225,7 +225,7 @@ function Packs({ me }: { me: Me }) {
         <label class="field">Tools<input value={tools} placeholder="git__log" onInput={(event) => setTools(event.currentTarget.value)} /></label>
         <button aria-disabled={busy}>Make pack</button>
       </form>
-      <Failure error={problem ?? packs.error ?? mine.error} />
+      <Failure error={problem} /><Failure error={packs.error ?? mine.error} retry={() => { packs.reload(); mine.reload(); }} />
       {packs.data?.packs.length === 0 && after === "" && <p class="muted">No pack yet.</p>}
       {!!packs.data?.packs.length && (
         <div class="scroll" tabIndex={0} role="region" aria-label="All packs"><table>
@@ -274,7 +274,7 @@ function Logins() {
   return (
     <section class="panel" aria-label="Upstream logins">
       <h2 tabIndex={-1}>Your accounts at upstreams</h2>
-      <Failure error={problem ?? found.error} />
+      <Failure error={problem} /><Failure error={found.error} retry={found.reload} />
       {!!found.data?.logins.length && (
         <div class="scroll" tabIndex={0} role="region" aria-label="All upstream logins"><table>
           <thead><tr><th>Upstream</th><th>State</th><th>Issuer</th><th>Scopes</th><th>Change</th></tr></thead>
@@ -296,11 +296,11 @@ function Logins() {
 }
 
 function Standing() {
-  const { data, error } = useAnswer<Quota>("/v1/quota");
+  const { data, error, reload } = useAnswer<Quota>("/v1/quota");
   return (
     <section class="panel" aria-label="Plan">
       <h2>Your plan</h2>
-      <Failure error={error} />
+      <Failure error={error} retry={reload} />
       {data !== null && <p>{plain(data.plan)}: {number(data.current_month_usage)} {data.current_month_usage === 1 ? "query" : "queries"} this month
         {data.queries_limit === null ? ", without limit." : ` of ${number(data.queries_limit)}; the next month begins on ${new Date(data.resets_at_s * 1000).toISOString().slice(0, 10)} (UTC).`}</p>}
     </section>
