@@ -1,12 +1,14 @@
 // How people use the console elsewhere, in headless Chromium: habits.mjs PACKAGES JSON
 //
-// PACKAGES holds node_modules with playwright-core. JSON: {base, token, scenario}. Prints {facts, errors,
+// PACKAGES holds node_modules with playwright-core and axe-core. JSON: {base, token, scenario}, or {texts} of
+// whole pages for the scenario `pages`. Prints {facts, errors,
 // failed}; errors are exceptions of the page.
 import { createRequire } from "node:module";
 
 const [packages, given] = process.argv.slice(2);
-const { base, token, scenario } = JSON.parse(given);
-const { chromium } = createRequire(`${packages}/`)("playwright-core");
+const { base, token, scenario, texts } = JSON.parse(given);
+const require = createRequire(`${packages}/`);
+const { chromium } = require("playwright-core");
 const browser = await chromium.launch({
   executablePath: process.env.ARMORY_TEST_CHROMIUM ?? "/usr/bin/chromium",
   args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
@@ -103,6 +105,41 @@ const scenarios = {
     await page.unroute(/\/v1\/(activity|users)/);
     await users.getByRole("button", { name: "Try again" }).click();
     await users.getByText("No user yet").waitFor();
+  },
+
+  // where many are down, what else there is to say is still seen on a phone
+  async down() {
+    const upstream = (number) => ({
+      server: `server-${number}`, state: "down", error: null, era: null, protocol_version: "", tools: 0, uptime: 0, transport: "stdio", since_s: 1,
+    });
+    await page.route("**/v1/upstreams", (route) => route.fulfill({
+      json: { process: "one", upstreams: Array.from({ length: 50 }, (_, number) => upstream(number)) },
+    }));
+    await logIn();
+    await page.setViewportSize({ width: 360, height: 700 });
+    await page.getByText("50 upstreams are not ready").waitFor();
+    facts.figures = (await page.locator(".figures").boundingBox()).y;
+    await page.getByText("The others").click();
+    facts.others = await page.locator(".notice details").innerText();
+  },
+
+  // what the gateway itself shows a person, on a phone, by day and by night
+  async pages() {
+    const axe = require.resolve("axe-core/axe.min.js");
+    await page.setViewportSize({ width: 360, height: 700 });
+    facts.wide = [];
+    facts.axe = [];
+    for (const colorScheme of ["light", "dark"])
+      for (const [name, text] of Object.entries(texts)) {
+        await page.emulateMedia({ colorScheme });
+        await page.setContent(text);
+        await page.evaluate(() => { for (const one of document.querySelectorAll("details")) one.open = true; });
+        if (await page.evaluate(() => document.documentElement.scrollWidth > innerWidth)) facts.wide.push(name);
+        await page.addScriptTag({ path: axe });
+        const found = await page.evaluate(() => window.axe.run());
+        facts.axe.push(...found.violations.map((one) => `${name} ${colorScheme}: ${one.id}`));
+        facts.rules = found.passes.length;
+      }
   },
 
   // a credential that is not accepted any more, and one whose page another may not see

@@ -8,6 +8,7 @@ import { counted, Empty, Failure, Loading, ms, number, Page, plain, share, span,
 
 const POLL_MS = 4000;
 const KEPT = 1000;
+const AT_ONCE = 10; // upstreams that are not ready, by name
 const HEARD_MS = 60_000; // so long what another replica has said may still be so
 
 interface States {
@@ -55,8 +56,9 @@ export function Overview({ me }: { me: Me }) {
       {away.length > 0 && (
         <div class="notice warn" role="status">
           {away.length === 1 ? "One upstream is" : `${away.length} upstreams are`} not ready:{" "}
-          {away.map((one) => `${plain(one.server)} (${one.state.replace("_", " ")})`).join(", ")}.
+          {named(away.slice(0, AT_ONCE))}{away.length > AT_ONCE ? `, and ${away.length - AT_ONCE} more` : ""}.
           Tools that were listed before stay listed.
+          {away.length > AT_ONCE && <details class="small"><summary>The others</summary>{named(away.slice(AT_ONCE))}</details>}
         </div>
       )}
       <dl class="figures">
@@ -90,6 +92,8 @@ export function Overview({ me }: { me: Me }) {
     </Page>
   );
 }
+
+const named = (upstreams: Upstream[]): string => upstreams.map((one) => `${plain(one.server)} (${one.state.replace("_", " ")})`).join(", ");
 
 const Figure = (props: { name: string; value: string; more?: string }) => (
   <div class="figure"><dt>{props.name}</dt><dd>{props.value}<small>{props.more}</small></dd></div>
