@@ -78,6 +78,9 @@ export function Page(props: { title: string; lead?: ComponentChildren; children:
   );
 }
 
+/** The keyboard goes to the page's heading when what has it is to go. */
+export const toTop = (): void => document.querySelector<HTMLElement>("main h1")?.focus({ preventScroll: true });
+
 export function Failure(props: { error: string | null; retry?: () => void }) {
   if (props.error === null) return null;
   return (

@@ -90,6 +90,47 @@ const scenarios = {
     await remove.waitFor({ state: "detached" });
     await users.getByText("No user yet").waitFor();
     facts.focus.push(await focused());
+    const keys = page.getByRole("region", { name: "Keys", exact: true });
+    await keys.getByLabel("Name of a new key").fill("a-key");
+    await keys.getByLabel("Name of a new key").press("Enter");
+    await keys.getByRole("button", { name: "Done" }).press("Enter");
+    facts.focus.push(await focused());
+
+    const change = { tool: "odd__tool_1", pinned: "1", now: "2", difference: [] };
+    await page.route(/\/v1\/changes/, (route) => {
+      const approving = route.request().method() === "POST";
+      if (approving) change.approved = true;
+      return route.fulfill({ json: approving ? {} : { mode: "block", changes: change.approved ? [] : [change] } });
+    });
+    await open("changes", "Changes");
+    await page.getByRole("button", { name: "Approve" }).press("Enter");
+    await page.getByText("Nothing has changed").waitFor();
+    facts.focus.push(await focused());
+
+    let text = "server: {}\n";
+    const effects = { applied: [], needs_restart: [], kept: [], restarted: [], added: [], removed: [] };
+    await page.route(/\/v1\/configuration(\/check)?$/, (route) => {
+      const method = route.request().method();
+      if (method === "PUT") text = route.request().postDataJSON().text;
+      const answers = {
+        GET: { path: "armory.yaml", text, tag: "1", writable: true, reason: null, in_force: true, needs_restart: [], problems: [] },
+        POST: { problems: [], effects },
+        PUT: { tag: "1", effects },
+      };
+      return route.fulfill({ json: answers[method] });
+    });
+    await open("configuration", "Configuration");
+    const editor = page.getByLabel("armory.yaml", { exact: true });
+    await editor.fill("server: {console: true}\n");
+    await page.getByText("It holds.").waitFor();
+    await page.getByRole("button", { name: "Undo all" }).press("Enter");
+    await page.getByText("As it is in the file.").waitFor();
+    facts.focus.push(await focused());
+    await editor.fill("server: {console: true}\n");
+    await page.getByRole("button", { name: "Review" }).press("Enter");
+    await page.getByRole("button", { name: "Save" }).press("Enter");
+    await page.getByText("Saved.").waitFor();
+    facts.focus.push(await focused());
   },
 
   // what is not known is not said, and what went wrong can be asked again

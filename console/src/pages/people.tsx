@@ -116,6 +116,9 @@ function Turn(props: { of: string; after: string; next: string | null | undefine
   );
 }
 
+/** The keyboard goes to the heading of a section of which something goes that has it. */
+const toHeading = (from: Element | null): void => from?.closest("section")?.querySelector<HTMLElement>("h2")?.focus();
+
 /** A button that asks once more; the keyboard stays where it asks, and goes to the section's heading when the button is to go. */
 function Sure(props: { what: string; word: string; asked: boolean; ask: () => void; yes: () => void; no: () => void }) {
   const box = useRef<HTMLSpanElement>(null);
@@ -126,7 +129,7 @@ function Sure(props: { what: string; word: string; asked: boolean; ask: () => vo
   }, [props.asked]);
   const yes = (): void => {
     before.current = false;
-    box.current?.closest("section")?.querySelector<HTMLElement>("h2")?.focus();
+    toHeading(box.current);
     props.yes();
   };
   return (
@@ -172,7 +175,7 @@ function Keys({ me }: { me: Me }) {
       </form>
       {made !== null && (
         <div class="notice good" role="status">This is the key. It is shown this once:{" "}
-          <code class="break">{made}</code> <Copy text={made} what="the key" /> <button type="button" onClick={() => setMade(null)}>Done</button></div>
+          <code class="break">{made}</code> <Copy text={made} what="the key" /> <button type="button" onClick={(event) => { toHeading(event.currentTarget); setMade(null); }}>Done</button></div>
       )}
       <Failure error={problem} /><Failure error={found.error} retry={found.reload} />
       {found.data === null && found.loading && <Loading of="keys" />}
@@ -256,7 +259,7 @@ function Packs({ me }: { me: Me }) {
               <li key={`${one.kind} ${one.value}`} class="break">{one.kind} <code>{plain(one.value)}</code>{" "}
                 <button type="button" class="quiet" aria-pressed={one.is_active} onClick={() => void run(() => ask("PUT", path, { is_active: !one.is_active }))}>
                   active<span class="visually-hidden">: {plain(one.value)}</span></button>{" "}
-                <button type="button" class="quiet" onClick={() => void run(() => ask("DELETE", path))}>Uninstall<span class="visually-hidden"> {plain(one.value)}</span></button>
+                <button type="button" class="quiet" onClick={(event) => { toHeading(event.currentTarget); void run(() => ask("DELETE", path)); }}>Uninstall<span class="visually-hidden"> {plain(one.value)}</span></button>
               </li>);
           })}</ul>
         </>
