@@ -11,11 +11,12 @@ from html import escape
 from aiohttp import web
 
 _STYLE = (
+    ":root{color-scheme:light dark}"
     "body{font:16px/1.5 system-ui,sans-serif;max-width:34rem;margin:4rem auto;padding:0 1rem;"
-    "color:#222}h1{font-size:1.4rem}input{font:inherit;width:100%;box-sizing:border-box;"
-    "padding:.4rem;margin:.3rem 0 1rem}button{font:inherit;padding:.4rem 1rem;"
-    "margin:0 .5rem .5rem 0}"
-    "code{background:#eee;padding:0 .2rem}.bad{color:#a00}"
+    "overflow-wrap:anywhere;background:Canvas;color:CanvasText}h1{font-size:1.4rem}"
+    "input{font:inherit;width:100%;box-sizing:border-box;padding:.4rem;"
+    "margin:.3rem 0 1rem}button{font:inherit;padding:.4rem 1rem;margin:0 .5rem .5rem 0}"
+    "code{background:#8883;padding:0 .2rem}.bad{color:#a00;color:light-dark(#a00,#ff9d95)}"
 )
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -32,8 +33,9 @@ def page(title: str, body: str, status: int = 200) -> web.Response:
     """A page; `body` is HTML."""
     text = (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}</title>'
-        f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style>'
-        f"<h1>{escape(title)}</h1>{body}</html>"
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<style>{_STYLE}</style>"
+        f"<main><h1>{escape(title)}</h1>{body}</main></html>"
     )
     return web.Response(text=text, status=status, content_type="text/html", headers=_HEADERS)
 

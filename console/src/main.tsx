@@ -49,8 +49,10 @@ function Login(props: { said: string | null; done: () => void; back: (() => void
   const [value, setValue] = useState("");
   const [at, setAt] = useState<string | null>(null);
   const [problem, setProblem] = useState<string | null>(null);
+  const heading = useRef<HTMLHeadingElement>(null);
   useEffect(() => {
     document.title = "Log in · Armory console";
+    heading.current?.focus(); // of whatever page was here, nothing is left to be at
     void issuer().then(setAt, () => undefined);
   }, []);
   return (
@@ -60,7 +62,7 @@ function Login(props: { said: string | null; done: () => void; back: (() => void
         keepToken(value.trim() || null);
         props.done();
       }}>
-        <div class="brand"><img src="icon.svg" alt="" /> <h1>Armory console</h1></div>
+        <div class="brand"><img src="icon.svg" alt="" /> <h1 ref={heading} tabIndex={-1}>Armory console</h1></div>
         {(problem ?? props.said) && <div class="notice bad" role="alert">{problem ?? props.said}</div>}
         {at !== null && (
           <><button type="button" class="primary" onClick={() => void leave().catch((error: unknown) => setProblem(words(error)))}>Log in at {hostOf(at)}</button>
@@ -152,8 +154,8 @@ function App({ refused }: { refused: string | null }) {
       ? <main><p role="status">Loading…</p></main>
       : <main><h1>Armory console</h1><Failure error={said} retry={() => void load()} /></main>;
 
-  const asked = PAGES[at] as Entry;
-  const Shown = asked.admin && !me.admin ? Overview : asked.page;
+  const shown = PAGES[at]?.admin && !me.admin ? "overview" : at;
+  const Shown = (PAGES[shown] as Entry).page;
   const other = shade === "dark" ? "light" : "dark";
   return (
     <>
@@ -169,7 +171,7 @@ function App({ refused }: { refused: string | null }) {
           </div>
           <nav aria-label="Pages">
             {Object.entries(PAGES).filter(([, entry]) => !entry.admin || me.admin).map(([name, entry]) => (
-              <a key={name} href={`#/${name}`} aria-current={name === at ? "page" : undefined} onClick={() => setOpen(false)}>{entry.title}</a>
+              <a key={name} href={`#/${name}`} aria-current={name === shown ? "page" : undefined} onClick={() => setOpen(false)}>{entry.title}</a>
             ))}
           </nav>
           <div class="who">
@@ -187,7 +189,7 @@ function App({ refused }: { refused: string | null }) {
             <div>{me.title} {me.version} · <a href="../docs">REST API</a></div>
           </div>
         </header>
-        <main id="main"><Guarded key={at}><Shown me={me} /></Guarded></main>
+        <main id="main"><Guarded key={shown}><Shown me={me} /></Guarded></main>
       </div>
     </>
   );

@@ -78,6 +78,9 @@ export function Page(props: { title: string; lead?: ComponentChildren; children:
   );
 }
 
+/** The keyboard goes to the page's heading when what has it is to go. */
+export const toTop = (): void => document.querySelector<HTMLElement>("main h1")?.focus({ preventScroll: true });
+
 export function Failure(props: { error: string | null; retry?: () => void }) {
   if (props.error === null) return null;
   return (
@@ -107,6 +110,7 @@ export const State = (props: { state: string }) => (
 );
 
 export const number = (value: number): string => value.toLocaleString("en");
+export const counted = (count: number, one: string, many: string): string => `${number(count)} ${count === 1 ? one : many}`;
 export const share = (part: number, whole: number): string => (whole > 0 ? `${Math.round((100 * part) / whole)} %` : "–");
 export const ms = (value: number): string =>
   value >= 10_000 ? `${(value / 1000).toFixed(1)} s` : value >= 100 ? `${Math.round(value)} ms` : `${value.toFixed(1)} ms`;
@@ -118,7 +122,11 @@ export function span(seconds: number): string {
   return `${Math.round(seconds / 86_400)} days`;
 }
 
-export const clock = (atMs: number): string => new Date(atMs).toLocaleTimeString("en-GB");
+/** When it was: a time of today, or a date and a time. */
+export function clock(atMs: number): string {
+  const at = new Date(atMs);
+  return at.toDateString() === new Date().toDateString() ? at.toLocaleTimeString("en-GB") : at.toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "medium" });
+}
 
 const HIDDEN = "[\\p{Cc}\\p{Default_Ignorable_Code_Point}\\u2028\\u2029\\ufff9-\\ufffb]";
 /** What is seen by its work: joiners where Arabic, Indic scripts and emoji have them. */

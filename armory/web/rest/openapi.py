@@ -194,17 +194,18 @@ _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title} API</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <style>
+:root {{ color-scheme: light dark }}
 body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
-color-scheme: light dark }}
+overflow-wrap: anywhere; background: Canvas; color: CanvasText }}
 details {{ border: 1px solid #8886; border-radius: 6px; margin: .4rem 0; padding: .4rem .8rem }}
 summary {{ cursor: pointer }} code {{ font-size: .95em }}
 table {{ border-collapse: collapse; width: 100% }}
 td {{ border-top: 1px solid #8884; padding: .2rem .5rem; vertical-align: top }}
-</style></head><body>
+</style></head><body><main>
 <h1>{title} API</h1><p>Version {version}. The description for programs is
 <a href="openapi.json">openapi.json</a> (OpenAPI 3.1). Send
 <code>Authorization: Bearer &lt;key or token&gt;</code>; errors are
 <code>application/problem+json</code>.</p>
 {entries}
-</body></html>
+</main></body></html>
 """

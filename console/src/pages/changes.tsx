@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import { post } from "../api";
 import { Difference } from "../parts/difference";
 import type { Me } from "../types";
-import { Empty, Failure, Loading, Page, plain, useAnswer, words } from "../ui";
+import { Empty, Failure, Loading, Page, plain, toTop, useAnswer, words } from "../ui";
 
 interface Change {
   tool: string;
@@ -35,6 +35,7 @@ function One({ change, done }: { change: Change; done: () => void }) {
     setProblem(null);
     try {
       await post(`/v1/changes/${encodeURIComponent(change.tool)}/approve`, { now: change.now });
+      toTop();
       done();
     } catch (error) {
       setProblem(words(error));
@@ -45,7 +46,7 @@ function One({ change, done }: { change: Change; done: () => void }) {
     <section class="panel" aria-label={plain(change.tool)}>
       <div class="row spread">
         <h2 class="mono break">{plain(change.tool)}</h2>
-        <button type="button" class="primary" disabled={busy} onClick={() => void approve()}>
+        <button type="button" class="primary" aria-disabled={busy} onClick={() => { if (!busy) void approve(); }}>
           Approve<span class="visually-hidden"> {plain(change.tool)}</span></button>
       </div>
       <p class="small muted">withheld · fingerprint was <code>{change.pinned.slice(0, 12)}</code>, is <code>{change.now.slice(0, 12)}</code></p>

@@ -7,7 +7,7 @@ import { draft, keepDraft } from "../parts/draft";
 import { type Handle, TextEditor } from "../parts/editor";
 import { type Help, helpAt, type Schema } from "../parts/schema";
 import type { Me } from "../types";
-import { Copy, Empty, Failure, Loading, number, Page, plain, words } from "../ui";
+import { Copy, Empty, Failure, Loading, number, Page, plain, toTop, words } from "../ui";
 
 interface Found { path: string; line: number | null; message: string }
 interface Effects { applied: string[]; needs_restart: string[]; kept: string[]; restarted: string[]; added: string[]; removed: string[] }
@@ -132,11 +132,13 @@ export function Configuration(_: { me: Me }) {
   const save = (): Promise<void> => attempt(async (match) => {
     const done = await ask<Saved>("PUT", PATH, { text }, undefined, match);
     keepDraft(null);
+    toTop();
     setEffects(null);
     await load();
     setSaved(done.effects);
   });
   const again = (): void => {
+    toTop();
     setEffects(null);
     setSaved(null);
     void load(true);
@@ -176,7 +178,11 @@ export function Configuration(_: { me: Me }) {
                 describedBy="problems" changed={typed} moved={(row, column) => setAt({ row, column })} handle={handle} />
               <div class="row bar">
                 <button type="button" class="primary" disabled={!dirty || behind} aria-disabled={busy} onClick={() => { if (!busy) void review(); }}>Review</button>
-                <button type="button" disabled={!dirty || busy} onClick={() => { typed(before); if (behind) again(); }}>Undo all</button>
+                <button type="button" aria-disabled={!dirty || busy} onClick={() => {
+                  if (!dirty || busy) return;
+                  typed(before);
+                  if (behind) again();
+                }}>Undo all</button>
                 <Copy text={text} what="the text" />
                 <span class="small muted" role="status">{standing}</span>
               </div>
@@ -190,7 +196,7 @@ export function Configuration(_: { me: Me }) {
               <Difference lines={differenceOf(before, text)} />
               <p><Words effects={effects} /></p>
               {file.writable
-                ? <button type="button" class="primary" disabled={busy || behind} onClick={() => void save()}>Save</button>
+                ? <button type="button" class="primary" disabled={behind} aria-disabled={busy} onClick={() => { if (!busy) void save(); }}>Save</button>
                 : <p class="small muted">It cannot be saved from here.</p>}
             </section>
           )}

@@ -4,10 +4,11 @@ import { useMemo, useRef, useState } from "preact/hooks";
 import { base, post } from "../api";
 import { useEntries } from "../parts/entries";
 import type { ActivityEntry, Login, Me, Upstream } from "../types";
-import { Empty, Failure, Loading, ms, number, Page, plain, share, span, State, useAnswer, words } from "../ui";
+import { counted, Empty, Failure, Loading, ms, number, Page, plain, share, span, State, useAnswer, words } from "../ui";
 
 const POLL_MS = 4000;
 const KEPT = 1000;
+const AT_ONCE = 10; // upstreams that are not ready, by name
 const HEARD_MS = 60_000; // so long what another replica has said may still be so
 
 interface States {
@@ -45,6 +46,7 @@ export function Overview({ me }: { me: Me }) {
   const away = list.filter((one) => one.state !== "ready");
   const elsewhere = (server: string): Upstream[] => others.flatMap((seen) => seen.filter((one) => one.server === server));
   const entries = activity.entries ?? [];
+  const known = (count: number): string => (activity.entries === null ? "…" : number(count));
   const calls = entries.filter((entry) => entry.kind === "call");
   const failed = calls.filter((entry) => entry.ok === false).length;
   const saved = entries.reduce((sum, entry) => sum + entry.saved_tokens, 0);
@@ -54,17 +56,18 @@ export function Overview({ me }: { me: Me }) {
       {away.length > 0 && (
         <div class="notice warn" role="status">
           {away.length === 1 ? "One upstream is" : `${away.length} upstreams are`} not ready:{" "}
-          {away.map((one) => `${plain(one.server)} (${one.state.replace("_", " ")})`).join(", ")}.
+          {named(away.slice(0, AT_ONCE))}{away.length > AT_ONCE ? `, and ${away.length - AT_ONCE} more` : ""}.
           Tools that were listed before stay listed.
+          {away.length > AT_ONCE && <details class="small"><summary>The others</summary>{named(away.slice(AT_ONCE))}</details>}
         </div>
       )}
       <dl class="figures">
         <Figure name="Upstreams ready" value={upstreams.data ? `${list.length - away.length} of ${list.length}` : "…"} />
         <Figure name="Tools" value={catalog.data ? number(catalog.data.tools) : "…"}
-          more={catalog.data ? `${number(catalog.data.prompts)} prompts, ${number(catalog.data.resources)} resources` : ""} />
-        <Figure name="Calls" value={number(calls.length)} more={`${share(failed, calls.length)} failed, ${whose}`} />
-        <Figure name="Queries" value={number(entries.length - calls.length)} more={whose} />
-        <Figure name="Tokens saved" value={number(saved)} more="by listings that answer a query" />
+          more={catalog.data ? `${counted(catalog.data.prompts, "prompt", "prompts")}, ${counted(catalog.data.resources, "resource", "resources")}` : ""} />
+        <Figure name="Calls" value={known(calls.length)} more={`${share(failed, calls.length)} failed, ${whose}`} />
+        <Figure name="Queries" value={known(entries.length - calls.length)} more={whose} />
+        <Figure name="Tokens saved" value={known(saved)} more="by listings that answer a query" />
       </dl>
       <Failure error={upstreams.error ?? catalog.error ?? activity.error} retry={() => {
         upstreams.reload();
@@ -89,6 +92,8 @@ export function Overview({ me }: { me: Me }) {
     </Page>
   );
 }
+
+const named = (upstreams: Upstream[]): string => upstreams.map((one) => `${plain(one.server)} (${one.state.replace("_", " ")})`).join(", ");
 
 const Figure = (props: { name: string; value: string; more?: string }) => (
   <div class="figure"><dt>{props.name}</dt><dd>{props.value}<small>{props.more}</small></dd></div>
@@ -130,7 +135,7 @@ function UpstreamPanel(props: { one: Upstream; me: Me; calls: ActivityEntry[]; e
         )}
       </div>
       <p class="small muted">
-        {number(one.tools)} {one.tools === 1 ? "tool" : "tools"} · {one.transport || "transport not known yet"}
+        {counted(one.tools, "tool", "tools")} · {one.transport || "transport not known yet"}
         {one.protocol_version && <> · MCP {one.protocol_version}</>}
         {(one.state === "ready" || one.uptime < 1) && <> · up {share(one.uptime, 1)} of the time</>}
         {one.sessions !== undefined && <> · {one.sessions} {one.sessions === 1 ? "session" : "sessions"}, {one.in_flight} in flight

@@ -13,7 +13,8 @@ interface Quota { plan: string; queries_limit: number | null; current_month_usag
 
 const AT_ONCE = 500;
 
-const day = (atMs: number): string => new Date(atMs).toISOString().slice(0, 10);
+/** A day where the reader is, as every time on these pages. */
+const day = (atMs: number): string => new Date(atMs).toLocaleDateString("sv"); // 2026-12-31
 
 /** Runs what changes something; its failure is told where it was asked for. */
 function useChange(done: () => void): { problem: string | null; busy: boolean; run: (work: () => Promise<unknown>) => Promise<boolean> } {
@@ -68,16 +69,16 @@ function Users() {
   const [sure, setSure] = useState<string | null>(null);
   return (
     <section class="panel" aria-label="Users">
-      <h2>Users</h2>
+      <h2 tabIndex={-1}>Users</h2>
       <form class="row end" onSubmit={(event) => {
         event.preventDefault();
-        void run(() => post("/v1/users", { id: id.trim(), plan: plan.trim() || null })).then((good) => { if (good) setId(""); });
+        if (!busy) void run(() => post("/v1/users", { id: id.trim(), plan: plan.trim() || null })).then((good) => { if (good) setId(""); });
       }}>
         <label class="field">Id of a new user<input value={id} required maxLength={200} onInput={(event) => setId(event.currentTarget.value)} /></label>
         <label class="field">Plan (empty: the default)<input value={plan} onInput={(event) => setPlan(event.currentTarget.value)} /></label>
-        <button disabled={busy}>Make user</button>
+        <button aria-disabled={busy}>Make user</button>
       </form>
-      <Failure error={problem ?? found.error} />
+      <Failure error={problem} /><Failure error={found.error} retry={found.reload} />
       {found.data === null && found.loading && <Loading of="users" />}
       {found.data?.users.length === 0 && after === "" && <p class="muted">No user yet. Whoever logs in otherwise becomes one with the first key of its own.</p>}
       {!!found.data?.users.length && (
@@ -115,7 +116,10 @@ function Turn(props: { of: string; after: string; next: string | null | undefine
   );
 }
 
-/** A button that asks once more; the keyboard stays where it asks. */
+/** The keyboard goes to the heading of a section of which something goes that has it. */
+const toHeading = (from: Element | null): void => from?.closest("section")?.querySelector<HTMLElement>("h2")?.focus();
+
+/** A button that asks once more; the keyboard stays where it asks, and goes to the section's heading when the button is to go. */
 function Sure(props: { what: string; word: string; asked: boolean; ask: () => void; yes: () => void; no: () => void }) {
   const box = useRef<HTMLSpanElement>(null);
   const before = useRef(props.asked);
@@ -123,11 +127,16 @@ function Sure(props: { what: string; word: string; asked: boolean; ask: () => vo
     if (before.current !== props.asked) box.current?.querySelector<HTMLElement>("button:last-child")?.focus();
     before.current = props.asked;
   }, [props.asked]);
+  const yes = (): void => {
+    before.current = false;
+    toHeading(box.current);
+    props.yes();
+  };
   return (
     <span class="row" ref={box}>
       {props.asked
         ? <>
-            <button type="button" class="quiet danger" onClick={props.yes} aria-label={`${props.what}, really`}>Really {props.word.toLowerCase()}</button>
+            <button type="button" class="quiet danger" onClick={yes} aria-label={`${props.what}, really`}>Really {props.word.toLowerCase()}</button>
             <button type="button" class="quiet" onClick={props.no} aria-label={`${props.what}: keep it`}>Keep</button>
           </>
         : <button type="button" class="quiet danger" onClick={props.ask} aria-label={props.what}>{props.word}</button>}
@@ -155,20 +164,20 @@ function Keys({ me }: { me: Me }) {
   const state = (key: Key): string => (key.revoked_at_ms !== null ? "revoked" : key.expires_at_ms !== null && key.expires_at_ms < Date.now() ? "expired" : "valid");
   return (
     <section class="panel" aria-label="Keys">
-      <h2>Keys</h2>
+      <h2 tabIndex={-1}>Keys</h2>
       {!me.features.api_keys && <div class="notice warn">Keys are not accepted: set <code>security.api_keys: true</code>.</div>}
-      <form class="row end" onSubmit={(event) => { event.preventDefault(); void run(make); }}>
+      <form class="row end" onSubmit={(event) => { event.preventDefault(); if (!busy) void run(make); }}>
         <label class="field">Name of a new key<input value={name} required maxLength={200} onInput={(event) => setName(event.currentTarget.value)} /></label>
         {me.admin && <label class="field">User (empty: a service)<input value={user} onInput={(event) => setUser(event.currentTarget.value)} /></label>}
         <label class="field">Scopes<input value={scopes} placeholder="none" onInput={(event) => setScopes(event.currentTarget.value)} /></label>
         <label class="field">Days (empty: for ever)<input type="number" min="1" max="36500" value={days} onInput={(event) => setDays(event.currentTarget.value)} /></label>
-        <button disabled={busy}>Make key</button>
+        <button aria-disabled={busy}>Make key</button>
       </form>
       {made !== null && (
         <div class="notice good" role="status">This is the key. It is shown this once:{" "}
-          <code class="break">{made}</code> <Copy text={made} what="the key" /> <button type="button" onClick={() => setMade(null)}>Done</button></div>
+          <code class="break">{made}</code> <Copy text={made} what="the key" /> <button type="button" onClick={(event) => { toHeading(event.currentTarget); setMade(null); }}>Done</button></div>
       )}
-      <Failure error={problem ?? found.error} />
+      <Failure error={problem} /><Failure error={found.error} retry={found.reload} />
       {found.data === null && found.loading && <Loading of="keys" />}
       {found.data?.keys.length === 0 && after === "" && <p class="muted">No key yet.</p>}
       {!!found.data?.keys.length && (
@@ -205,20 +214,21 @@ function Packs({ me }: { me: Me }) {
   const [sure, setSure] = useState<string | null>(null);
   return (
     <section class="panel" aria-label="Packs">
-      <h2>Packs</h2>
+      <h2 tabIndex={-1}>Packs</h2>
       <p class="small muted">A user sees the tools of its active packs, servers and tools, and nothing else.
         {me.admin && <> For another user: <code>armory packs install PACK --user USER</code>.</>}</p>
       <form class="row end" onSubmit={(event) => {
         event.preventDefault();
+        if (busy) return;
         const body = { title: title.trim(), servers: listed(servers), tools: listed(tools), shared: me.admin };
         void run(() => post("/v1/packs", body)).then((good) => { if (good) setTitle(""); });
       }}>
         <label class="field">Title of a new pack<input value={title} required maxLength={200} onInput={(event) => setTitle(event.currentTarget.value)} /></label>
         <label class="field">Servers<input value={servers} placeholder="time, notes" onInput={(event) => setServers(event.currentTarget.value)} /></label>
         <label class="field">Tools<input value={tools} placeholder="git__log" onInput={(event) => setTools(event.currentTarget.value)} /></label>
-        <button disabled={busy}>Make pack</button>
+        <button aria-disabled={busy}>Make pack</button>
       </form>
-      <Failure error={problem ?? packs.error ?? mine.error} />
+      <Failure error={problem} /><Failure error={packs.error ?? mine.error} retry={() => { packs.reload(); mine.reload(); }} />
       {packs.data?.packs.length === 0 && after === "" && <p class="muted">No pack yet.</p>}
       {!!packs.data?.packs.length && (
         <div class="scroll" tabIndex={0} role="region" aria-label="All packs"><table>
@@ -249,7 +259,7 @@ function Packs({ me }: { me: Me }) {
               <li key={`${one.kind} ${one.value}`} class="break">{one.kind} <code>{plain(one.value)}</code>{" "}
                 <button type="button" class="quiet" aria-pressed={one.is_active} onClick={() => void run(() => ask("PUT", path, { is_active: !one.is_active }))}>
                   active<span class="visually-hidden">: {plain(one.value)}</span></button>{" "}
-                <button type="button" class="quiet" onClick={() => void run(() => ask("DELETE", path))}>Uninstall<span class="visually-hidden"> {plain(one.value)}</span></button>
+                <button type="button" class="quiet" onClick={(event) => { toHeading(event.currentTarget); void run(() => ask("DELETE", path)); }}>Uninstall<span class="visually-hidden"> {plain(one.value)}</span></button>
               </li>);
           })}</ul>
         </>
@@ -266,8 +276,8 @@ function Logins() {
   if (found.error === null && !found.data?.logins.length) return null;
   return (
     <section class="panel" aria-label="Upstream logins">
-      <h2>Your accounts at upstreams</h2>
-      <Failure error={problem ?? found.error} />
+      <h2 tabIndex={-1}>Your accounts at upstreams</h2>
+      <Failure error={problem} /><Failure error={found.error} retry={found.reload} />
       {!!found.data?.logins.length && (
         <div class="scroll" tabIndex={0} role="region" aria-label="All upstream logins"><table>
           <thead><tr><th>Upstream</th><th>State</th><th>Issuer</th><th>Scopes</th><th>Change</th></tr></thead>
@@ -289,13 +299,13 @@ function Logins() {
 }
 
 function Standing() {
-  const { data, error } = useAnswer<Quota>("/v1/quota");
+  const { data, error, reload } = useAnswer<Quota>("/v1/quota");
   return (
     <section class="panel" aria-label="Plan">
       <h2>Your plan</h2>
-      <Failure error={error} />
+      <Failure error={error} retry={reload} />
       {data !== null && <p>{plain(data.plan)}: {number(data.current_month_usage)} {data.current_month_usage === 1 ? "query" : "queries"} this month
-        {data.queries_limit === null ? ", without limit." : ` of ${number(data.queries_limit)}; the next month begins on ${day(data.resets_at_s * 1000)}.`}</p>}
+        {data.queries_limit === null ? ", without limit." : ` of ${number(data.queries_limit)}; the next month begins on ${new Date(data.resets_at_s * 1000).toISOString().slice(0, 10)} (UTC).`}</p>}
     </section>
   );
 }

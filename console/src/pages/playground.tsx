@@ -36,7 +36,7 @@ export function Playground({ me }: { me: Me }) {
     top_k: me.max_tools ?? 20,
   };
   const [text, setText] = useState(kept().text ?? "");
-  const [endpoint, setEndpoint] = useState(kept().endpoint ?? "");
+  const [endpoint, setEndpoint] = useState(me.endpoints.find((path) => path === kept().endpoint) ?? "");
   const [as, setAs] = useState("");
   const [asked, setAsked] = useState<Asked | null>(null);
   const [sides, setSides] = useState<Settings[]>([configured]);
@@ -82,7 +82,7 @@ export function Playground({ me }: { me: Me }) {
           <textarea value={text} rows={2} maxLength={8000} placeholder="e.g. convert a time to another zone"
             onInput={(event) => setText(event.currentTarget.value)}
             onKeyDown={(event) => {
-              if (event.key === "Enter" && !event.shiftKey) {
+              if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
                 event.preventDefault();
                 go();
               }

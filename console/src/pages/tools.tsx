@@ -101,7 +101,11 @@ export function Tools({ me }: { me: Me }) {
   }, [tools, text, server, tag, held]);
   const select = (tool: ToolRow): void => {
     setName(tool.name);
-    history.replaceState(null, "", `#/tools/${encodeURIComponent(tool.name)}`);
+    try {
+      history.replaceState(null, "", `#/tools/${encodeURIComponent(tool.name)}`);
+    } catch {
+      // browsers bound how often, which an arrow key that is held passes
+    }
   };
   const cost = tools.reduce((sum, tool) => sum + tool.tokens, 0);
   return (

@@ -3,7 +3,7 @@
 import { useMemo, useRef, useState } from "preact/hooks";
 import { Charts, type Minute } from "../parts/chart";
 import type { Me } from "../types";
-import { Empty, Failure, Loading, ms, number, Page, plain, share, useAnswer } from "../ui";
+import { counted, Empty, Failure, Loading, ms, number, Page, plain, share, useAnswer } from "../ui";
 
 interface ToolUse { tool: string; uses: number; successes: number; error_rate: number; p50_ms: number; p99_ms: number; last_used_at_ms: number }
 interface Asked { query_id: string; at_ms: number; user: string | null; query: string; returned: string[]; visible: number; top_score: number; degraded: string | null }
@@ -128,8 +128,6 @@ function OverTime({ found, whose }: { found: Timeline; whose: string }) {
     </>
   );
 }
-
-const counted = (count: number, one: string, many: string): string => `${number(count)} ${count === 1 ? one : many}`;
 
 function Choice(props: { label: string; value: string; choices: string[]; set: (value: string) => void }) {
   return (
