@@ -58,7 +58,8 @@ class TaskOwnership:
         Raises:
             RateLimited: on entering it, where the caller has as many tasks as it may have.
         """
-        if "task" in params or (context.era == "modern" and _declares(context.client.capabilities)):
+        declared = context.client.capabilities
+        if "task" in params or (context.era == "modern" and declares_tasks(declared)):
             return self._register.room(context.principal.person)
         return _NO_ROOM
 
@@ -74,7 +75,7 @@ class TaskOwnership:
         if result is None:
             return
         modern = text_of(result, "resultType") == "task"
-        if modern and not _declares(context.client.capabilities):
+        if modern and not declares_tasks(context.client.capabilities):
             message = f"upstream {server!r} made a task, which this client did not say it can take"
             raise RpcError(INTERNAL_ERROR, message)
         task = result if modern else members_or_none(result.get("task"))
@@ -134,7 +135,7 @@ class TaskOwnership:
         return Reply(pack({**result, "tasks": own}), era=reply.era)
 
 
-def _declares(capabilities: Mapping[str, Any]) -> bool:
+def declares_tasks(capabilities: Mapping[str, Any]) -> bool:
     """Whether a client takes tasks for results."""
     extensions = capabilities.get("extensions")
     # a check against an abstract class costs more than the rest of a usual call's look here
