@@ -20,7 +20,7 @@ from armory.gateway.context import RequestContext
 from armory.gateway.gateway import Gateway
 from armory.gateway.lists.groups import negotiated as groups_negotiated
 from armory.gateway.subscription import Subscription
-from armory.gateway.tasks.ownership import declares_tasks
+from armory.gateway.tasks.ownership import refuse_undeclared
 from armory.logger import Logger
 from armory.protocol import codes, jsonrpc
 from armory.protocol import meta as meta_keys
@@ -140,9 +140,8 @@ async def start_listening(
         raise RpcError(codes.INVALID_PARAMS, "params.notifications is not an object")
     resources = await _texts(wanted, "resourceSubscriptions", MOST)
     named = await _texts(wanted, "taskIds", _TASKS)
-    if named and not declares_tasks(context.client.capabilities):
-        needed = {"requiredCapabilities": {"extensions": {meta_keys.TASKS: {}}}}
-        raise RpcError(codes.MISSING_CAPABILITY, "Missing required client capability", needed)
+    if named:
+        refuse_undeclared(context)
     tasks: dict[str, tuple[str, str]] = {}
     for task in named:
         if (place := await gateway.tasks.located(context, task)) is not None:

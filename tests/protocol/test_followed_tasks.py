@@ -164,11 +164,22 @@ async def test_what_the_upstream_does_not_report_is_not_promised(
         assert honoured == {}
 
 
-async def test_who_takes_no_tasks_cannot_listen_for_any(gateway: Running) -> None:
-    id = await made(gateway, "/mcp", "up__echo")
-    body = modern_body("sub", "subscriptions/listen", {"notifications": {"taskIds": [id]}})
-    url = gateway.url + "/mcp"
-    async with gateway.http.post(url, json=body, headers=modern_headers(body)) as answer:
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("subscriptions/listen", {"notifications": {"taskIds": ["up:t1"]}}),
+        ("tasks/get", {"taskId": "up:t1"}),
+        ("tasks/update", {"taskId": "none:1", "inputResponses": {}}),
+        ("tasks/cancel", {"taskId": "up:t1"}),
+    ],
+)
+async def test_who_takes_no_tasks_cannot_ask_about_any(
+    gateway: Running, method: str, params: Json
+) -> None:
+    assert await made(gateway, "/mcp", "up__echo") == "up:t1"
+    body = modern_body("sub", method, params)
+    headers = {**modern_headers(body), "Mcp-Name": params.get("taskId", "")}
+    async with gateway.http.post(gateway.url + "/mcp", json=body, headers=headers) as answer:
         assert answer.status == 400
         error = (await messages(answer))[-1]["error"]
     assert (error["code"], error["data"]) == (-32021, {"requiredCapabilities": TAKES_TASKS})

@@ -101,12 +101,12 @@ async def test_task_ids_are_mapped(front: Front) -> None:
     params, takes = {"name": "new__now", "arguments": {}}, {"extensions": {TASKS: {}}}
     _, message = await front.modern("tools/call", params, capabilities=takes)
     assert message["result"]["taskId"] == "new:7"
+    named: dict[str, Any] = {"headers": {"Mcp-Name": "new:7"}, "capabilities": takes}
     for method in ("tasks/get", "tasks/update", "tasks/cancel"):
-        _, message = await front.modern(method, {"taskId": "new:7"}, headers={"Mcp-Name": "new:7"})
+        _, message = await front.modern(method, {"taskId": "new:7"}, **named)
         assert message["result"]["taskId"] == "new:7"
-    status, message = await front.modern(
-        "tasks/get", {"taskId": "none:7"}, headers={"Mcp-Name": "none:7"}
-    )
+    named["headers"] = {"Mcp-Name": "none:7"}
+    status, message = await front.modern("tasks/get", {"taskId": "none:7"}, **named)
     assert (status, message["error"]["code"]) == (400, -32602)
 
 

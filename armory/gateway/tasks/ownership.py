@@ -18,7 +18,7 @@ from armory.domain.naming import split_task
 from armory.gateway.context import RequestContext
 from armory.gateway.ports import Pool
 from armory.gateway.tasks.register import MOST_S, Place, TaskRegister
-from armory.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
+from armory.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, MISSING_CAPABILITY
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Reply
 from armory.protocol.meta import TASKS
@@ -59,7 +59,7 @@ class TaskOwnership:
             RateLimited: on entering it, where the caller has as many tasks as it may have.
         """
         declared = context.client.capabilities
-        if "task" in params or (context.era == "modern" and declares_tasks(declared)):
+        if "task" in params or (context.era == "modern" and _declares(declared)):
             return self._register.room(context.principal.person)
         return _NO_ROOM
 
@@ -75,7 +75,7 @@ class TaskOwnership:
         if result is None:
             return
         modern = text_of(result, "resultType") == "task"
-        if modern and not declares_tasks(context.client.capabilities):
+        if modern and not _declares(context.client.capabilities):
             message = f"upstream {server!r} made a task, which this client did not say it can take"
             raise RpcError(INTERNAL_ERROR, message)
         task = result if modern else members_or_none(result.get("task"))
@@ -103,9 +103,10 @@ class TaskOwnership:
         """(server, the upstream's id) of the task that `params.taskId` names.
 
         Raises:
-            RpcError: no such task for this caller.
+            RpcError: no such task for this caller, or one that takes no tasks.
             BackendError: the store that replicas share cannot tell.
         """
+        refuse_undeclared(context)
         task = need_text(params, "taskId")
         place = await self.located(context, task)
         if place is None:
@@ -135,7 +136,18 @@ class TaskOwnership:
         return Reply(pack({**result, "tasks": own}), era=reply.era)
 
 
-def declares_tasks(capabilities: Mapping[str, Any]) -> bool:
+def refuse_undeclared(context: RequestContext) -> None:
+    """Refuse what a modern client asks about tasks where it did not declare that it takes any.
+
+    Raises:
+        RpcError: it did not.
+    """
+    if context.era == "modern" and not _declares(context.client.capabilities):
+        needed = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
+        raise RpcError(MISSING_CAPABILITY, "Missing required client capability", needed)
+
+
+def _declares(capabilities: Mapping[str, Any]) -> bool:
     """Whether a client takes tasks for results."""
     extensions = capabilities.get("extensions")
     # a check against an abstract class costs more than the rest of a usual call's look here
