@@ -121,6 +121,10 @@ class ObservedPool:
         """As `Pool.set_subscriptions`."""
         await self._pool.set_subscriptions(server, owner, uris, again)
 
+    async def listen(self, server: str, owner: Owner, call: Call) -> Reply:
+        """As `Pool.listen`."""
+        return await self._pool.listen(server, owner, call)
+
     async def fetch_lists(
         self, server: str, owner: Owner, capabilities: Mapping[str, Any] | None = None
     ) -> ServerLists:

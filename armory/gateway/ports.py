@@ -45,6 +45,15 @@ class Pool(Protocol):
         """
         ...
 
+    async def listen(self, server: str, owner: Owner, call: Call) -> Reply:
+        """Send a `subscriptions/listen` over the session that serves `owner`, beside its calls: it
+        takes the place of none of them. Returns when the stream has ended.
+
+        Raises:
+            UpstreamUnavailable: it cannot be had, or ended otherwise.
+        """
+        ...
+
     async def fetch_lists(
         self, server: str, owner: Owner, capabilities: Mapping[str, Any] | None = None
     ) -> ServerLists:

@@ -38,7 +38,7 @@ class EventParser:
         limit_bytes: largest event that is accepted.
 
     Attributes:
-        last_id: last event id seen, for resumption.
+        last_id: last event id seen, for resumption; an empty one says that there is none.
         retry_ms: reconnection delay that the server asked for, or None.
     """
 
@@ -130,7 +130,7 @@ class EventParser:
             self._name = value.decode("utf-8", "replace")
         elif field == b"id":
             if b"\0" not in value:
-                self.last_id = value.decode("utf-8", "replace")
+                self.last_id = value.decode("utf-8", "replace") or None
         elif field == b"retry" and value.isdigit():
             self.retry_ms = int(value[:9])
 

@@ -130,6 +130,10 @@ class ScriptedPool:
         self._known(server)
         return await self.upstreams[server].answer(call, owner)
 
+    async def listen(self, server: str, owner: Owner, call: Call) -> Reply:
+        """Hand it to the script as well."""
+        return await self.request(server, owner, call)
+
     async def set_subscriptions(
         self, server: str, owner: Owner, uris: frozenset[str], again: str | None = None
     ) -> None:

@@ -191,6 +191,15 @@ class Pool:
         if not links.placing.settled(owner):
             await links.opened(owner, declared_by(owner))
 
+    async def listen(self, server: str, owner: Owner, call: Call) -> Reply:
+        """Send a `subscriptions/listen` over the session that serves `owner`, beside its calls: it
+        takes the place of none of them. Returns when the stream has ended.
+
+        Raises:
+            UpstreamUnavailable: it cannot be had, or ended otherwise.
+        """
+        return await self._opened(server).listen(owner, call)
+
     async def notify(self, server: str, owner: Owner, method: str, params: Params) -> None:
         """Send a notification over the session that serves `owner`; modern upstreams hear none.
 

@@ -129,20 +129,44 @@ class Upstream:
         Raises:
             UpstreamUnavailable: it cannot be told.
         """
+        slot, link = await self._beside_calls(owner)
+        slot.last_used = self._clock.now()
+        if link.era == "legacy":
+            await link.notify(method, params)
+
+    async def listen(self, owner: Owner, call: Call) -> Reply:
+        """As `Pool.listen`; likewise.
+
+        Raises:
+            UpstreamUnavailable: as of `Pool.listen`.
+        """
+        slot, link = await self._beside_calls(owner)
+        call.caller = owner.principal.key
+        CALLER.set(None)  # it outlives the request that began it
+        slot.in_flight += 1
+        try:
+            return await link.request(call)
+        finally:
+            slot.in_flight -= 1
+            slot.last_used = self._clock.now()
+
+    async def _beside_calls(self, owner: Owner) -> tuple[LinkSlot, BaseLink]:
+        """The session that serves `owner`, for what is no call.
+
+        Raises:
+            UpstreamUnavailable: there is none, or something has failed.
+        """
         self.set_caller(owner.principal)
         breaker, now = self._breakers.of(self.links.placing.key(owner)), self._clock.now()
         if {breaker.state(now), self._breakers.own.state(now)} != {"closed"}:
             why = f"upstream {self.spec.key!r} has failed too often"
             raise UpstreamUnavailable(why, upstream=self.spec.key)
         try:
-            slot, link = await self.links.opened(owner, declared_by(owner))
+            return await self.links.opened(owner, declared_by(owner))
         except UpstreamUnavailable as error:
             if _counts(error):
                 breaker.failed(self._clock.now())
             raise
-        slot.last_used = self._clock.now()
-        if link.era == "legacy":
-            await link.notify(method, params)
 
     def set_caller(self, principal: Principal) -> None:
         """From now on this task sends with the token that this principal came with."""

@@ -6,7 +6,7 @@ Owns: reading the request, the acknowledgement, and the frames. Never imports a 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -20,6 +20,7 @@ from armory.gateway.context import RequestContext
 from armory.gateway.gateway import Gateway
 from armory.gateway.lists.groups import negotiated as groups_negotiated
 from armory.gateway.subscription import Subscription
+from armory.gateway.tasks.ownership import refuse_undeclared
 from armory.logger import Logger
 from armory.protocol import codes, jsonrpc
 from armory.protocol import meta as meta_keys
@@ -51,7 +52,7 @@ class ClientListening:
         context: the request.
         changes: where it is subscribed.
         lists: the list-changed methods that it wants.
-        tasks: ids of tasks that it may hear of, as the client names them.
+        tasks: ids of its tasks that it wants to hear of, as the client names them.
 
     Attributes:
         stream: where frames go.
@@ -65,12 +66,12 @@ class ClientListening:
         context: RequestContext,
         changes: Changes,
         lists: frozenset[str],
-        tasks: Sequence[str],
+        tasks: Iterable[str],
     ) -> None:
         self.id = id
         self.stream = EventStream("listen", keep_events=512, backlog=256)
         self.principal = context.principal.key
-        self._tasks = tasks
+        self._early: list[tuple[str, Params]] | None = []
         self.subscription = Subscription(
             principal=context.principal,
             endpoint=context.endpoint,
@@ -83,26 +84,36 @@ class ClientListening:
         self._meta = Raw(encode({meta_keys.SUBSCRIPTION_ID: Raw(id)}))
 
     def deliver(self, method: str, params: Params) -> None:
-        """One notification; a client too far behind loses its stream and listens anew."""
-        if self.stream.last - self.stream.delivered >= _BEHIND:
+        """One notification; a client too far behind loses its stream and listens anew. What comes
+        before the acknowledgement waits for that: it is the first frame.
+        """
+        early = self._early
+        waiting = self.stream.last - self.stream.delivered if early is None else len(early)
+        if waiting >= _BEHIND:
             self.stream.close()
+            return
+        if early is not None:
+            early.append((method, params))
             return
         own, said = self._meta, members_or_none(params.get("_meta"))
         if said:
             own = pack({**said, meta_keys.SUBSCRIPTION_ID: Raw(self.id)})
         self.stream.put(jsonrpc.notification(method, {**params, "_meta": own}))
 
-    def acknowledge(self, uris: Sequence[str]) -> None:
-        """Say what is honoured; `uris`: the resources that are."""
+    def acknowledge(self, uris: Sequence[str], tasks: Sequence[str] = ()) -> None:
+        """Say what is honoured; `uris` and `tasks`: the resources and the tasks that are."""
         subscription = self.subscription
         honoured: dict[str, Any] = {
             key: True for key, method in LISTENED.items() if method in subscription.lists
         }
         if uris:
             honoured["resourceSubscriptions"] = uris
-        if self._tasks:
-            honoured["taskIds"] = self._tasks
+        if tasks:
+            honoured["taskIds"] = tasks
+        early, self._early = self._early or (), None
         self.deliver(ACKNOWLEDGED, {"notifications": pack(honoured)})
+        for method, params in early:
+            self.deliver(method, params)
 
     def result(self) -> bytes:
         """The frame that ends it gracefully."""
@@ -120,7 +131,7 @@ async def start_listening(
 
     Raises:
         RpcError: `params.notifications` is no object, or a part of it has the wrong type or more
-            than 512 KiB.
+            than 512 KiB; it names tasks, and the client did not declare that it takes any.
         RateLimited: not now.
     """
     await gateway.limiter.take(context.principal)
@@ -129,7 +140,12 @@ async def start_listening(
         raise RpcError(codes.INVALID_PARAMS, "params.notifications is not an object")
     resources = await _texts(wanted, "resourceSubscriptions", MOST)
     named = await _texts(wanted, "taskIds", _TASKS)
-    tasks = [task for task in named if await gateway.tasks.located(context, task)]
+    if named:
+        refuse_undeclared(context)
+    tasks: dict[str, tuple[str, str]] = {}
+    for task in named:
+        if (place := await gateway.tasks.located(context, task)) is not None:
+            tasks[task] = place
     lists = frozenset(method for key, method in LISTENED.items() if wanted.get(key) == _TRUE)
     if not groups_negotiated(context):
         lists -= {GROUPS_CHANGED}
@@ -139,11 +155,37 @@ async def start_listening(
     gateway.changes.add(subscription)
     try:
         watched = await _watch(gateway, context, subscription, resources)
+        followed = await _follow(gateway, context, subscription, tasks)
     except BaseException:
         await listening.end()
         raise
-    listening.acknowledge(watched)
+    listening.acknowledge(watched, followed)
     return listening
+
+
+async def _follow(
+    gateway: Gateway,
+    context: RequestContext,
+    subscription: Subscription,
+    tasks: Mapping[str, tuple[str, str]],
+) -> list[str]:
+    """Let it hear of tasks of its own; those of which their servers tell.
+
+    Args:
+        gateway: where it listens.
+        context: its request.
+        subscription: the client.
+        tasks: (server, id there) of each task by the id that the client knows.
+    """
+    ids: dict[str, list[str]] = {}
+    for server, id in tasks.values():
+        ids.setdefault(server, []).append(id)
+    follow, declared = gateway.changes.task_streams.follow, context.client.capabilities
+    honoured = await asyncio.gather(
+        *(follow(subscription, server, of_one, declared) for server, of_one in ids.items())
+    )
+    told = dict(zip(ids, honoured, strict=True))
+    return [task for task, (server, id) in tasks.items() if id in told[server]]
 
 
 async def _watch(

@@ -69,6 +69,8 @@ class House:
         self, who: str, method: str, params: Any, capabilities: Any = None, path: str = "/mcp"
     ) -> Any:
         """A modern request's answer."""
+        if method.startswith("tasks/"):
+            capabilities = TAKES_TASKS
         body = modern_body(1, method, params, capabilities=capabilities)
         headers = {**modern_headers(body), "Authorization": f"Bearer {TOKENS[who]}"}
         if "taskId" in params:

@@ -77,6 +77,10 @@ class Upstream:
         if call.method == "tasks/list":
             known = [{"taskId": f"t{n + 1}", "status": "working"} for n in range(self.made)]
             return result({"tasks": known}, self.era)
+        if call.method == "subscriptions/listen":
+            assert call.client is not None
+            await call.client.notify("notifications/subscriptions/acknowledged", call.params)
+            await asyncio.Event().wait()
         if "taskId" not in params:
             return result({"secret": True}, self.era)
         if params["taskId"] not in {f"t{n + 1}" for n in range(self.made)}:
@@ -260,7 +264,7 @@ async def test_only_its_maker_hears_of_a_task(shared: House, server: str) -> Non
         session = {"Mcp-Session-Id": client.session, "MCP-Protocol-Version": client.version}
         heard[who].append(await stream(shared, who, method="GET", headers=session))
         wanted = {"notifications": {"taskIds": [hers, his, "none:1"]}}
-        body = modern_body(f"{who}-sub", "subscriptions/listen", wanted)
+        body = modern_body(f"{who}-sub", "subscriptions/listen", wanted, None, TAKES_TASKS)
         listening = await stream(
             shared, who, method="POST", headers=modern_headers(body), json=body
         )

@@ -163,6 +163,35 @@ async def test_list_changed_reaches_legacy_get_stream_once(front: Front) -> None
     assert session.general.last == 0
 
 
+async def test_the_acknowledgement_is_the_first_frame(front: Front) -> None:
+    asked, may = asyncio.Event(), asyncio.Event()
+
+    async def slow(
+        server: str, owner: Owner, uris: frozenset[str], again: str | None = None
+    ) -> None:
+        asked.set()
+        await may.wait()
+
+    front.pool.set_subscriptions = slow
+    wanted = {"toolsListChanged": True, "resourceSubscriptions": ["old+file:///readme"]}
+    body = modern_body("sub", "subscriptions/listen", {"notifications": wanted})
+    headers = modern_headers(body)
+    opening = asyncio.ensure_future(
+        front.http.post(front.url + "/mcp", json=body, headers=headers).__aenter__()
+    )
+    async with asyncio.timeout(10):
+        await asked.wait()
+    change_tools(front)
+    may.set()
+    async with await opening as response:
+        stream = events(response)
+        told = [(await next_event(stream)).data for _ in range(2)]
+    assert [one and one["method"] for one in told] == [
+        "notifications/subscriptions/acknowledged",
+        "notifications/tools/list_changed",
+    ]
+
+
 async def test_modern_listen(front: Front) -> None:
     wanted = {
         "toolsListChanged": True,

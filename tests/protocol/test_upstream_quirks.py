@@ -60,6 +60,24 @@ async def test_a_tool_that_must_be_a_task_is_called_as_one(front: Front) -> None
     assert upstream.methods == ["tools/call", "tasks/get", "tasks/get", "tasks/result"]
 
 
+async def test_a_modern_call_asks_for_no_task_of_the_handshake_era(front: Front) -> None:
+    asked: list[dict[str, Any]] = []
+
+    async def noting(call: Call, owner: Owner) -> Reply:
+        del owner
+        asked.append(plain(call.params))
+        return result({"content": []})
+
+    front.pool.upstreams["old"].answer = front.pool.upstreams["new"].answer = noting
+    for server in ("old", "new"):
+        params = {"name": f"{server}__now", "arguments": {}, "task": {"ttl": 60_000}}
+        await front.modern("tools/call", params)
+    client = await front.start_legacy()
+    params = {"name": "old__now", "arguments": {}, "task": {"ttl": 60_000}}
+    await client.request("tools/call", params)
+    assert ["task" in params for params in asked] == [False, True, True]
+
+
 async def test_nobody_is_told_that_a_call_must_be_a_task_where_it_need_not(front: Front) -> None:
     """There are SDKs that send no plain call of such a tool, whatever the server can do."""
     long = tool("long", "", execution={"taskSupport": "required", "xVendor": 1})
@@ -101,12 +119,12 @@ async def test_task_ids_are_mapped(front: Front) -> None:
     params, takes = {"name": "new__now", "arguments": {}}, {"extensions": {TASKS: {}}}
     _, message = await front.modern("tools/call", params, capabilities=takes)
     assert message["result"]["taskId"] == "new:7"
+    named: dict[str, Any] = {"headers": {"Mcp-Name": "new:7"}, "capabilities": takes}
     for method in ("tasks/get", "tasks/update", "tasks/cancel"):
-        _, message = await front.modern(method, {"taskId": "new:7"}, headers={"Mcp-Name": "new:7"})
+        _, message = await front.modern(method, {"taskId": "new:7"}, **named)
         assert message["result"]["taskId"] == "new:7"
-    status, message = await front.modern(
-        "tasks/get", {"taskId": "none:7"}, headers={"Mcp-Name": "none:7"}
-    )
+    named["headers"] = {"Mcp-Name": "none:7"}
+    status, message = await front.modern("tasks/get", {"taskId": "none:7"}, **named)
     assert (status, message["error"]["code"]) == (400, -32602)
 
 

@@ -114,8 +114,7 @@ class ToolCalls:
                 return await self._pool.request(server, context.owner, _login(context))
             return self._missing(context, name, searched=searched)
         _check_arguments(params)
-        if not context.endpoint.transparent:
-            params = original_task(params, record.server)
+        params = self._meant_for(record.server, context, params)
         try:
             with self._tasks.room(context, params):
                 return await self._forwarded(
@@ -125,6 +124,17 @@ class ToolCalls:
             if raising:
                 raise
             return failed_call(error)
+
+    def _meant_for(
+        self, server: str, context: RequestContext, params: dict[str, Raw]
+    ) -> dict[str, Raw]:
+        """The parameters as a server may have them: a modern call cannot ask for a task, and its
+        client would not know one of the handshake era.
+        """
+        modern = context.era == "modern"
+        if "task" in params and modern and self._pool.era(server) == "legacy":
+            params = {name: raw for name, raw in params.items() if name != "task"}
+        return params if context.endpoint.transparent else original_task(params, server)
 
     async def _forwarded(
         self,

@@ -16,6 +16,7 @@ from armory.errors import BackendError, UpstreamUnavailable
 from armory.gateway.changes.differences import ViewDifference
 from armory.gateway.changes.resource_watches import ResourceWatches
 from armory.gateway.changes.rounds import Rounds
+from armory.gateway.changes.task_streams import MayUse, TaskStreams
 from armory.gateway.ports import Pool
 from armory.gateway.results.uri_rewriting import expose_params
 from armory.gateway.subscription import Subscription
@@ -35,7 +36,6 @@ from armory.protocol.rawjson import members_or_none, pack, text_of
 from armory.protocol.session_events import Notified
 
 _log = Logger(__name__)
-MayUse = Callable[[Subscription, str], bool]
 _RELAYED = ABOUT_TASKS | {ELICITATION_COMPLETE, LOGGED}
 _MADE_WITHIN_S = 2.0
 """How long news of a task waits for the result that creates the task."""
@@ -58,6 +58,7 @@ class Changes:
 
     Attributes:
         resources: the resources that clients watch.
+        task_streams: the tasks of modern upstreams that clients follow.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Changes:
     ) -> None:
         self._on_dropped = on_dropped
         self.resources = ResourceWatches(pool)
+        self.task_streams = TaskStreams(pool, may_use)
         self._pool = pool
         self._register = register
         self._may_use = may_use
@@ -101,12 +103,14 @@ class Changes:
         of.discard(subscription)
         if not of:
             self._of.pop(principal, None)
+        await self.task_streams.leave(subscription)
         await self.resources.remove_all(subscription)
 
     async def close(self) -> None:
         """Cancel every task, and wait until it has ended."""
         self._rounds.close()
         await self._waiting.stop()
+        await self.task_streams.close()
         await self.resources.close()
 
     # -- lists -------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from armory.domain.naming import split_task
 from armory.gateway.context import RequestContext
 from armory.gateway.ports import Pool
 from armory.gateway.tasks.register import MOST_S, Place, TaskRegister
-from armory.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
+from armory.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, MISSING_CAPABILITY
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Reply
 from armory.protocol.meta import TASKS
@@ -58,7 +58,8 @@ class TaskOwnership:
         Raises:
             RateLimited: on entering it, where the caller has as many tasks as it may have.
         """
-        if "task" in params or (context.era == "modern" and _declares(context.client.capabilities)):
+        declared = context.client.capabilities
+        if "task" in params or (context.era == "modern" and _declares(declared)):
             return self._register.room(context.principal.person)
         return _NO_ROOM
 
@@ -102,9 +103,10 @@ class TaskOwnership:
         """(server, the upstream's id) of the task that `params.taskId` names.
 
         Raises:
-            RpcError: no such task for this caller.
+            RpcError: no such task for this caller, or one that takes no tasks.
             BackendError: the store that replicas share cannot tell.
         """
+        refuse_undeclared(context)
         task = need_text(params, "taskId")
         place = await self.located(context, task)
         if place is None:
@@ -132,6 +134,17 @@ class TaskOwnership:
             if id is not None and await self.located(context, id):
                 own.append(task)
         return Reply(pack({**result, "tasks": own}), era=reply.era)
+
+
+def refuse_undeclared(context: RequestContext) -> None:
+    """Refuse what a modern client asks about tasks where it did not declare that it takes any.
+
+    Raises:
+        RpcError: it did not.
+    """
+    if context.era == "modern" and not _declares(context.client.capabilities):
+        needed = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
+        raise RpcError(MISSING_CAPABILITY, "Missing required client capability", needed)
 
 
 def _declares(capabilities: Mapping[str, Any]) -> bool:

@@ -164,7 +164,9 @@ class ScriptedUpstream:
         note = notification(method, params or {})
         for stream in (*self.gets.values(), *self._inboxes.streams()):
             await stream.write(b"event: message\ndata: " + json.dumps(note).encode() + b"\n\n")
-        for request_id, (stream, _) in tuple(self.listens.items()):
+        for request_id, (stream, wanted) in tuple(self.listens.items()):
+            if method == "notifications/tasks" and "taskIds" not in wanted:
+                continue
             meta = {"_meta": {f"{PREFIX}subscriptionId": request_id}}
             stamped = notification(method, {**(params or {}), **meta})
             await stream.write(b"data: " + json.dumps(stamped).encode() + b"\n\n")

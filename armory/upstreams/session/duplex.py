@@ -108,7 +108,11 @@ class DuplexLink(StatefulLink):
     def _take(
         self, data: bytes | bytearray, decoded: list[UpstreamMessage] | UnreadableMessage
     ) -> float:
-        """Serve the messages of a frame; for so many seconds nothing more should be read."""
+        """Serve the messages of a frame; for so many seconds nothing more should be read. While it
+        closes nobody waits for any, and what is asked would be asked beyond its end.
+        """
+        if self._closing:
+            return 0.0
         if isinstance(decoded, UnreadableMessage):
             self.budget.garbage(decoded, len(data))
             self.unreadable(data)

@@ -36,6 +36,13 @@ def test_byte_order_mark_odd_ids_and_retries() -> None:
     assert (parser.last_id, parser.retry_ms) == (None, None)
 
 
+def test_an_empty_id_takes_back_the_one_before() -> None:
+    parser = EventParser(1_000)
+    parser.feed(b"id: 3\ndata: a\n\n")
+    (event,) = parser.feed(b"id:\ndata: b\n\n")
+    assert (event.id, parser.last_id) == (None, None)
+
+
 def test_an_unfinished_event_is_not_reported() -> None:
     assert parse(b"data: a\n") == []
 

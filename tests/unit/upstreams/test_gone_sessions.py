@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -76,3 +78,30 @@ async def test_a_session_that_was_opened_for_lists_alone_is_closed_when_it_is_id
     await until(lambda: clock.sleeping > 0)
     await clock.advance(130)
     await until(lambda: not server.sessions)
+
+
+ASKS_LAST = """
+import json, sys
+def say(**message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+for line in sys.stdin:
+    message = json.loads(line)
+    match message["method"]:
+        case "initialize":
+            about = {"capabilities": {"tools": {}}, "serverInfo": {"name": "x", "version": "1"}}
+            say(id=message["id"], result={"protocolVersion": "2025-11-25", **about})
+        case "tools/list":
+            say(id=message["id"], result={"tools": []})
+        case "server/discover":
+            say(id=message["id"], error={"code": -32601, "message": "no such method"})
+say(id=1, method="roots/list")
+"""
+"""A server that asks as soon as its input has ended."""
+
+
+async def test_what_is_asked_while_a_session_closes_is_asked_of_nobody() -> None:
+    pool = Pool([UpstreamSpec("up", command=sys.executable, args=("-c", ASKS_LAST))])
+    async with asyncio.timeout(30):
+        await pool.fetch_lists_for("up", {"roots": {}})
+        await pool.close()
+    assert [task for task in asyncio.all_tasks() if "early question" in task.get_name()] == []
