@@ -59,3 +59,17 @@ async def test_a_program_that_was_let_in_by_an_administrator_saves_no_configurat
         assert (saved[0], saved[1]["code"]) == (403, "access_denied")
         saved = await asked(world, url, await console_token(world, url, app), **_FILE)
         assert saved[1]["code"] == "no_configuration"  # this gateway was started from no file
+
+
+async def test_a_program_of_somebody_who_is_switched_off_is_out(world: World) -> None:
+    behind = {"issuer": world.provider.issuer, "client_id": "armory"}
+    proxy = {**behind, "client_secret": "armory-secret"}
+    async with world.gateway(oauth={"proxy": proxy}) as (url, runtime), App(url) as app:
+        assert runtime.accounts is not None
+        users, token = runtime.accounts.users, (await app.tokens())["access_token"]
+        await users.create("ann")
+        assert "result" in await world.ask(url, token, "tools/list", {})
+        await users.change("ann", is_active=False)  # no packs narrow anything: accounts are off
+        assert "switched off" in (await world.ask(url, token, "tools/list", {}))["error"]["message"]
+        await users.change("ann", is_active=True)
+        assert "result" in await world.ask(url, token, "tools/list", {})
