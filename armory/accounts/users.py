@@ -124,21 +124,25 @@ class Users:
 
     async def delete(self, user_id: str) -> bool:
         """Delete a user with keys, packs, installations, logins at upstreams, what it asked, what
-        its calls taught and what was counted of it; whether there was one.
+        its calls taught and what was counted of it; whether there was any of that. Somebody who
+        logged in elsewhere, and has made nothing here, has no row of its own.
         """
         async with self._feed.transaction() as change:
+            connection = change.connection
             await self._tell(change, user_id, ended=True)
             change.changed(DELETED, user_id)
             taught = delete(learned_uses).where(learned_uses.c.user_id == user_id)
-            if (await change.connection.execute(taught)).rowcount:
+            gone = (await connection.execute(taught)).rowcount
+            if gone:
                 change.changed(LEARNED_USES, "")
             await _forget_packs(change, user_id)
             for counted in (user_tools, query_months, query_log):
-                await change.connection.execute(delete(counted).where(counted.c.user_id == user_id))
-            gone = await change.connection.execute(delete(users).where(users.c.id == user_id))
-            if gone.rowcount:  # who is called so next is somebody else
-                await forget_person(change, f"user:{user_id}")
-            return bool(gone.rowcount)
+                theirs = delete(counted).where(counted.c.user_id == user_id)
+                gone += (await connection.execute(theirs)).rowcount
+            gone += (await connection.execute(delete(users).where(users.c.id == user_id))).rowcount
+            # who is called so next is somebody else
+            gone += await forget_person(change, f"user:{user_id}")
+            return gone > 0
 
     def _known(self, plan: str) -> str:
         if plan in self._plans:

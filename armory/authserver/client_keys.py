@@ -125,6 +125,7 @@ class ClientKeys:
         try:
             answer = await exchange("GET", keys, {"Accept": "application/json"}, route=self._route)
         except NoAnswer as error:
+            _log.info("client_keys_not_had", reason=error.why)
             raise BackendError(str(error)) from None
         if answer.status != 200:
             raise BackendError(f"{keys} answered HTTP {answer.status}")

@@ -18,9 +18,11 @@ from yarl import URL
 from armory.authserver.client_keys import METHOD, keys_in
 from armory.authserver.clients import Client, printable, usable_redirects
 from armory.authserver.errors import OAuthError, UnusableClient
+from armory.logger import Logger
 from armory.oauth.exchange import Answer, NoAnswer, Route, exchange, json_object
 from armory.oauth.metadata import text
 
+_log = Logger(__name__)
 BODY_BYTES = 65_536
 ROUTE = Route(timeout_s=5.0, body_bytes=BODY_BYTES + 1, named=())
 """To public addresses only: anybody may name a document."""
@@ -102,6 +104,7 @@ class Documents:
                 raise NoAnswer(f"{url} answered HTTP {answer.status}")
             client = self._latest[url] = self._read(url, place, answer)
         except NoAnswer as error:
+            _log.info("client_document_not_had", reason=error.why)
             latest = self._latest.get(url)
             if latest is not None:  # its host is down, which logs nobody out
                 return latest, now + _REFUSED_S

@@ -140,6 +140,7 @@ class Gateway:
             pool,
             services.tasks,
             self._may_use,
+            lambda subscription: self._view_of(subscription).sees_whole(subscription),
             self._may_read,
             self._may_know,
             services.on_dropped,
@@ -253,13 +254,18 @@ class Gateway:
         self.changes.view_swapped(prepared)
         view.policy.serve(view.catalog)
 
-    def _may_use(self, subscription: Subscription, server: str) -> bool:
-        """Whether a client sees anything of a server where it listens right now."""
+    def _view_of(self, subscription: Subscription) -> View:
+        """What a client is served from right now."""
         view, owner, endpoint = self._view, subscription.owner, subscription.endpoint
         alike = self.declared_lists.concern(subscription.answers, current=False)
         if alike or self.principal_lists.has(owner.session_id):
-            view = self._principal_views.view(owner, endpoint, view, subscription.answers)
-        return view.may_use(owner.principal, endpoint, server)
+            return self._principal_views.view(owner, endpoint, view, subscription.answers)
+        return view
+
+    def _may_use(self, subscription: Subscription, server: str) -> bool:
+        """Whether a client sees anything of a server where it listens right now."""
+        principal, endpoint = subscription.principal, subscription.endpoint
+        return self._view_of(subscription).may_use(principal, endpoint, server)
 
     def _may_read(self, principal: Principal, server: str, uri: str) -> bool:
         return self._view.policy.allows_uri(principal, server, uri)

@@ -25,7 +25,15 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class NoAnswer(Exception):
-    """There was no answer; says where and why, without the query of the URL."""
+    """There was no answer; says where and why, without the query of the URL.
+
+    Attributes:
+        why: for the log, where whoever asked is not told.
+    """
+
+    def __init__(self, said: str, why: str = "") -> None:
+        super().__init__(said)
+        self.why = why or said
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +45,9 @@ class Route:
         proxy: URL of an HTTP proxy.
         timeout_s: for each exchange.
         body_bytes: longest answer; what is longer is cut.
-        named: URLs that the configuration names, for what others name in turn (see `guard`);
-            None: what is asked comes of the configuration itself.
+        named: URLs that the configuration names, for what others name in turn (see `guard`); none:
+            anybody names it, who is not told whether a name is one of inside; None: what is asked
+            comes of the configuration itself.
     """
 
     tls: SSLContext | bool = True
@@ -118,9 +127,11 @@ async def exchange(
             return Answer(answer.status, body, answer.headers)
     except (aiohttp.ClientError, OSError, ValueError, TimeoutError) as error:
         where = url.partition("?")[0]
+        why = f"{where} did not answer ({type(error).__name__})"
         if isinstance(getattr(error, "os_error", error), NotPublic):
-            raise NoAnswer(f"{where} is not asked: it is at no public address") from None
-        raise NoAnswer(f"{where} did not answer ({type(error).__name__})") from None
+            why = f"{where} is not asked: it is at no public address"
+        said = f"{where} did not answer from a public address" if route.named == () else why
+        raise NoAnswer(said, why) from None
 
 
 def json_object(body: bytes) -> Mapping[str, Any] | None:

@@ -16,7 +16,7 @@ from armory.accounts.users import DELETED, ENDED, SWITCHED_OFF
 from armory.domain.principal import Principal
 from armory.errors import ArmoryError
 from armory.observability.activity import Activity
-from armory.runtime.blocks.accounts import schemes
+from armory.runtime.blocks.accounts import accounts_needed, schemes
 from armory.runtime.blocks.authentication import authenticator
 from armory.runtime.blocks.authorization import authorization_server, follow_grants, routes_of
 from armory.runtime.blocks.people import connect_services, logs_people_in
@@ -46,7 +46,9 @@ async def serve(runtime: Runtime, stack: AsyncExitStack, listeners: Listeners) -
     logging_in = authorization_server(runtime.loaded, runtime.accounts)
     if logging_in is not None:
         known.append(logging_in.scheme)
-    checks = authenticator(config, known, runtime.packs(), also=[listeners.operator])
+    accounts = runtime.accounts if accounts_needed(config) else None
+    active = None if accounts is None else accounts.scopes  # also where no packs narrow anything
+    checks = authenticator(config, known, active, also=[listeners.operator])
     people = logs_people_in(upstream_specs(runtime.loaded))
     edge = HttpEdge(
         runtime.gateway,

@@ -24,12 +24,14 @@ def login_id(person: str, server: str) -> str:
     return hashlib.sha256(f"{person}\0{server}".encode()).hexdigest()
 
 
-async def forget_person(change: Transaction, person: str) -> None:
-    """Forget all logins of somebody (`Principal.person`) who is no more, within a transaction."""
+async def forget_person(change: Transaction, person: str) -> int:
+    """Forget all logins of somebody (`Principal.person`) who is no more, within a transaction; how
+    many there were.
+    """
     whose = logins.c.person == hashlib.sha256(person.encode()).hexdigest()
     for row in (await change.connection.execute(select(logins.c.id).where(whose))).all():
         change.changed(LOGINS, row.id)
-    await change.connection.execute(delete(logins).where(whose))
+    return (await change.connection.execute(delete(logins).where(whose))).rowcount
 
 
 class Seal(Protocol):

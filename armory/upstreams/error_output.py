@@ -11,6 +11,7 @@ from collections import deque
 from armory.observability.redaction import redacted
 
 KEPT_BYTES = 64 * 1024
+_OF_ONE_BYTES = 16 * 1024
 _LINE_BYTES = 2_000
 _QUOTED = 300
 _PREFIX = re.compile(r"npm (?:error|ERR!) ?")
@@ -38,48 +39,59 @@ _WORDS = re.compile(
 
 
 class ErrorOutput:
-    """The last 64 KiB of standard error, of every process that the upstream has had."""
+    """The last 64 KiB of standard error, of every process that the upstream has had.
+
+    Attributes:
+        count: how many lines there have been in all.
+    """
 
     def __init__(self) -> None:
-        self._lines: deque[tuple[int, str]] = deque()
+        self.count = 0
+        self._lines: deque[str] = deque()
         self._size = 0
-        self._count = 0
+        self._kept_bytes = KEPT_BYTES
+        self._whole: ErrorOutput | None = None
 
-    @property
-    def count(self) -> int:
-        """How many lines there have been in all; a mark for `since`."""
-        return self._count
+    def of_one(self) -> ErrorOutput:
+        """What a new process writes: 16 KiB of it alone, besides among all. It may be another
+        principal's than the others.
+        """
+        made = ErrorOutput()
+        made._kept_bytes, made._whole = _OF_ONE_BYTES, self
+        return made
 
     def add(self, line: bytes) -> str:
         """Keep one line, cut where it is very long; gives it as text."""
         text = line[:_LINE_BYTES].decode("utf-8", "replace").rstrip()
-        if not text:
-            return ""
-        self._count += 1
-        self._lines.append((self._count, text))
-        self._size += len(text) + 1
-        while self._size > KEPT_BYTES:
-            self._size -= len(self._lines.popleft()[1]) + 1
+        if text:
+            self._keep(text)
         return text
+
+    def _keep(self, text: str) -> None:
+        self.count += 1
+        self._lines.append(text)
+        self._size += len(text) + 1
+        while self._size > self._kept_bytes:
+            self._size -= len(self._lines.popleft()) + 1
+        if self._whole is not None:
+            self._whole._keep(text)
 
     def lines(self) -> list[str]:
         """What is kept of the lines, without secrets."""
-        return [redacted(text) for _, text in self._lines]
+        return [redacted(text) for text in self._lines]
 
-    def last(self, since: int = 0) -> str:
-        """The last line after the first `since` that says something; "" where there is none."""
-        for number, text in reversed(self._lines):
-            if number <= since:
-                break
+    def last(self) -> str:
+        """The last line that says something; "" where there is none."""
+        for text in reversed(self._lines):
             if not (_NOISE.match(text) or _USUAL.match(text)):
                 return _shown(text)
         return ""
 
-    def telling(self, since: int = 0) -> str:
-        """The line after the first `since` that says most of what went wrong; "" where none does,
-        as npm's warnings do not.
+    def telling(self) -> str:
+        """The line that says most of what went wrong; "" where none does, as npm's warnings do
+        not.
         """
-        lines = [text for number, text in self._lines if number > since]
+        lines = list(self._lines)
         named = [text for text in lines if _NAMED.match(text.strip()) and not _NOISE.match(text)]
         if named:
             return _shown(named[-1])

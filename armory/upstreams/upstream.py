@@ -274,7 +274,7 @@ class Upstream:
             async with asyncio.timeout(timeout_s):
                 return await self.links.link(slot)
         except TimeoutError:
-            starting = self.connector.starting
+            starting = self.connector.starting_of(slot.owner)
             awaited = (
                 starting.status_text if starting is not None else "it is still being connected to"
             )

@@ -56,28 +56,6 @@ async def test_a_token_is_for_one_endpoint_and_the_providers_own_is_for_none(wor
         assert (status, answer["error"]) == (400, "invalid_target")
 
 
-async def test_a_program_that_was_let_in_makes_no_key_that_stays(world: World) -> None:
-    behind = {"issuer": world.provider.issuer, "client_id": "armory"}
-    oauth = {"proxy": {**behind, "client_secret": "armory-secret"}}
-    keys: dict[str, Any] = {"accounts": {"enabled": True}, "api_keys": True}
-    async with world.gateway(oauth=oauth, **keys) as (url, _), App(url) as app:
-
-        async def post(path: str, token: str = "", **body: str) -> tuple[int, Any]:
-            headers = {"Authorization": f"Bearer {token}"} if token else {}
-            async with world.http.post(f"{url}{path}", json=body, headers=headers) as answer:
-                return answer.status, await answer.json()
-
-        status, said = await post("/v1/keys", (await app.tokens())["access_token"], name="mine")
-        assert (status, said["code"]) == (403, "access_denied")
-        _, begun = await post("/v1/login/begin")
-        place = begun["url"]
-        while not place.startswith(f"{url}/console/"):
-            _, place = await app.get(place)
-        back = dict(parse_qsl(urlsplit(place).query))
-        _, done = await post("/v1/login/finish", **back, kept=begun["kept"])
-        assert (await post("/v1/keys", done["token"], name="mine"))[0] == 201
-
-
 async def test_nobody_is_sent_to_a_redirect_uri_that_only_looks_alike(world: World) -> None:
     async with proxied(world) as url, App(url) as app:
         await app.register(redirect_uris=[CALLBACK, "https://app.example/back"])

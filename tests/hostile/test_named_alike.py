@@ -13,6 +13,7 @@ import yaml
 
 from armory.config import load_file
 from armory.runtime import open_runtime
+from armory.testing.people import TOKENS, Browser, World
 from armory.testing.upstreams.http import ScriptedUpstream
 from armory.testing.waiting import until
 
@@ -139,3 +140,30 @@ async def test_what_a_deleted_user_did_is_not_shown_to_the_next_one_of_its_name(
             own = (await ask("GET", "/v1/activity", second))["entries"]
             said = await ask("GET", f"/v1/activity/{own[0]['seq']}", second)
             assert (len(own), said["arguments"]) == (1, '{"plan":"mine"}')
+
+
+async def test_a_login_of_somebody_deleted_is_not_the_next_ones_of_its_name(world: World) -> None:
+    tokens = {name: {"token": token, "user": name} for name, token in TOKENS.items()}
+    people: dict[str, Any] = {**tokens, "root": {"token": CI, "scopes": ["admin"]}}
+    async with (
+        world.gateway(tokens=people, accounts={"enabled": True}) as (url, _),
+        Browser(world, url) as browser,
+    ):
+        for name in TOKENS:
+            assert "Connected" in await browser.connect(name)
+            await browser.click("leave")
+
+        async def delete(user: str) -> int:  # nobody has made a key here, or installed a pack
+            headers = {"Authorization": f"Bearer {CI}"}
+            async with world.http.delete(f"{url}/v1/users/{user}", headers=headers) as answer:
+                return answer.status
+
+        async def connected(name: str) -> bool:
+            headers = {"Authorization": f"Bearer {TOKENS[name]}"}
+            async with world.http.get(f"{url}/v1/logins", headers=headers) as answer:
+                return any(one["connected"] for one in (await answer.json())["logins"])
+
+        assert await connected("ann")
+        assert await delete("ann") == 204
+        assert [await connected(name) for name in TOKENS] == [False, True]
+        assert (await delete("ann"), await delete("nobody")) == (404, 404)

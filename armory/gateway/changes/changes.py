@@ -51,6 +51,7 @@ class Changes:
         pool: the upstream sessions.
         register: whose a task is.
         may_use: whether a caller sees anything of a server at an endpoint.
+        sees_whole: whether policy keeps nothing from a caller of what its endpoint has.
         may_read: whether policy lets a caller use the resource with that URI of a server.
         may_know: whether policy lets a caller know of a server.
         on_dropped: told of each notification of a server that is meant for nobody in particular,
@@ -66,6 +67,7 @@ class Changes:
         pool: Pool,
         register: TaskRegister,
         may_use: MayUse,
+        sees_whole: Callable[[Subscription], bool],
         may_read: Callable[[Principal, str, str], bool],
         may_know: Callable[[Principal, str], bool],
         on_dropped: Callable[[str], None] = lambda _server: None,
@@ -76,6 +78,7 @@ class Changes:
         self._pool = pool
         self._register = register
         self._may_use = may_use
+        self._sees_whole = sees_whole
         self._may_read = may_read
         self._may_know = may_know
         self._subscriptions: set[Subscription] = set()
@@ -178,8 +181,8 @@ class Changes:
             self._updated(event)
         elif event.method in _RELAYED:
             self._relay(event)
-        elif event.owner and not event.list_changed:  # unknown here: for who talks to it directly
-            self._spread(event, transparent_only=True)
+        elif event.owner and not event.list_changed:
+            self._spread(event, unknown=True)
 
     def served_alone(self, server: str, owner: str) -> list[Owner]:
         """The clients that have one upstream session to themselves."""
@@ -264,15 +267,14 @@ class Changes:
         else:
             self._spread(event, maker)
 
-    def _spread(
-        self, event: Notified, maker: str | None = None, *, transparent_only: bool = False
-    ) -> None:
+    def _spread(self, event: Notified, maker: str | None = None, *, unknown: bool = False) -> None:
         """Tell those whom one upstream session serves.
 
         Args:
             event: what it said.
             maker: only this principal.
-            transparent_only: only at the upstream's own endpoint.
+            unknown: nobody here can tell what it is about: only at the upstream's own endpoint, for
+                those who see all of it.
         """
         server, task = event.server, text_of(event.params, "taskId")
 
@@ -282,7 +284,7 @@ class Changes:
                 return
             if maker is not None and subscription.principal.key != maker:
                 return
-            if transparent_only and not endpoint.transparent:
+            if unknown and not (endpoint.transparent and self._sees_whole(subscription)):
                 return
             if not self._serves(server, event.owner, subscription):
                 return

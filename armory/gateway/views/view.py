@@ -23,6 +23,7 @@ from armory.gateway.endpoint import ALL, Endpoint
 from armory.gateway.metatools.definitions import SEARCH, search_definition, servers_shown
 from armory.gateway.requests import ClientRequest
 from armory.gateway.settings import GatewaySettings, SetSpec
+from armory.gateway.subscription import Subscription
 from armory.gateway.views.definitions import Form
 from armory.gateway.views.listed import JOINED_BYTES, ListedBytes
 from armory.gateway.views.names import ToolNames
@@ -155,11 +156,12 @@ class View:
 
         return {key: lists for key, lists in servers.items() if told(key, lists)}
 
-    def sees_whole(self, request: ClientRequest) -> bool:
+    def sees_whole(self, asker: ClientRequest | Subscription) -> bool:
         """Whether policy bars nothing that the caller's endpoint has."""
         if not self.policy.restricts:
             return True
-        visible, scope = self.visible(request), request.endpoint.scope
+        scope = asker.endpoint.scope
+        visible = self.policy.visible_catalog(self.catalog, asker.principal, scope)
         whole = self._whole.get(visible.tools.key)
         if whole is None:
             whole = self._whole[visible.tools.key] = all(

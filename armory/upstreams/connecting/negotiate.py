@@ -84,6 +84,10 @@ class Connector:
         """What is awaited for longest."""
         return self.awaited[0] if self.awaited else None
 
+    def starting_of(self, owner: str) -> Starting | Waiting | None:
+        """Likewise for the session of one owner."""
+        return next((one for one in self.awaited if one.owner == owner), None)
+
     @property
     def verdict(self) -> Verdict | None:
         """What it was found to speak."""

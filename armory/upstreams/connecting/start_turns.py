@@ -19,7 +19,12 @@ class Waiting:
 
     Args:
         turns: where it waits.
+
+    Attributes:
+        owner: as of `Starting`: the gateway's own, as other starts take no turns.
     """
+
+    owner = ""
 
     def __init__(self, turns: StartTurns) -> None:
         self._turns = turns

@@ -33,6 +33,11 @@ class Starting:
         self._began = time.monotonic()
 
     @property
+    def owner(self) -> str:
+        """The pool's key of whose session it is."""
+        return self._link.owner
+
+    @property
     def waited_s(self) -> float:
         """Seconds since it was started."""
         return time.monotonic() - self._began

@@ -58,7 +58,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         on_lost_line: takes the id in a line that was dropped, None where it could not be read, and
             why it was.
         on_end: told once, with the reason, when the process or its standard output is gone.
-        errors: takes each line of standard error.
+        errors: takes each line of its standard error, and of no other process's.
         meter: is told what a long line takes until it is whole; None: nobody is.
     """
 
@@ -73,7 +73,6 @@ class ServerProcess(asyncio.SubprocessProtocol):
         meter: Meter | None = None,
     ) -> None:
         self._errors = errors
-        self._errors_before = errors.count
         self._server = server
         self._lines = Lines(server, limit_bytes, on_line, on_lost_line, self._read_output, meter)
         self._on_end = on_end
@@ -135,7 +134,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
     @property
     def last_words(self) -> str:
         """The last line that it wrote to standard error; "" before."""
-        return self._errors.last(self._errors_before)
+        return self._errors.last()
 
     def work_done(self) -> int:
         """A figure that grows while the process, or one that it started, does anything."""
@@ -260,7 +259,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
             reason = f"its process was killed by {name}"
         else:
             reason = f"its process exited with status {code}"
-        said = self._errors.telling(self._errors_before)
+        said = self._errors.telling()
         if said:
             return f"{reason}; it said: {said}"
         return f"{reason} and said nothing; run its command by hand" if (code or 0) > 0 else reason

@@ -24,12 +24,18 @@ class StdioLink(DuplexLink):
     def __init__(self, context: LinkContext) -> None:
         super().__init__(context)
         self._process: ServerProcess | None = None
+        self._errors = context.errors.of_one()
         self._ended = asyncio.Event()
 
     @property
     def pid(self) -> int:
         """Process id, 0 before `open`."""
         return self._process.pid if self._process is not None else 0
+
+    @property
+    def owner(self) -> str:
+        """The pool's key of whose session it is."""
+        return self._context.owner
 
     @property
     def process(self) -> ServerProcess | None:
@@ -48,7 +54,7 @@ class StdioLink(DuplexLink):
                 self.received,
                 self._lost_line,
                 self.died,
-                self._context.errors,
+                self._errors,
                 self.meter,
             )
         except OSError as error:
@@ -72,7 +78,7 @@ class StdioLink(DuplexLink):
 
     def unreadable(self, data: bytes | bytearray) -> None:
         """A line of text on standard output, where many programs complain, is kept as words."""
-        self._context.errors.add(bytes(data[:_WORDS_BYTES]))
+        self._errors.add(bytes(data[:_WORDS_BYTES]))
 
     def died(self, reason: str) -> None:
         """As `DuplexLink.died`; whoever found the pipe broken learns why."""

@@ -119,6 +119,15 @@ async def test_a_host_that_is_down_logs_none_of_its_clients_out(site: Site) -> N
             await found.client(url, ANN)
 
 
+async def test_nobody_finds_out_which_names_there_are_inside() -> None:
+    found, answers = Documents(), set[str]()
+    for host in ("127.0.0.1:9", "localhost", "no-such-name.invalid"):
+        with pytest.raises(UnusableClient) as told:
+            await found.client(f"https://{host}/client", ANN)
+        answers.add(told.value.description.replace(host, "HOST"))
+    assert len(answers) == 1, answers
+
+
 async def test_what_is_no_document_takes_the_place_of_none(site: Site) -> None:
     found = Documents()
     await found.client(f"{site.origin}/quick", ANN)

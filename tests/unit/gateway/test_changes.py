@@ -286,6 +286,9 @@ async def test_what_nobody_knows_passes_at_the_upstreams_own_endpoint(bench: Ben
     bench.gateway.on_session_event(Notified("up", "", "notifications/vendor/x", said))
     assert direct.heard == [("notifications/vendor/x", {"uri": "file:///a", "n": 1})]
     assert (other.heard, merged.heard) == ([], [])
+    bench.gateway.reconfigure(policy=Policy([Rule(allow=("up__tool1",))]))
+    bench.gateway.on_session_event(Notified("up", OWNER, "notifications/vendor/y", said))
+    assert "notifications/vendor/y" not in dict(direct.heard), "it may be of what policy bars"
 
 
 def announced(bench: Bench, owner: str = "", method: str = TOOLS) -> None:

@@ -86,11 +86,13 @@ npm notice To update run: npm install -g npm@11.21.2
 )
 def test_the_line_that_says_most_is_quoted(output: str, telling: str) -> None:
     kept = ErrorOutput()
-    kept.add(b"Error: of an earlier process")
-    before = kept.count
+    one, other = kept.of_one(), kept.of_one()
+    other.add(b"Error: of another process")
     for line in output.splitlines():
-        kept.add(line.encode())
-    assert kept.telling(before) == telling
+        one.add(line.encode())
+    other.add(b"Error: of another process, later")
+    assert one.telling() == telling
+    assert kept.lines()[1:-1] == one.lines()
 
 
 def test_what_npm_does_is_its_last_word_until_the_server_speaks() -> None:

@@ -9,7 +9,7 @@ from functools import partial
 
 from pydantic import BaseModel, Field
 
-from armory.errors import ConfigError
+from armory.errors import AccessDenied, ConfigError
 from armory.logger import Logger
 from armory.web.rest.live.access import LiveGateway
 from armory.web.rest.live.config_file import ConfigurationFile, NotWritable, Refused, Stale
@@ -146,6 +146,11 @@ async def _check(live: LiveGateway, call: RestCall) -> Reply:
 
 
 async def _save(live: LiveGateway, call: RestCall) -> Reply:
+    if call.principal.delegated:
+        raise AccessDenied(
+            "what a configuration holds outlasts the login with which you let this program in; "
+            "save it in the console, or with a key or token of your own"
+        )
     try:
         saved = await _file(live).save(call.body.text, _tag(call))
     except Stale as error:

@@ -1,0 +1,75 @@
+"""What a program does that somebody let in ends with the login: nothing of it stays."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+
+from armory.testing.oauth_client import App
+from armory.testing.people import World
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+_KEY: dict[str, Any] = {"method": "POST", "path": "/v1/keys", "name": "mine"}
+_FILE: dict[str, Any] = {"method": "PUT", "path": "/v1/configuration", "text": "upstreams: {}"}
+
+
+async def asked(
+    world: World, url: str, token: str, *, method: str, path: str, **body: str
+) -> tuple[int, Any]:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    send = world.http.request(method, f"{url}{path}", json=body or None, headers=headers)
+    async with send as answer:
+        return answer.status, await answer.json()
+
+
+async def console_token(world: World, url: str, app: App) -> str:
+    """What a login to the console gives."""
+    _, begun = await asked(world, url, "", method="POST", path="/v1/login/begin")
+    place = begun["url"]
+    while not place.startswith(f"{url}/console/"):
+        _, place = await app.get(place)
+    back = dict(parse_qsl(urlsplit(place).query))
+    back["kept"] = begun["kept"]
+    _, done = await asked(world, url, "", method="POST", path="/v1/login/finish", **back)
+    return done["token"]
+
+
+async def test_a_program_that_was_let_in_makes_no_key_that_stays(world: World) -> None:
+    behind = {"issuer": world.provider.issuer, "client_id": "armory"}
+    oauth = {"proxy": {**behind, "client_secret": "armory-secret"}}
+    keys: dict[str, Any] = {"accounts": {"enabled": True}, "api_keys": True}
+    async with world.gateway(oauth=oauth, **keys) as (url, _), App(url) as app:
+        made = await asked(world, url, (await app.tokens())["access_token"], **_KEY)
+        assert (made[0], made[1]["code"]) == (403, "access_denied")
+        assert (await asked(world, url, await console_token(world, url, app), **_KEY))[0] == 201
+
+
+async def test_a_program_that_was_let_in_by_an_administrator_saves_no_configuration(
+    world: World,
+) -> None:
+    behind = {"issuer": world.provider.issuer, "client_id": "armory"}
+    proxy = {**behind, "client_secret": "armory-secret"}
+    oauth = {"scopes": ["admin"], "proxy": proxy}
+    async with world.gateway(oauth=oauth) as (url, _), App(url) as app:
+        token = (await app.tokens())["access_token"]
+        assert (await asked(world, url, token, method="GET", path="/v1/audit"))[0] == 404
+        saved = await asked(world, url, token, **_FILE)
+        assert (saved[0], saved[1]["code"]) == (403, "access_denied")
+        saved = await asked(world, url, await console_token(world, url, app), **_FILE)
+        assert saved[1]["code"] == "no_configuration"  # this gateway was started from no file
+
+
+async def test_a_program_of_somebody_who_is_switched_off_is_out(world: World) -> None:
+    behind = {"issuer": world.provider.issuer, "client_id": "armory"}
+    proxy = {**behind, "client_secret": "armory-secret"}
+    async with world.gateway(oauth={"proxy": proxy}) as (url, runtime), App(url) as app:
+        assert runtime.accounts is not None
+        users, token = runtime.accounts.users, (await app.tokens())["access_token"]
+        await users.create("ann")
+        assert "result" in await world.ask(url, token, "tools/list", {})
+        await users.change("ann", is_active=False)  # no packs narrow anything: accounts are off
+        assert "switched off" in (await world.ask(url, token, "tools/list", {}))["error"]["message"]
+        await users.change("ann", is_active=True)
+        assert "result" in await world.ask(url, token, "tools/list", {})
