@@ -116,13 +116,9 @@ async def test_a_good_token_names_user_and_scopes(provider: Provider) -> None:
 )
 async def test_claims_that_do_not_hold_are_refused(provider: Provider, wrong: Any) -> None:
     given = {key: value for key, value in claims(**wrong).items() if value is not None}
-    if isinstance(given.get("sub"), int):
-        head = provider.sign("one", claims())
-        assert head
-    try:
-        token = provider.sign("one", given)
-    except TypeError:  # the library does not even write such a token
-        return
+    # signed as bytes: of some of these the library writes no claims
+    body, key = json.dumps(given).encode(), provider.keys["one"]
+    token = jwt.PyJWS().encode(body, key, "RS256", headers={"kid": "one"})
     with pytest.raises(AuthenticationFailed):
         await scheme(provider).identify(token)
 

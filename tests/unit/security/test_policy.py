@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import weakref
 from dataclasses import replace
 from typing import Any
@@ -242,13 +243,49 @@ def test_a_snapshot_that_is_served_no_more_is_let_go() -> None:
     assert gone() is None
 
 
+class Text(str):
+    """A text of which can be told whether anybody still holds it."""
+
+    __slots__ = ("__weakref__",)
+
+
 def test_caches_stay_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("armory.security.policy._DECISIONS_KEPT", 2)
-    monkeypatch.setattr("armory.security.policy._PRINCIPALS_KEPT", 2)
-    policy = Policy([Rule(allow=("a*",))])
-    for number in range(5):
-        assert policy.allows(Principal(f"p{number}"), f"a{number}")
-        assert not policy.allows(Principal(f"p{number}"), f"b{number}")
+    for bound in ("_DECISIONS_KEPT", "_PRINCIPALS_KEPT", "_VISIBLE_KEPT"):
+        monkeypatch.setattr(f"armory.security.policy.{bound}", 2)
+    policy, listed = Policy([Rule(allow=("a*",))]), catalog()
+    held: dict[str, list[weakref.ref[Text]]] = {}
+
+    def text(kind: str, said: str) -> Text:
+        made = Text(said)
+        held.setdefault(kind, []).append(weakref.ref(made))
+        return made
+
+    for number in range(9):
+        who = Principal(text("subject", f"p{number}"))
+        assert policy.allows(who, text("name", f"a{number}"))
+        assert not policy.allows(who, text("name", f"b{number}"))
+        assert not policy.allows(who, text("long", f"b{number}{'x' * 255}"))
+        assert policy.may_allow(who, text("server", f"a{number}"))
+        scope = Scope(text("scope", f"set:{number}"), frozenset(("git",)))
+        assert not policy.visible_tools(listed, who).names
+        assert not policy.visible_catalog(listed, who, scope).anything
+    del who, scope
+    gc.collect()
+    kept = {kind: sum(one() is not None for one in texts) for kind, texts in held.items()}
+    assert kept.pop("long") == 0
+    assert max(kept.values()) <= 2, kept
+
+
+def test_what_was_not_asked_for_longest_is_found_out_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("armory.security.policy._VISIBLE_KEPT", 2)
+    policy, listed = Policy(), catalog()
+    one, two, three = (Scope(name, frozenset((name,))) for name in ("git", "time", "else"))
+    often = policy.visible_catalog(listed, ANONYMOUS, one)
+    rarely = policy.visible_catalog(listed, ANONYMOUS, two)
+    assert policy.visible_catalog(listed, ANONYMOUS, one) is often
+    policy.visible_catalog(listed, ANONYMOUS, three)
+    assert policy.visible_catalog(listed, ANONYMOUS, one) is often
+    assert policy.visible_catalog(listed, ANONYMOUS, two) is not rarely
 
 
 def test_a_large_catalog_is_gone_through_by_server_only_for_packs() -> None:

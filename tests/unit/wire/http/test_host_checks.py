@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import pytest
 from multidict import CIMultiDict
 
@@ -52,11 +54,21 @@ def test_hosts_elsewhere() -> None:
     assert HostChecks("127.0.0.1", ["*"]).host_allowed("anything")
 
 
+class Text(str):
+    """A text of which can be told whether anybody still holds it."""
+
+    __slots__ = ("__weakref__",)
+
+
 def test_known_hosts_stay_bounded() -> None:
     checks = HostChecks("127.0.0.1")
-    for number in range(1_200):
-        assert not checks.host_allowed(f"h{number}")
+    held: list[weakref.ref[Text]] = []
+    for number in range(2_100):
+        host = Text(f"h{number}")
+        assert not checks.host_allowed(host)
+        held.append(weakref.ref(host))
     assert checks.host_allowed("localhost")
+    assert sum(host() is not None for host in held) < 1_100
 
 
 @pytest.mark.parametrize(
