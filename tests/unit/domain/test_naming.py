@@ -54,6 +54,10 @@ def test_plain_names_stay_plain() -> None:
     }
 
 
+def test_a_new_name_for_what_is_not_there_changes_nothing() -> None:
+    assert expose_names("s", ["a"], {"gone": "a"}) == {"a": "s__a"}
+
+
 def test_a_name_that_is_too_long_ends_in_a_digest_of_it() -> None:
     fits, longer, longest = "a" * 47, "a" * 48, "a" * 49
     exposed = expose_names("s", [fits, longer, longest])

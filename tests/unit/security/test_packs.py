@@ -54,6 +54,8 @@ def test_packs_narrow_what_a_user_sees_and_calls() -> None:
     ):  # fmt: skip
         assert everything.tools.names == set(listed.tools)
         assert everything.resources
+    whole = [policy.visible_tools(listed, who) for who in (ALICE, stranger, service)]
+    assert len({tools.key for tools in whole}) == 3, "each is known by its key outside"
     assert policy.restricts
     assert policy.profile(ALICE) != policy.profile(stranger) != policy.profile(service)
     assert policy.profile(ALICE, packs=False) == policy.profile(service)
@@ -83,12 +85,13 @@ def test_what_packs_leave_is_told_by_the_name(name: str, allowed: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("server", "some"), [("time", True), ("git", True), ("gi", False), ("else", False)]
+    ("server", "some"), [("time", True), ("git", True), ("gi", False), ("github", False)]
 )
 def test_of_which_servers_packs_leave_anything(server: str, some: bool) -> None:
-    policy = Policy(packs=Active(["time"], ["git__get"]))
+    policy = Policy(packs=Active(["time"], ["else__where", "git__get"]))
     for asked in (policy.may_allow, policy.concerns):
         assert asked(ALICE, server) is some
         assert asked(ALICE, server, packs=False)
     assert NamedPack("a", "A", "", frozenset(("time",))).has_tool("time", "time__now")
     assert not NamedPack("a", "A", "", frozenset(("time",))).has_tool("git", "git__get")
+    assert NamedPack("a", "A", "", tools=frozenset(("git__get",))).has_tool("git", "git__get")

@@ -52,6 +52,8 @@ def test_without_rules_everything_is_allowed() -> None:
     assert visible.templates == {"git+file:///{x}"}
     assert policy.allows(ANONYMOUS, "anything")
     assert not policy.restricts
+    assert policy.packs_of(ALICE) == ()
+    assert Policy([Rule()]).restricts
 
 
 @pytest.mark.parametrize(
@@ -93,6 +95,8 @@ def test_prompts_and_resources_follow_the_same_patterns() -> None:
         {"git+file:///a"},
         frozenset(),
     )
+    assert (visible.names("prompts"), visible.names("tools")) == ({"git__hi"}, frozenset())
+    assert visible.anything
 
 
 @pytest.mark.parametrize(
@@ -156,8 +160,14 @@ def test_a_path_may_begin_with_a_step() -> None:
 
 def test_what_is_not_readable_is_not_listed() -> None:
     uris = ("file:///public/a", "FILE:///secret/a", "file:///public/%2e%2e/b", "file:///b%20c")
+    skills = [
+        {"uri": uri, "frontmatter": {"name": "b", "description": "what it is for"}}
+        for uri in ("skill://b/SKILL.md", "skill://a/../b/SKILL.md")
+    ]
     lists = ServerLists(
-        resources=[{"uri": uri} for uri in uris], templates=[{"uriTemplate": "FILE:///secret/{x}"}]
+        resources=[{"uri": uri} for uri in uris],
+        templates=[{"uriTemplate": "FILE:///secret/{x}"}],
+        skills=skills,
     )
     listed = build_catalog({"git": lists})[0]
     policy = Policy([Rule(allow=("*",), deny=("git+file:///secret/*",))])
@@ -169,6 +179,7 @@ def test_what_is_not_readable_is_not_listed() -> None:
     }
     assert visible.resources == readable == {"git+file:///public/a", "git+file:///b%20c"}
     assert visible.templates == frozenset()
+    assert visible.skills == {"skill://git/b/SKILL.md"}
     assert len(Policy().visible_catalog(listed, ANONYMOUS).resources) == len(uris)
 
 
@@ -197,6 +208,8 @@ def test_plain_forms_of_uris() -> None:
     assert plain("Memo:x%20y") == "memo:x y"
     assert plain("https://me@Example.ORG.:443/a?b=c//#d") == "https://example.org/a?b=c//"
     assert plain("file:a\\b/?c") == "file:///a/b"
+    assert plain("FILE://localhost/a") == "file:///a"
+    assert plain("HTTP://LocalHost/a") == "http://localhost/a"
     assert plain("no uri") == "no uri"
     assert Policy([Rule(allow=("*",), deny=("ui://git/x",))]).allows_uri(ANONYMOUS, "git", "ui://y")
     assert not Policy([Rule(allow=("*",), deny=("ui://git/x",))]).allows_uri(
@@ -205,7 +218,7 @@ def test_plain_forms_of_uris() -> None:
 
 
 def test_a_scope_shows_its_servers_and_tools_alone() -> None:
-    scope = Scope("set:x", frozenset(("time",)), ("git__p*",))
+    scope = Scope("set:x", frozenset(("time",)), ("git__p*", "else__*"))
     visible = Policy().visible_catalog(catalog(), ANONYMOUS, scope)
     assert visible.tools.names == {"git__put", "time__now"}
     assert visible.prompts == frozenset()
@@ -214,6 +227,7 @@ def test_a_scope_shows_its_servers_and_tools_alone() -> None:
     assert not Scope("s", frozenset(("time",))).has_tool("git", "git__get")
     assert not Scope("s", None, ("x",)).has_server("git")
     assert EVERYTHING.everything
+    assert not Scope("s", None, ("x",)).everything
 
 
 def test_equal_profiles_share_one_set_per_snapshot() -> None:
@@ -223,9 +237,15 @@ def test_equal_profiles_share_one_set_per_snapshot() -> None:
     assert policy.visible_tools(snapshot, ALICE) is policy.visible_tools(snapshot, bob)
     assert policy.visible_tools(snapshot, ALICE) is not policy.visible_tools(snapshot, ANONYMOUS)
     newer, _ = build_catalog({"git": ServerLists(tools=[{"name": "x"}])}, previous=snapshot)
-    assert policy.visible_tools(newer, ALICE).names == {"git__x"}
-    assert policy.visible_tools(snapshot, ALICE).names == set(snapshot.tools)
-    assert policy.visible_tools(newer, ALICE) is policy.visible_tools(newer, bob)
+    present = policy.visible_tools(newer, ALICE)
+    assert present.names == {"git__x"}
+    before = policy.visible_tools(snapshot, ALICE)  # by a request that began with it
+    assert before.names == set(snapshot.tools)
+    assert present is policy.visible_tools(newer, ALICE) is policy.visible_tools(newer, bob)
+    scope = Scope("set", frozenset(("git",)))
+    others = policy.visible_tools(newer, ANONYMOUS), policy.visible_catalog(newer, ALICE, scope)
+    keys = [present.key, before.key, others[0].key, others[1].tools.key]
+    assert len(set(keys)) == 4, "each is known by its key outside"
 
 
 def test_what_callers_see_of_the_next_snapshot_is_found_out_beforehand() -> None:
@@ -246,6 +266,27 @@ def test_what_callers_see_of_the_next_snapshot_is_found_out_beforehand() -> None
     assert policy.visible_catalog(newer, ALICE, scope).tools.names == {"git__x"}
     assert not policy.visible_tools(newer, ANONYMOUS).names
     assert not policy.visible_tools(newer, Principal("carol")).names
+
+
+def test_of_very_many_callers_the_latest_are_looked_at_beforehand(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("armory.security.policy._PREPARED", 1)
+    policy, before = (
+        Policy([Rule(who=("alice",), allow=("*",)), Rule(allow=("git__*",))]),
+        catalog(),
+    )
+    for principal in (ALICE, ANONYMOUS):
+        policy.visible_tools(before, principal)
+    newer = before
+    for name in ("x", "y"):  # nobody asks in between
+        made, _ = build_catalog({"git": ServerLists(tools=[{"name": name}])}, previous=newer)
+        newer = replace(made, tools=Records(made.tools))
+        policy.prepare(newer)
+        policy.serve(newer)
+    newer.tools.clear()  # pyright: ignore[reportAttributeAccessIssue]
+    assert policy.visible_tools(newer, ANONYMOUS).names == {"git__y"}
+    assert not policy.visible_tools(newer, ALICE).names
 
 
 def test_a_snapshot_that_is_served_no_more_is_let_go() -> None:
