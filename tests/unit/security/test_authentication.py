@@ -84,6 +84,7 @@ def test_the_challenge_says_where_to_log_in_where_somebody_can() -> None:
     chain = Authenticator(allow_anonymous=False, protected=protected)
     said = 'scope="read write", resource_metadata="https://x/.well-known"'
     assert chain.challenge(failure, {}, "https://x/.well-known") == f"Bearer {said}"
+    assert chain.challenge(failure, {}) == 'Bearer scope="read write"'
     sent = {"Authorization": "Bearer old"}
     assert chain.challenge(failure, sent, "https://x/.well-known") == (
         f'Bearer error="invalid_token", {said}'

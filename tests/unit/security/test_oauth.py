@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import jwt
 import pytest
 
+from armory.domain.base64url import encoded
+from armory.domain.principal import Principal
 from armory.errors import AuthenticationFailed, BackendError, InsufficientScope
 from armory.security.authentication import Authenticator, ProtectedResource
 from armory.security.issuer import Issuer
@@ -50,6 +53,9 @@ async def test_a_token_for_this_endpoint_names_user_and_scopes(provider: Identit
     found = await checks.authenticate(bearer(token), None, HERE)
     assert (found.user, found.method, found.scopes) == ("ann", "oauth", {"read", "write"})
     assert found.subject == f"{provider.issuer}|ann"
+    assert await checks.authenticate(
+        bearer(provider.sign(aud=f"{HERE}/")), None, HERE
+    ) == Principal(found.subject, "ann", frozenset(), "oauth")
     assert found.expires_at is not None
     assert found.expires_at > time.time()
 
@@ -114,6 +120,15 @@ async def test_a_token_that_is_not_for_here_and_now_is_refused(
         await checks.authenticate(bearer(provider.sign(**claims)), None, HERE)
 
 
+HEADERS: list[dict[str, Any]] = [
+    {"kid": "one"},
+    {"kid": "one", "alg": None},
+    {"kid": "one", "alg": ["ES256"]},
+    {"kid": "one", "alg": "es256"},
+]
+"""Of tokens that do not say how they are signed."""
+
+
 async def test_nobody_elses_signature_counts(provider: IdentityProvider) -> None:
     checks = chain(provider)
     good = provider.sign(aud=HERE)
@@ -129,6 +144,7 @@ async def test_nobody_elses_signature_counts(provider: IdentityProvider) -> None
             stranger.sign(iss=provider.issuer, aud=HERE),
             stranger.sign(aud=HERE),
             stranger.sign(aud=HERE, jku=f"{stranger.issuer}/jwks"),
+            *(f"{encoded(json.dumps(header).encode())}.{body}.{signature}" for header in HEADERS),
         ]
         for token in forged:
             with pytest.raises(AuthenticationFailed):
@@ -291,6 +307,33 @@ async def test_opaque_tokens_are_asked_about(provider: IdentityProvider) -> None
             await checks.identify(token)
     assert provider.fetched["/idp/introspect"] == 7
     assert await scheme(provider).identify("good") is None
+
+
+@pytest.mark.parametrize(("sub", "user"), [(None, "bob"), ("ann", "ann")])
+async def test_an_opaque_token_may_name_its_user_elsewhere(
+    provider: IdentityProvider, sub: str | None, user: str
+) -> None:
+    checks = scheme(provider, introspection=IntrospectionSettings("armory", "armory-secret"))
+    provider.opaque = {"one": {"active": True, "sub": sub, "username": "bob", "aud": HERE}}
+    found = await checks.identify("one")
+    assert found is not None
+    assert (found.user, found.subject) == (user, f"{provider.issuer}|{user}")
+
+
+async def test_who_logged_in_somewhere_else_is_not_signed_in(provider: IdentityProvider) -> None:
+    checks = scheme(provider, user_claim="email")
+    given = provider.sign("JWT", aud=["armory", "x"], email="ann@example.org")
+    found = await checks.signed_in(given, "armory")
+    assert (found.user, found.subject) == ("ann@example.org", f"{provider.issuer}|ann")
+    async with IdentityProvider() as stranger:
+        for token in (
+            provider.sign("JWT", aud="another", email="ann@example.org"),
+            provider.sign("JWT", aud="armory"),
+            provider.sign("JWT", aud="armory", email="ann@example.org", exp=1),
+            stranger.sign("JWT", iss=provider.issuer, aud="armory", email="ann@example.org"),
+        ):
+            with pytest.raises(AuthenticationFailed):
+                await checks.signed_in(token, "armory")
 
 
 async def test_an_opaque_token_without_an_end_cuts_no_stream_within_minutes(
