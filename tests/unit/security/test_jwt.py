@@ -94,6 +94,25 @@ async def test_a_good_token_names_user_and_scopes(provider: Provider) -> None:
     assert (mail.user, mail.scopes) == ("a@b.c", {"x"})
 
 
+async def test_who_has_no_subject_is_told_apart_by_its_user(provider: Provider) -> None:
+    checks = scheme(provider, user_claim="name")
+    for said, shown in (({"sub": ""}, "x"), ({"sub": "7"}, "7"), ({}, "x")):
+        given = {name: value for name, value in claims(name="x").items() if name != "sub"}
+        found = await checks.identify(provider.sign("one", {**given, **said}))
+        assert found is not None
+        assert (found.subject, found.user) == (shown, "x")
+    longest = await scheme(provider).identify(provider.sign("one", claims(sub="x" * 200)))
+    assert longest is not None
+
+
+async def test_a_key_that_is_for_something_else_signs_nothing() -> None:
+    provider = Provider()
+    provider.add("one")
+    provider.says = {"use": "enc"}
+    with pytest.raises(AuthenticationFailed):
+        await scheme(provider).identify(provider.sign("one", claims()))
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -253,6 +272,7 @@ async def test_keys_are_fetched_once_for_many_tokens() -> None:
 
 
 async def test_a_shared_secret_goes_with_hs_alone() -> None:
+    assert JwtScheme(JwtSettings(secret="x" * 32, algorithms=["HS256"]))
     checks = JwtScheme(JwtSettings(secret=SECRET, algorithms=["HS256"]))
     assert await checks.identify(jwt.encode(claims(), SECRET, "HS256")) is not None
     with pytest.raises(AuthenticationFailed):
@@ -271,7 +291,7 @@ async def test_a_shared_secret_goes_with_hs_alone() -> None:
         ({"jwks_url": "https://x", "algorithms": ["none"]}, "no algorithm"),
         ({"jwks_url": "https://x", "algorithms": []}, "no algorithm"),
         ({"secret": SECRET}, "need jwks_url"),
-        ({"secret": "short", "algorithms": ["HS256"]}, "can be guessed"),
+        ({"secret": "x" * 31, "algorithms": ["HS256"]}, "can be guessed"),
     ],
 )
 def test_settings_that_invite_cheating_are_refused(settings: Any, said: str) -> None:

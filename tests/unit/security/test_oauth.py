@@ -265,10 +265,16 @@ async def test_a_provider_that_was_never_reached_is_no_reason_to_refuse_the_toke
 ) -> None:
     provider.away = True
     checks = scheme(provider)
+    asked = IntrospectionSettings("armory", "armory-secret")
+    opaque = scheme(provider, introspection=asked)
+    fetched: list[int] = []
     for _ in range(3):
         with pytest.raises(BackendError):
             await checks.identify(provider.sign(aud=HERE))
-    assert sum(provider.fetched.values()) <= 3
+        with pytest.raises(BackendError):
+            await opaque.identify("an-opaque-token")
+        fetched.append(sum(provider.fetched.values()))
+    assert fetched[0] == fetched[2] > 0
 
 
 @pytest.mark.parametrize(("off_s", "taken"), [(-25, True), (25, True), (-300, False), (300, False)])
@@ -365,6 +371,30 @@ async def test_a_signed_token_for_another_scheme_is_not_shown_to_the_issuer(
         with pytest.raises(AuthenticationFailed):
             await alone.identify(other.sign(aud=HERE))
         assert provider.fetched["/idp/introspect"] == 2
+
+
+async def test_a_provider_whose_keys_anybody_could_change_is_not_believed(
+    provider: IdentityProvider,
+) -> None:
+    for name, token in (("jwks_uri", provider.sign(aud=HERE)), ("introspection_endpoint", "x")):
+        provider.metadata = {name: "http://id.example/below"}
+        asked = IntrospectionSettings("armory", "armory-secret")
+        with pytest.raises(BackendError, match=f"{name} .* is not reached over https"):
+            await scheme(provider, introspection=asked).identify(token)
+
+
+async def test_opaque_tokens_are_asked_about_where_the_configuration_says(
+    provider: IdentityProvider,
+) -> None:
+    provider.opaque = {"one": {"active": True, "sub": "ann", "aud": HERE, "exp": 9_999_999_999}}
+    provider.metadata = {"introspection_endpoint": None}
+    here = IntrospectionSettings("armory", "armory-secret", f"{provider.issuer}/introspect")
+    found = await scheme(provider, introspection=here).identify("one")
+    assert found is not None
+    assert found.expires_at == 9_999_999_999 + 30, "clocks may be so much apart"
+    nowhere = IntrospectionSettings("armory", "armory-secret", "http://127.0.0.1:9/introspect")
+    with pytest.raises(BackendError, match="the token cannot be checked"):
+        await scheme(provider, introspection=nowhere).identify("one")
 
 
 async def test_introspection_that_fails_refuses_nobody(provider: IdentityProvider) -> None:
