@@ -190,6 +190,16 @@ async def test_forged_and_foreign_signatures_are_refused(provider: Provider) -> 
         await scheme(provider).identify(pointing)
 
 
+async def test_a_token_that_names_no_key_is_of_the_only_one() -> None:
+    provider = Provider()
+    provider.add("one")
+    token = jwt.encode(claims(), provider.keys["one"], "RS256")
+    assert await scheme(provider).identify(token) is not None
+    provider.add("two")
+    with pytest.raises(AuthenticationFailed):
+        await scheme(provider).identify(token)
+
+
 async def test_of_a_document_with_very_many_keys_the_first_are_read() -> None:
     provider = Provider()
     for number in range(4):
