@@ -84,6 +84,7 @@ def test_a_client_that_registered_is_known_by_its_id_and_secret_alone() -> None:
     said = found.register({"redirect_uris": [BACK], "client_name": " A\u202eB ", "x": 1})
     id, secret = said["client_id"], said["client_secret"]
     client = found.known(id)
+    assert client is not None
     assert client == Client(id, "AB", (BACK,), "client_secret_basic")
     found.check(client, secret)
     another = found.register({"redirect_uris": [BACK]})
