@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from armory.domain.principal import Principal
-from armory.errors import RateLimited
+from armory.errors import BackendError, RateLimited
 from armory.gateway.endpoint import ALL, Endpoint
 from armory.gateway.tasks.ownership import TaskOwnership
 from armory.gateway.tasks.register import KEPT, LEAST_S, MOST_S, Place, TaskRegister
@@ -74,6 +74,7 @@ async def test_a_store_that_was_emptied_is_told_again() -> None:
     await one.enter(twice, "b", None)
     await store.aclose()
     assert await three.maker(PLACE) is None
+    assert await one.maker(PLACE) == "a", "it knows it by itself"
     await two.tell()
     await one.tell()
     assert await three.maker(PLACE) == "a"
@@ -93,6 +94,32 @@ async def test_an_id_that_two_were_given_is_nobodys(shared: bool) -> None:
     assert {await one.maker(PLACE), await two.maker(PLACE)}.isdisjoint({"a", "b"})
     await one.enter(Place("up", "other session", "1"), "b", None)
     assert await one.maker(Place("up", "other session", "1")) == "b"
+
+
+async def test_what_others_told_a_store_meanwhile_stays() -> None:
+    store = MemoryCache()
+    one = TaskRegister(store)
+    await one.enter(PLACE, "a", None)
+    await store.aclose()
+    await TaskRegister(store).enter(PLACE, "b", None)
+    await one.tell()
+    for register in (one, TaskRegister(store)):
+        assert await register.maker(PLACE) == "b"
+
+
+class Away(MemoryCache):
+    """A store that cannot tell."""
+
+    async def get(self, key: str) -> bytes | None:
+        raise BackendError("away")
+
+
+async def test_what_only_the_store_could_tell_is_not_called_unknown() -> None:
+    register = TaskRegister(Away())
+    await register.enter(PLACE, "a", None)
+    assert await register.maker(PLACE) == "a"
+    with pytest.raises(BackendError):
+        await register.maker(Place("up", "", "of another replica"))
 
 
 async def test_an_id_that_another_replica_gave_to_somebody_else_is_nobodys() -> None:
