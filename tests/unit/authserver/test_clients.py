@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -70,6 +71,8 @@ def test_nobody_is_sent_where_the_client_did_not_say() -> None:
         with pytest.raises(UnusableClient, match="has not registered"):
             read({**GOOD, "redirect_uri": uri}, odd, ISSUER, is_endpoint, WHERE)
     one = Client("one", "One", (BACK,))
+    with pytest.raises(UnusableClient, match="has not registered"):
+        read({**GOOD, "redirect_uri": OTHER}, one, ISSUER, is_endpoint, WHERE)
     assert read({**GOOD, "redirect_uri": ""}, one, ISSUER, is_endpoint, WHERE).redirect_uri == BACK
 
 
@@ -95,6 +98,35 @@ def test_a_client_that_registered_is_known_by_its_id_and_secret_alone() -> None:
         assert found.known(unknown) is None
     assert Registrations(Seal(["another-secret-of-it"])).known(id) is None
     assert Registrations(SEAL, ["https://b.example/"]).known(id) is None, "allowed no more"
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({}, "give 1 to 10"),
+        ({"redirect_uris": [f"{BACK}/{number}" for number in range(11)]}, "give 1 to 10"),
+        ({"redirect_uris": [BACK, "javascript:alert(1)"]}, "belongs to browsers"),
+        ({"redirect_uris": [BACK, "https://b.example/"]}, "the operator does not allow it"),
+        ({"redirect_uris": [BACK], "grant_types": ["implicit"]}, "lacks authorization_code"),
+        ({"redirect_uris": [BACK], "response_types": ["token"]}, "lacks code"),
+        ({"redirect_uris": [f"{BACK}/{'x' * 460}{n}" for n in range(9)]}, "too long in all"),
+    ],
+)
+def test_what_cannot_be_registered(asked: dict[str, Any], said: str) -> None:
+    with pytest.raises(OAuthError, match=said):
+        Registrations(SEAL, ["https://a.example/back*"]).register(asked)
+
+
+def test_a_client_is_called_something() -> None:
+    for name, shown in (
+        (" ", "a client without a name"),
+        ("x" * 101, "x" * 100),
+        (7, "a client w"),
+    ):
+        said = Registrations(SEAL).register({"redirect_uris": [BACK, BACK], "client_name": name})
+        assert said["client_name"].startswith(shown)
+        assert len(said["client_name"]) <= 100
+        assert said["redirect_uris"] == (BACK,)
 
 
 def test_a_client_that_asks_for_what_there_is_not_has_no_secret() -> None:

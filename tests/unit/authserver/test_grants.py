@@ -341,9 +341,12 @@ async def test_what_was_agreed_to_is_all_that_is_given(tmp_path: Path) -> None:
                 await found.grants.redeem(code, client, uri, verifier, resource)
             assert refused.value.code == error
         given = await found.grants.redeem(code, CLIENT, back, VERIFIER, WHERE)
-        for client, resource in ((other, WHERE), (CLIENT, f"{WHERE}/other")):
-            with pytest.raises(OAuthError):
+        for client, resource, error in (
+            (other, WHERE, "invalid_grant"), (CLIENT, f"{WHERE}/other", "invalid_target")
+        ):  # fmt: skip
+            with pytest.raises(OAuthError) as refused:
                 await found.grants.refresh(given.refresh, client, resource)
+            assert refused.value.code == error
         await found.grants.revoke(given.access, other)
         assert await found.scheme.identify(given.access) is not None
         with pytest.raises(OAuthError, match="used before"):
