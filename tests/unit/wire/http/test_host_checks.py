@@ -141,6 +141,28 @@ def test_a_proxy_that_is_none_is_named() -> None:
         HostChecks(trusted_proxies=["10.0.0.1", "proxy.example"])
 
 
+@pytest.mark.parametrize(
+    ("bind", "allowed", "itself"),
+    [
+        ("127.0.0.1", [], True),
+        ("127.0.0.1", ["*"], False),
+        ("0.0.0.0", [], False),
+        ("0.0.0.0", ["gate.example"], True),
+        ("0.0.0.0", ["gate.example", "*"], False),
+    ],
+)
+def test_whether_a_url_is_its_own_or_one_that_a_sender_chose(
+    bind: str, allowed: list[str], itself: bool
+) -> None:
+    assert HostChecks(bind, allowed).names_itself is itself
+
+
+def test_a_network_may_be_written_by_an_address_in_it() -> None:
+    checks = HostChecks(trusted_proxies=["10.1.2.3/8"])
+    assert checks.trusts("10.9.9.9")
+    assert not checks.trusts("11.1.2.3")
+
+
 def test_answers_to_browsers_name_what_is_allowed() -> None:
     assert cors_headers("https://a")["Vary"] == "Origin"
     assert preflight_headers("https://a", "x-one")["Access-Control-Allow-Headers"] == "x-one"
