@@ -95,8 +95,8 @@ def expose_names(
 
 def split_name(exposed: str) -> tuple[str, str] | None:
     """(server, rest) of an exposed tool or prompt name; None when it has not that form."""
-    server, separator, rest = exposed.partition("__")
-    return (server, rest) if separator and rest and is_server_key(server) else None
+    server, _, rest = exposed.partition("__")
+    return (server, rest) if rest and is_server_key(server) else None
 
 
 def beginnings(server: str) -> tuple[str, ...]:
@@ -119,8 +119,8 @@ def split_uri(exposed: str) -> tuple[str, str] | None:
         if exposed.startswith(scheme):
             server, separator, rest = exposed[len(scheme) :].partition("/")
             return (server, scheme + rest) if separator and is_server_key(server) else None
-    server, separator, uri = exposed.partition("+")
-    return (server, uri) if separator and uri and is_server_key(server) else None
+    server, _, uri = exposed.partition("+")
+    return (server, uri) if uri and is_server_key(server) else None
 
 
 def expose_task(server: str, task_id: str) -> str:
@@ -130,5 +130,5 @@ def expose_task(server: str, task_id: str) -> str:
 
 def split_task(exposed: str) -> tuple[str, str] | None:
     """(server, original task id); None when it has not that form."""
-    server, separator, task_id = exposed.partition(":")
-    return (server, task_id) if separator and task_id and is_server_key(server) else None
+    server, _, task_id = exposed.partition(":")
+    return (server, task_id) if task_id and is_server_key(server) else None

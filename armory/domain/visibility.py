@@ -55,7 +55,6 @@ class VisibleCatalog:
     Attributes:
         tools: exposed tool names, as retrieval takes them.
         prompts, resources, templates, skills: exposed names and URIs.
-        version: version of the snapshot.
     """
 
     tools: VisibleSet
@@ -63,7 +62,6 @@ class VisibleCatalog:
     resources: frozenset[str] = frozenset()
     templates: frozenset[str] = frozenset()
     skills: frozenset[str] = frozenset()
-    version: int = 0
 
     @property
     def anything(self) -> bool:

@@ -346,7 +346,6 @@ class Policy:
             resources=self._permitted(applicable, of_servers(catalog.resources, uris=True)),
             templates=self._permitted(applicable, of_servers(catalog.templates, uris=True)),
             skills=self._permitted(applicable, of_servers(catalog.skills, uris=True)),
-            version=catalog.version,
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -113,6 +114,23 @@ def test_another_day_begins_anew() -> None:
     assert counts.take(demand) == Taken("calls", 1.5)
     now = 5.0 * DAY_S
     assert counts.take(demand).exceeded is None
+
+
+class Text(str):
+    """A text of which can be told whether anybody still holds it."""
+
+    __slots__ = ("__weakref__",)
+
+
+def test_who_has_nothing_running_any_more_is_not_held() -> None:
+    counts, held = LocalCounts(), list[weakref.ref[Text]]()
+    for number in range(9):
+        who = Text(f"caller {number}")
+        held.append(weakref.ref(who))
+        taken = counts.take(Demand(who, "x", None, None, 1))
+        counts.give_back(taken.lease)
+        del who, taken
+    assert [one for one in held if one() is not None] == []
 
 
 @pytest.mark.redis

@@ -182,7 +182,7 @@ def test_the_latest_queries_and_calls(
     what: str, kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     room = 1 << 18
-    monkeypatch.setattr(activity_module, "KEPT_BYTES", room, raising=False)
+    monkeypatch.setattr(activity_module, "KEPT_BYTES", room)
     activity = Activity(settings=ActivitySettings(arguments=True, results=True))
     kept()
     for number in range(300):
@@ -205,7 +205,7 @@ async def test_titles_of_which_a_manifest_tells(
     kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     room = 1 << 20
-    monkeypatch.setattr(manifest_module, "_KEPT_BYTES", room, raising=False)
+    monkeypatch.setattr(manifest_module, "_KEPT_BYTES", room)
 
     async def nothing(*_: object) -> NoReturn:
         raise AssertionError
@@ -235,7 +235,7 @@ def test_queries_of_sessions_that_may_lead_to_calls(
     kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     room = 1 << 18
-    monkeypatch.setattr(attribution_module, "_KEPT_BYTES", room, raising=False)
+    monkeypatch.setattr(attribution_module, "_KEPT_BYTES", room)
     attribution = QueryAttribution()
     kept()
     for number in range(100):

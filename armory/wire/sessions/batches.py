@@ -44,12 +44,13 @@ class OneBatch:
         self.held = 0
 
     def _lacking(self, size: int) -> str:
-        if self.held + size > self._all.each or (size == 0 and self.held >= self._all.each):
+        needed = max(size, 1)  # no answer is empty
+        if self.held + needed > self._all.each:
             return (
                 "the answers before this one fill what a batch may be answered "
                 "(server.limits.batch_answer_bytes); send it by itself"
             )
-        if self._all.held + size > self._all.most:
+        if self._all.held + needed > self._all.most:
             return (
                 f"the answers to batches under way fill what {AT_ONCE} of them may be answered "
                 "(server.limits.batch_answer_bytes); send it by itself, or later"

@@ -66,7 +66,7 @@ async def test_a_record_has_the_time_of_its_query_not_of_its_writing(
 async def test_long_queries_that_wait_are_bounded_by_their_length(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(query_log, "_QUEUE_CHARS", 20_000, raising=False)
+    monkeypatch.setattr(query_log, "_QUEUE_CHARS", 20_000)
     database = Database(f"sqlite:///{tmp_path / 'a.db'}")
     log = QueryLog(database, enabled=True, retention_days=1)
     record = QueryRecord("q", "ann", "v1", "x" * 8_000, (), 9, 0.5, 1.0)

@@ -106,7 +106,7 @@ async def test_without_an_embedder_only_words_can_be_searched(words_only: Retrie
 async def test_chunks_are_kept_by_their_size(
     engine: Retriever, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catalog_module, "_CACHED_BYTES", 40_000, raising=False)
+    monkeypatch.setattr(catalog_module, "_CACHED_BYTES", 40_000)
     source = CatalogSource(engine)
     tools = [replace(TOOLS[0], description=f"{number} {'x ' * 9_000}") for number in range(5)]
     chunks_of = source._of  # pyright: ignore[reportPrivateUsage]

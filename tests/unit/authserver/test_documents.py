@@ -160,7 +160,7 @@ async def test_an_address_stands_for_all_that_its_owner_has(
 async def test_large_documents_are_kept_by_their_size(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(documents, "_KEPT_BYTES", 100_000, raising=False)
+    monkeypatch.setattr(documents, "_KEPT_BYTES", 100_000)
     key = {"kty": "oct", "k": "x" * 30_000}
     site.more = {"token_endpoint_auth_method": "private_key_jwt", "jwks": {"keys": [key]}}
     found = Documents()

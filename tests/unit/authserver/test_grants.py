@@ -299,6 +299,63 @@ async def test_a_grant_that_ends_while_it_is_read_is_not_believed(tmp_path: Path
                 await found.scheme.identify(access)
 
 
+@pytest.mark.parametrize(
+    ("login_ends_s", "lifetime_s"), [(None, 1_800), (600, 600), (5, 60), (-5, 60), (90_000, 1_800)]
+)
+async def test_tokens_end_with_their_time(
+    tmp_path: Path, login_ends_s: int | None, lifetime_s: int
+) -> None:
+    """An access token with the login behind it, though never at once."""
+    ends = None if login_ends_s is None else time.time() + login_ends_s
+    login = Login("idp", "", "", "armory", access_token="a", expires_at=ends)
+    async with gateway(tmp_path, ProxySettings("armory", issuer="https://idp.example")) as found:
+        given = await found.grants.redeem(await found.code(login), CLIENT, "", VERIFIER, "")
+        assert lifetime_s - 20 < given.lifetime_s <= lifetime_s
+
+        def after(seconds: float) -> Grants:
+            now = time.time() + seconds
+            return Grants(found.store, found.seal, found.provider, clock=lambda: now)
+
+        assert after(lifetime_s - 30).access(given.access) is not None
+        assert after(lifetime_s + 1).access(given.access) is None
+        assert after(0).access(given.refresh) is None
+        for token in (given.access, ""):
+            with pytest.raises(OAuthError, match="not valid here"):
+                await after(0).refresh(token, CLIENT, "")
+        with pytest.raises(OAuthError, match="it has expired"):
+            await after(30 * 86_400 + 1).refresh(given.refresh, CLIENT, "")
+
+
+async def test_what_was_agreed_to_is_all_that_is_given(tmp_path: Path) -> None:
+    other = Client("another", "another", CLIENT.redirects)
+    async with gateway(tmp_path, ProxySettings("armory", issuer="https://idp.example")) as found:
+        code = await found.code(Login("idp", "", "", "armory", access_token="a"))
+        back = CLIENT.redirects[0]
+        for client, uri, verifier, resource, error in (
+            (other, back, VERIFIER, WHERE, "invalid_grant"),
+            (CLIENT, "http://127.0.0.1/other", VERIFIER, WHERE, "invalid_grant"),
+            (CLIENT, back, "w" * 43, WHERE, "invalid_grant"),
+            (CLIENT, back, VERIFIER, f"{WHERE}/other", "invalid_target"),
+        ):
+            with pytest.raises(OAuthError) as refused:
+                await found.grants.redeem(code, client, uri, verifier, resource)
+            assert refused.value.code == error
+        given = await found.grants.redeem(code, CLIENT, back, VERIFIER, WHERE)
+        for client, resource, error in (
+            (other, WHERE, "invalid_grant"), (CLIENT, f"{WHERE}/other", "invalid_target")
+        ):  # fmt: skip
+            with pytest.raises(OAuthError) as refused:
+                await found.grants.refresh(given.refresh, client, resource)
+            assert refused.value.code == error
+        await found.grants.revoke(given.access, other)
+        assert await found.scheme.identify(given.access) is not None
+        with pytest.raises(OAuthError, match="used before"):
+            await found.grants.redeem(code, CLIENT, back, VERIFIER, WHERE)
+        with pytest.raises(AuthenticationFailed):
+            await found.scheme.identify(given.access)
+        await found.grants.revoke(given.access, CLIENT)  # it has ended already
+
+
 @pytest.mark.parametrize("apart_s", [-90.0, 90.0])
 async def test_replicas_whose_clocks_are_apart_redeem_each_others_codes(
     tmp_path: Path, apart_s: float

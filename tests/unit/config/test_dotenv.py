@@ -25,6 +25,9 @@ from armory.config.dotenv import read_variables, written
         (r"A='a\nb'", r"a\nb"),
         ("A='it's'", "it's"),
         ('A="', '"'),
+        ('A=""', ""),
+        ("A=''", ""),
+        ("\ufeffA=x", "x"),
         (' export A="x"', "x"),
     ],
 )
@@ -52,3 +55,18 @@ def test_what_a_line_says(line: str, value: str, tmp_path: Path) -> None:
 def test_what_is_written_is_read_again(value: str, tmp_path: Path) -> None:
     (tmp_path / ".env").write_text(written({"A": value, "B": "b"}), encoding="utf-8")
     assert read_variables(tmp_path / ".env") == {"A": value, "B": "b"}
+
+
+@pytest.mark.parametrize(
+    ("value", "line"),
+    [
+        ("plain", 'A="plain"'),
+        ("pa$s`\\", "A='pa$s`\\'"),
+        ("it's $5", 'A="it\'s $5"'),
+        ("$5\n", 'A="$5\\n"'),
+    ],
+)
+def test_what_other_readers_would_fill_in_stands_between_single_quotes(
+    value: str, line: str
+) -> None:
+    assert written({"A": value}) == f"{line}\n"

@@ -1,11 +1,8 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from armory.config import ConfigProblems, find_config, load_file, load_text, warnings_of
-from armory.errors import ConfigError
+from armory.config import ConfigProblems, load_text, warnings_of
 
 A7 = """
 tool_rag:
@@ -246,32 +243,6 @@ def test_a_file_that_aliases_itself_huge_is_refused() -> None:
         f"a{i}: &a{i} [{','.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 8)
     )
     assert "more than" in problems(bomb)[""]
-
-
-def test_the_file_is_found_by_flag_then_variable_then_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match="armory init"):
-        find_config(None, {})
-    (tmp_path / "armory.yaml").write_text("")
-    assert find_config(None, {}) == Path("armory.yaml")
-    other = tmp_path / "other.yaml"
-    other.write_text("")
-    assert find_config(None, {"ARMORY_CONFIG": str(other)}) == other
-    with pytest.raises(ConfigError, match="--config"):
-        find_config("nowhere.yaml", {"ARMORY_CONFIG": str(other)})
-    with pytest.raises(ConfigError, match=r"is a folder; name the file, such as '.*armory\.yaml'"):
-        find_config(str(tmp_path), {})
-    with pytest.raises(ConfigError, match="--config names '/dev/null', which is a pipe or a dev"):
-        find_config("/dev/null", {})
-
-
-def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "armory.yaml"
-    file.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ConfigError, match="UTF-8"):
-        load_file(file)
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,20 @@ def test_plain_names_stay_plain() -> None:
     }
 
 
+def test_a_new_name_for_what_is_not_there_changes_nothing() -> None:
+    assert expose_names("s", ["a"], {"gone": "a"}) == {"a": "s__a"}
+
+
+def test_a_name_that_is_too_long_ends_in_a_digest_of_it() -> None:
+    fits, longer, longest = "a" * 47, "a" * 48, "a" * 49
+    exposed = expose_names("s", [fits, longer, longest])
+    assert exposed[fits] == f"s__{fits}"
+    for name in (longer, longest):
+        assert re.fullmatch(r"s__a{40}_[0-9a-f]{6}", exposed[name])
+    assert exposed[longer] != exposed[longest]
+    assert expose_names("t", [longer])[longer][-6:] != exposed[longer][-6:]
+
+
 def test_a_collision_changes_only_the_one_that_needed_changing() -> None:
     exposed = expose_names("s", ["a.b", "a_b"])
     assert exposed["a_b"] == "s__a_b"

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import weakref
+from typing import TYPE_CHECKING, Any
+
 import pytest
 
-from armory.errors import RateLimited
+from armory.domain.principal import Principal
+from armory.errors import BackendError, RateLimited
+from armory.gateway.endpoint import ALL, Endpoint
+from armory.gateway.tasks.ownership import TaskOwnership
 from armory.gateway.tasks.register import KEPT, LEAST_S, MOST_S, Place, TaskRegister
+from armory.protocol.link import Reply
+from armory.security.policy import Policy, Rule
 from armory.storage.cache import MemoryCache
+from armory.testing.front import result
+
+if TYPE_CHECKING:
+    from tests.unit.gateway.conftest import Bench
 
 pytestmark = pytest.mark.anyio
 PLACE = Place("up", "", "1")
@@ -61,6 +74,7 @@ async def test_a_store_that_was_emptied_is_told_again() -> None:
     await one.enter(twice, "b", None)
     await store.aclose()
     assert await three.maker(PLACE) is None
+    assert await one.maker(PLACE) == "a", "it knows it by itself"
     await two.tell()
     await one.tell()
     assert await three.maker(PLACE) == "a"
@@ -80,6 +94,56 @@ async def test_an_id_that_two_were_given_is_nobodys(shared: bool) -> None:
     assert {await one.maker(PLACE), await two.maker(PLACE)}.isdisjoint({"a", "b"})
     await one.enter(Place("up", "other session", "1"), "b", None)
     assert await one.maker(Place("up", "other session", "1")) == "b"
+
+
+async def test_what_others_told_a_store_meanwhile_stays() -> None:
+    store = MemoryCache()
+    one = TaskRegister(store)
+    await one.enter(PLACE, "a", None)
+    await store.aclose()
+    await TaskRegister(store).enter(PLACE, "b", None)
+    await one.tell()
+    for register in (one, TaskRegister(store)):
+        assert await register.maker(PLACE) == "b"
+
+
+class Away(MemoryCache):
+    """A store that cannot tell."""
+
+    async def get(self, key: str) -> bytes | None:
+        raise BackendError("away")
+
+
+async def test_what_only_the_store_could_tell_is_not_called_unknown() -> None:
+    register = TaskRegister(Away())
+    await register.enter(PLACE, "a", None)
+    assert await register.maker(PLACE) == "a"
+    with pytest.raises(BackendError):
+        await register.maker(Place("up", "", "of another replica"))
+
+
+async def test_an_id_that_another_replica_gave_to_somebody_else_is_nobodys() -> None:
+    store = MemoryCache()
+    one, two = TaskRegister(store), TaskRegister(store)
+    await one.enter(PLACE, "a", None)
+    await two.enter(PLACE, "b", None)  # it was never asked about it
+    for register in (two, one, TaskRegister(store)):
+        assert await register.maker(PLACE) not in ("a", "b")
+    assert one.near(PLACE) != "a", "it has heard of that"
+
+
+async def test_who_asks_for_a_task_that_is_only_being_made_waits_for_it() -> None:
+    register = TaskRegister()
+    await register.enter(Place("up", "", "before"), "a", None)
+    async with asyncio.timeout(20):
+        asking = asyncio.create_task(register.maker(PLACE, within_s=600))
+        await asyncio.sleep(0)
+        await register.enter(Place("up", "", "another"), "a", None)
+        await asyncio.sleep(0)
+        assert not asking.done()
+        await register.enter(PLACE, "a", None)
+        assert await asking == "a"
+        assert await register.maker(Place("up", "", "never"), within_s=0.01) is None
 
 
 async def test_memory_is_bounded() -> None:
@@ -121,3 +185,81 @@ async def test_the_count_of_each_principal_is_that_of_its_entries() -> None:
     now.at = MOST_S + 1
     counts = [register._near.count(maker) for maker in "ab"]  # pyright: ignore[reportPrivateUsage]
     assert counts == [0, 0]
+
+
+class Text(str):
+    """A text of which can be told whether anybody still holds it."""
+
+    __slots__ = ("__weakref__",)
+
+
+async def test_who_has_no_task_any_more_is_not_held() -> None:
+    now, held = Now(), list[weakref.ref[Text]]()
+    register = TaskRegister(clock=now)
+    for number in range(9):
+        maker = Text(f"maker {number}")
+        held.append(weakref.ref(maker))
+        with register.room(maker):
+            await register.enter(Place("up", "", str(number)), maker, None)
+        del maker
+    now.at = MOST_S + 1
+    with register.room("another"):
+        pass
+    assert [one() for one in held if one() is not None] == []
+
+
+async def entered(bench: Bench, task: dict[str, Any], era: str = "legacy") -> tuple[Now, Reply]:
+    """A task that an upstream tells of, entered as ann's."""
+    now = Now()
+    made = result({"task": task} if era == "legacy" else {"resultType": "task", **task})
+    bench.register = TaskRegister(clock=now)
+    bench.client.capabilities = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+    owned = TaskOwnership(bench.pool, bench.register)
+    await owned.note_made(bench.context(principal=Principal("ann")), "up", made)
+    return now, made
+
+
+@pytest.mark.parametrize(
+    ("said", "kept_s"),
+    [
+        ({"ttl": 2 * LEAST_S * 1_000}, 2 * LEAST_S),
+        ({"ttlMs": 2 * LEAST_S * 1_000, "ttl": 1}, 2 * LEAST_S),
+        ({"ttl": -5}, LEAST_S),
+        ({"ttl": 10**30}, MOST_S),
+        ({"ttl": None}, MOST_S),
+        ({"ttl": True}, MOST_S),
+        ({"ttl": "7200000"}, MOST_S),
+        ({}, MOST_S),
+    ],
+)
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_time_to_live_is_in_milliseconds(
+    bench: Bench, era: str, said: dict[str, Any], kept_s: float
+) -> None:
+    now, _ = await entered(bench, {"taskId": "1", **said}, era)
+    register = bench.register
+    place = Place("up", bench.pool.key("up", bench.context(principal=Principal("ann")).owner), "1")
+    now.at = kept_s - 1
+    assert register.near(place) == Principal("ann").key
+    now.at = kept_s + 1
+    assert register.near(place) is None
+
+
+async def test_a_task_is_its_makers_alone_and_only_while_it_may_use_the_server(
+    bench: Bench,
+) -> None:
+    await entered(bench, {"taskId": "1"})
+    owned = TaskOwnership(bench.pool, bench.register)
+    direct = Endpoint("server", "up")
+
+    async def found(who: str, task: str, endpoint: Endpoint = ALL) -> tuple[str, str] | None:
+        return await owned.located(bench.context(endpoint=endpoint, principal=Principal(who)), task)
+
+    assert await found("ann", "up:1") == await found("ann", "1", direct) == ("up", "1")
+    for who, task, endpoint in (
+        ("bob", "up:1", ALL), ("bob", "1", direct), ("ann", "1", ALL), ("ann", "up:1", direct),
+        ("ann", "up:2", ALL), ("ann", "else:1", ALL),
+    ):  # fmt: skip
+        assert await found(who, task, endpoint) is None, (who, task)
+    bench.gateway.reconfigure(policy=Policy([Rule(who=("ann",), allow=("else__*",))]))
+    assert await found("ann", "up:1") is None

@@ -246,7 +246,7 @@ async def test_of_many_who_leave_an_upstream_that_does_not_answer_one_waits(
 async def test_what_all_clients_watch_is_bounded_by_its_length(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(resource_watches, "_ALL_CHARS", 4_000, raising=False)
+    monkeypatch.setattr(resource_watches, "_ALL_CHARS", 4_000)
     uris = [f"mem://{number}/{'x' * 900}" for number in range(3)]
     ann, bob, cy = (Principal(name) for name in ("ann", "bob", "cy"))
     async with serving() as bench:

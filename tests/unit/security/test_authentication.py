@@ -41,6 +41,9 @@ async def test_static_tokens() -> None:
         {},
         {"Authorization": "Bearer wrong-token"},
         {"Authorization": "Basic eA=="},
+        {"Authorization": "Basic ci-secret-token"},
+        {"Authorization": "ci-secret-token"},
+        {"Authorization": "Bearer", "X-API-Key": "ci-secret-token"},
         {"Authorization": "Bearer"},
         {"X-API-Key": "nope"},
     ],
@@ -69,7 +72,8 @@ async def test_schemes_are_asked_in_order() -> None:
 
 def test_tokens_that_are_no_secrets() -> None:
     with pytest.raises(ConfigError, match=r"security\.tokens\.a\.token"):
-        Authenticator([StaticToken("a", "short")], allow_anonymous=False)
+        Authenticator([StaticToken("a", "7 chars")], allow_anonymous=False)
+    assert Authenticator([StaticToken("a", "8 chars.")], allow_anonymous=False)
     with pytest.raises(ConfigError, match="twice"):
         Authenticator(
             [StaticToken("a", "same-secret"), StaticToken("b", "same-secret")],
@@ -80,10 +84,15 @@ def test_tokens_that_are_no_secrets() -> None:
 def test_the_challenge_says_where_to_log_in_where_somebody_can() -> None:
     failure = AuthenticationFailed("no")
     assert Authenticator(allow_anonymous=True).challenge(failure, {}) == "Bearer"
+    unscoped = ProtectedResource(("https://id.example",))
+    assert (
+        Authenticator(allow_anonymous=True, protected=unscoped).challenge(failure, {}) == "Bearer"
+    )
     protected = ProtectedResource(("https://id.example",), ("read", "write"))
     chain = Authenticator(allow_anonymous=False, protected=protected)
     said = 'scope="read write", resource_metadata="https://x/.well-known"'
     assert chain.challenge(failure, {}, "https://x/.well-known") == f"Bearer {said}"
+    assert chain.challenge(failure, {}) == 'Bearer scope="read write"'
     sent = {"Authorization": "Bearer old"}
     assert chain.challenge(failure, sent, "https://x/.well-known") == (
         f'Bearer error="invalid_token", {said}'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import weakref
 from dataclasses import replace
 from typing import Any
@@ -78,6 +79,8 @@ def test_without_rules_everything_is_allowed() -> None:
     assert visible.templates == {"git+file:///{x}"}
     assert policy.allows(ANONYMOUS, "anything")
     assert not policy.restricts
+    assert policy.packs_of(ALICE) == ()
+    assert Policy([Rule()]).restricts
 
 
 @pytest.mark.parametrize(
@@ -119,6 +122,8 @@ def test_prompts_and_resources_follow_the_same_patterns() -> None:
         {"git+file:///a"},
         frozenset(),
     )
+    assert (visible.names("prompts"), visible.names("tools")) == ({"git__hi"}, frozenset())
+    assert visible.anything
 
 
 @pytest.mark.parametrize(
@@ -145,12 +150,28 @@ def test_prompts_and_resources_follow_the_same_patterns() -> None:
         ("file:///public/a?b=..", True),
         ("file://../public/x", False),
         ("file:///etc/passwd", False),
+        ("file:///etc/passwd#/public/a", False),
+        ("file:///etc/passwd?/public/a", False),
+        ("file:///etc/pas\nswd#/public/a", False),
+        ("file:///public/a#part", True),
+        ("file:///public/a?part", True),
     ],
 )
 def test_a_uri_is_allowed_as_whoever_opens_it_takes_it(uri: str, allowed: bool) -> None:
     rule = Rule(allow=("git+[Ff][Ii]*://*/public/*",), deny=("git+file:///public/secret*",))
     assert Policy([rule]).allows_uri(ANONYMOUS, "git", uri) is allowed
     assert Policy().allows_uri(ANONYMOUS, "git", uri)
+
+
+def test_of_a_page_the_query_counts_and_the_fragment_does_not() -> None:
+    policy = Policy([Rule(allow=("git+*/public/*",))])
+    for uri, allowed in {
+        "http://h/public/a#part": True,
+        "HTTPS://h/etc/a#/public/a": False,
+        "http://h/etc?of=/public/a": True,
+        "doc://h/etc#/public/a": True,  # whose fragments nobody knows the meaning of
+    }.items():
+        assert policy.allows_uri(ANONYMOUS, "git", uri) is allowed, uri
 
 
 def test_a_path_may_begin_with_a_step() -> None:
@@ -166,8 +187,14 @@ def test_a_path_may_begin_with_a_step() -> None:
 
 def test_what_is_not_readable_is_not_listed() -> None:
     uris = ("file:///public/a", "FILE:///secret/a", "file:///public/%2e%2e/b", "file:///b%20c")
+    skills = [
+        {"uri": uri, "frontmatter": {"name": "b", "description": "what it is for"}}
+        for uri in ("skill://b/SKILL.md", "skill://a/../b/SKILL.md")
+    ]
     lists = ServerLists(
-        resources=[{"uri": uri} for uri in uris], templates=[{"uriTemplate": "FILE:///secret/{x}"}]
+        resources=[{"uri": uri} for uri in uris],
+        templates=[{"uriTemplate": "FILE:///secret/{x}"}],
+        skills=skills,
     )
     listed = build_catalog({"git": lists})[0]
     policy = Policy([Rule(allow=("*",), deny=("git+file:///secret/*",))])
@@ -179,6 +206,7 @@ def test_what_is_not_readable_is_not_listed() -> None:
     }
     assert visible.resources == readable == {"git+file:///public/a", "git+file:///b%20c"}
     assert visible.templates == frozenset()
+    assert visible.skills == {"skill://git/b/SKILL.md"}
     assert len(Policy().visible_catalog(listed, ANONYMOUS).resources) == len(uris)
 
 
@@ -207,6 +235,8 @@ def test_plain_forms_of_uris() -> None:
     assert plain("Memo:x%20y") == "memo:x y"
     assert plain("https://me@Example.ORG.:443/a?b=c//#d") == "https://example.org/a?b=c//"
     assert plain("file:a\\b/?c") == "file:///a/b"
+    assert plain("FILE://localhost/a") == "file:///a"
+    assert plain("HTTP://LocalHost/a") == "http://localhost/a"
     assert plain("no uri") == "no uri"
     assert Policy([Rule(allow=("*",), deny=("ui://git/x",))]).allows_uri(ANONYMOUS, "git", "ui://y")
     assert not Policy([Rule(allow=("*",), deny=("ui://git/x",))]).allows_uri(
@@ -215,7 +245,7 @@ def test_plain_forms_of_uris() -> None:
 
 
 def test_a_scope_shows_its_servers_and_tools_alone() -> None:
-    scope = Scope("set:x", frozenset(("time",)), ("git__p*",))
+    scope = Scope("set:x", frozenset(("time",)), ("git__p*", "else__*"))
     visible = Policy().visible_catalog(catalog(), ANONYMOUS, scope)
     assert visible.tools.names == {"git__put", "time__now"}
     assert visible.prompts == frozenset()
@@ -224,6 +254,7 @@ def test_a_scope_shows_its_servers_and_tools_alone() -> None:
     assert not Scope("s", frozenset(("time",))).has_tool("git", "git__get")
     assert not Scope("s", None, ("x",)).has_server("git")
     assert EVERYTHING.everything
+    assert not Scope("s", None, ("x",)).everything
 
 
 def test_equal_profiles_share_one_set_per_snapshot() -> None:
@@ -233,9 +264,15 @@ def test_equal_profiles_share_one_set_per_snapshot() -> None:
     assert policy.visible_tools(snapshot, ALICE) is policy.visible_tools(snapshot, bob)
     assert policy.visible_tools(snapshot, ALICE) is not policy.visible_tools(snapshot, ANONYMOUS)
     newer, _ = build_catalog({"git": ServerLists(tools=[{"name": "x"}])}, previous=snapshot)
-    assert policy.visible_tools(newer, ALICE).names == {"git__x"}
-    assert policy.visible_tools(snapshot, ALICE).names == set(snapshot.tools)
-    assert policy.visible_tools(newer, ALICE) is policy.visible_tools(newer, bob)
+    present = policy.visible_tools(newer, ALICE)
+    assert present.names == {"git__x"}
+    before = policy.visible_tools(snapshot, ALICE)  # by a request that began with it
+    assert before.names == set(snapshot.tools)
+    assert present is policy.visible_tools(newer, ALICE) is policy.visible_tools(newer, bob)
+    scope = Scope("set", frozenset(("git",)))
+    others = policy.visible_tools(newer, ANONYMOUS), policy.visible_catalog(newer, ALICE, scope)
+    keys = [present.key, before.key, others[0].key, others[1].tools.key]
+    assert len(set(keys)) == 4, "each is known by its key outside"
 
 
 def test_what_callers_see_of_the_next_snapshot_is_found_out_beforehand() -> None:
@@ -258,6 +295,27 @@ def test_what_callers_see_of_the_next_snapshot_is_found_out_beforehand() -> None
     assert not policy.visible_tools(newer, Principal("carol")).names
 
 
+def test_of_very_many_callers_the_latest_are_looked_at_beforehand(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("armory.security.policy._PREPARED", 1)
+    policy, before = (
+        Policy([Rule(who=("alice",), allow=("*",)), Rule(allow=("git__*",))]),
+        catalog(),
+    )
+    for principal in (ALICE, ANONYMOUS):
+        policy.visible_tools(before, principal)
+    newer = before
+    for name in ("x", "y"):  # nobody asks in between
+        made, _ = build_catalog({"git": ServerLists(tools=[{"name": name}])}, previous=newer)
+        newer = replace(made, tools=Records(made.tools))
+        policy.prepare(newer)
+        policy.serve(newer)
+    newer.tools.clear()  # pyright: ignore[reportAttributeAccessIssue]
+    assert policy.visible_tools(newer, ANONYMOUS).names == {"git__y"}
+    assert not policy.visible_tools(newer, ALICE).names
+
+
 def test_a_snapshot_that_is_served_no_more_is_let_go() -> None:
     policy, made = Policy(), catalog()
     newer, _ = build_catalog({"git": ServerLists(tools=[{"name": "x"}])}, previous=made)
@@ -269,13 +327,51 @@ def test_a_snapshot_that_is_served_no_more_is_let_go() -> None:
     assert gone() is None
 
 
+class Text(str):
+    """A text of which can be told whether anybody still holds it."""
+
+    __slots__ = ("__weakref__",)
+
+
 def test_caches_stay_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("armory.security.policy._DECISIONS_KEPT", 2)
-    monkeypatch.setattr("armory.security.policy._CALLERS_KEPT", 2)
-    policy = Policy([Rule(allow=("a*",))])
-    for number in range(5):
-        assert policy.allows(Principal(f"p{number}"), f"a{number}")
-        assert not policy.allows(Principal(f"p{number}"), f"b{number}")
+    for bound in ("_DECISIONS_KEPT", "_CALLERS_KEPT", "_VISIBLE_KEPT"):
+        monkeypatch.setattr(f"armory.security.policy.{bound}", 2)
+    policy, listed = Policy([Rule(allow=("a*",))]), catalog()
+    held: dict[str, list[weakref.ref[Text]]] = {}
+
+    def text(kind: str, said: str) -> Text:
+        made = Text(said)
+        held.setdefault(kind, []).append(weakref.ref(made))
+        return made
+
+    def ask(number: int) -> None:
+        who = Principal(text("subject", f"p{number}"))
+        assert policy.allows(who, text("name", f"a{number}"))
+        assert not policy.allows(who, text("name", f"b{number}"))
+        assert not policy.allows(who, text("long", f"b{number}{'x' * 255}"))
+        assert policy.may_allow(who, text("server", f"a{number}"))
+        scope = Scope(text("scope", f"set:{number}"), frozenset(("git",)))
+        assert not policy.visible_tools(listed, who).names
+        assert not policy.visible_catalog(listed, who, scope).anything
+
+    for number in range(9):
+        ask(number)
+    gc.collect()
+    kept = {kind: sum(one() is not None for one in texts) for kind, texts in held.items()}
+    assert kept.pop("long") == 0
+    assert max(kept.values()) <= 2, kept
+
+
+def test_what_was_not_asked_for_longest_is_found_out_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("armory.security.policy._VISIBLE_KEPT", 2)
+    policy, listed = Policy(), catalog()
+    one, two, three = (Scope(name, frozenset((name,))) for name in ("git", "time", "else"))
+    often = policy.visible_catalog(listed, ANONYMOUS, one)
+    rarely = policy.visible_catalog(listed, ANONYMOUS, two)
+    assert policy.visible_catalog(listed, ANONYMOUS, one) is often
+    policy.visible_catalog(listed, ANONYMOUS, three)
+    assert policy.visible_catalog(listed, ANONYMOUS, one) is often
+    assert policy.visible_catalog(listed, ANONYMOUS, two) is not rarely
 
 
 def test_a_large_catalog_is_gone_through_by_server_only_for_packs() -> None:

@@ -45,6 +45,7 @@ async def test_a_kept_answer_ends_with_the_category_that_it_was_found_by(client:
 async def test_a_least_score_that_an_answer_showed_keeps_its_tool(client: Any, ranker: str) -> None:
     params = {"query": "deploy an application and notify the team", "ranker": ranker}
     every = await client("GET", "/v1/retrieve_tools", token=SERVICE, params=params)
+    assert every.body["tools"]
     for tool in every.body["tools"]:
         found = await client.names(
             "/v1/retrieve_tools", token=SERVICE, **params, min_score=str(tool["score"])

@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 from armory.domain.catalog import ServerLists
 from armory.domain.principal import ANONYMOUS, Principal
 from armory.errors import BackendError
+from armory.gateway.endpoint import ALL, Endpoint
 from armory.gateway.gateway import Gateway
 from armory.protocol.jsonrpc import decode, request
 from armory.protocol.link import Owner, Reply
@@ -104,6 +105,7 @@ async def test_a_session_ends_to_its_end_though_whoever_ends_it_does_not_wait(
     gateway, directory = behind(pool), Replicas(store, "http://here")
     sessions = Sessions(gateway, capacity=1, directory=directory)
     session = await opened(sessions)
+    assert await store.get(f"session:{session.id}") == b"http://here"
     await gateway.changes.resources.add(session.subscription, "up", "a:1")
     async with asyncio.timeout(10):
         ending = asyncio.create_task(way(sessions, session))
@@ -192,6 +194,39 @@ async def test_no_request_finds_a_session_that_is_about_to_end(turns: int) -> No
     async with asyncio.timeout(10):
         await expiring
     assert found is None or not found.closed
+
+
+async def test_a_session_is_found_by_its_client_at_its_endpoint_alone() -> None:
+    sessions = Sessions(behind(ScriptedPool()))
+    ann = Principal("key-1", "ann", frozenset(("read",)))
+    session = await sessions.open(Caller(ann), MESSAGE, raws(HELLO))
+    fewer = Principal("key-1", "ann", frozenset())
+    assert sessions.find(session.id, Caller(fewer)) is session
+    assert session.principal is fewer
+    for caller in (
+        Caller(ANONYMOUS),
+        Caller(Principal("key-2", "ann")),
+        Caller(ann, Endpoint("server", "up")),
+        Caller(ann, Endpoint("set", ALL.name)),
+    ):
+        assert sessions.find(session.id, caller) is None
+    assert sessions.find(f"{session.id}0", Caller(ann)) is None
+    await sessions.end(session)
+    assert sessions.find(session.id, Caller(ann)) is None
+
+
+async def test_the_sessions_of_some_end_and_room_is_for_so_many() -> None:
+    sessions = Sessions(behind(ScriptedPool()), capacity=2)
+    for name in ("ann", "bob"):
+        await sessions.open(Caller(Principal(name)), MESSAGE, raws(HELLO))
+    with pytest.raises(TooMany, match=r"2 sessions are open \(server\.limits\.sessions\)"):
+        await opened(sessions)
+    assert sessions.refused == 1
+    await sessions.end_those(lambda principal: principal.subject == "ann")
+    assert len(sessions) == 1
+    assert await opened(sessions)
+    await sessions.close()
+    assert len(sessions) == 0
 
 
 class Away(MemoryCache):

@@ -12,6 +12,7 @@ from armory.retrieval.options import Limits
 from armory.retrieval.rankers.base import Scores
 from armory.retrieval.rankers.formulas import SemanticRanker
 from armory.retrieval.ranking.answer import Ranking
+from armory.retrieval.ranking.cut import word_share
 from armory.retrieval.ranking.diversity import mmr
 from armory.retrieval.ranking.tokens import TokenCounts, definition_tokens
 from armory.retrieval.scoring.ordering import Order
@@ -31,7 +32,7 @@ def tool(place: int, tokens: int) -> ToolRecord:
     return ToolRecord(f"s__t{place}", "s", f"t{place}", definition, "0")
 
 
-def ranking(refused: bool = False, *, dense: bool = True) -> Ranking:
+def ranking(refused: bool = False, *, dense: bool = True, by_words: bool = False) -> Ranking:
     """Four candidates; only the first two have a word of the query."""
     score, raw = np.array(SCORES, np.float32), np.array(RAW, np.float32)
     index = LexicalIndex()
@@ -52,7 +53,7 @@ def ranking(refused: bool = False, *, dense: bool = True) -> Ranking:
     )
     records = [tool(place, tokens) for place, tokens in enumerate(COSTS)]
     features = CandidateFeatures([subquery], records, np.arange(4), postings, 4, "e")
-    scores = Scores(np.argsort(-score), raw, score, score, refused=refused)
+    scores = Scores(np.argsort(-score), raw, score, score, refused=refused, by_words=by_words)
     return Ranking(features, scores, Order.of(scores.order), SemanticRanker(), TokenCounts())
 
 
@@ -104,6 +105,18 @@ def test_by_words_alone_a_tool_needs_a_word_of_the_query(limits: Limits, shown: 
     assert ranking(dense=False).cut(limits).shown == shown
 
 
+def test_where_words_decide_beside_vectors_a_tool_needs_one_too() -> None:
+    assert ranking(by_words=True).cut(Limits(threshold=0.4)).shown == [0]
+    assert ranking().cut(Limits(threshold=0.4)).shown == [0, 2, 3]
+
+
+def test_the_share_of_words_is_of_all_that_a_tool_could_have() -> None:
+    both, one, *none = word_share(ranking().features).tolist()
+    assert 0.0 < one < both <= 1.0
+    assert none == [0.0, 0.0]
+    assert both > 0.5
+
+
 def test_the_selection_is_the_cut_with_its_tools() -> None:
     selection = ranking().select(Limits(max_tools=2), explain=True)
     assert [match.tool.name for match in selection.matches] == ["s__t0", "s__t2"]
@@ -112,6 +125,28 @@ def test_the_selection_is_the_cut_with_its_tools() -> None:
     assert (selection.visible, selection.threshold) == (4, 0.5)
     assert selection.top_score == pytest.approx(0.9)
     assert selection.matches[0].reason
+    assert selection.matches[0].raw_score == pytest.approx(3.0)
+    assert selection.nearest == ()
+
+
+@pytest.mark.parametrize(
+    ("limits", "refused", "threshold", "nearest"),
+    [
+        (Limits(threshold=0.99), False, 0.99, 4),
+        (Limits(), True, 0.5, 4),
+        (Limits(threshold=9.0, threshold_on="raw"), False, 9.0, 4),
+        (Limits(threshold=9.0, threshold_on="raw"), True, 9.0, 4),
+        (Limits(threshold=None), True, 0.0, 0),
+    ],
+)
+def test_where_nothing_is_shown_the_nearest_are_named(
+    limits: Limits, refused: bool, threshold: float, nearest: int
+) -> None:
+    selection = ranking(refused).select(limits)
+    assert bool(selection.matches) is (nearest == 0)
+    assert (selection.threshold, len(selection.nearest)) == (threshold, nearest)
+    assert selection.refused is (refused and limits.threshold_on != "raw")
+    assert (selection.ranking, selection.withheld) == ((), {}), "nobody asked why"
 
 
 def test_an_empty_ranking_answers_like_any_other() -> None:

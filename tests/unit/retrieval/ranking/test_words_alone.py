@@ -76,8 +76,9 @@ async def test_a_threshold_of_the_query_is_kept(make_tool: MakeTool) -> None:
     copies = [make_tool("send_email", "Send an email", server=f"mail-{i}") for i in range(100)]
     async with Retriever(None, None, make_rankers()) as retriever:
         await retriever.index(copies)
+        assert (await retriever.search(Query(("send an email",)))).matches
         strict = await retriever.search(Query(("send an email",), threshold=0.999))
-        assert all(match.score >= 0.999 for match in strict.matches)
+        assert strict.matches == ()
 
 
 async def test_of_equals_the_one_that_is_called_like_the_query_comes_first(

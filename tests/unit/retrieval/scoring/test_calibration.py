@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -62,6 +63,42 @@ def test_shape_sets_candidates_against_each_other() -> None:
     assert crowd["gap"].tolist() == pytest.approx([-2.0, 0.0, -0.1], abs=1e-5)
     assert np.exp(crowd["log_share"]).sum() == pytest.approx(1.0)
     assert crowd["log_place"].tolist() == pytest.approx(np.log([3, 1, 2]).tolist())
+
+
+@pytest.mark.parametrize("size", [1, 3, 13])
+def test_each_signal_of_a_candidate_beside_the_others_by_hand(size: int) -> None:
+    own = [2.0, -1.0, 2.5, 0.0, 0.5, 2.25, -4.0, 1.0, 0.75, -2.0, 1.5, -0.5, -3.0][:size]
+    best = sorted(own, reverse=True)
+    top, second, fifth = best[0], best[min(1, size - 1)], best[min(4, size - 1)]
+    mass, sharp = (math.log(sum(math.exp(by * v) for v in own)) for by in (1, 2))
+    of_all = {
+        "top": top,
+        "rivals": sharp - 2 * top,
+        "expected": sum(1 / (1 + math.exp(-v)) for v in best[:10]),
+    }
+    found = shape(array(*own))
+    for place, v in enumerate(own):
+        expected = of_all | {
+            "own": v,
+            "gap": v - top,
+            "gap_near": max(v - top, -1.5),
+            "over_second": v - second,
+            "over_fifth": v - fifth,
+            "log_place": math.log(1 + best.index(v)),
+            "log_share": v - mass,
+            "log_sharp_share": 2 * v - sharp,
+        }
+        told = {name: float(values[place]) for name, values in found.items()}
+        assert told == pytest.approx(expected, abs=1e-5)
+
+
+def test_what_is_wanted_is_weighed_by_hand() -> None:
+    first = Linear({"a": 2.0}, 0.5)
+    second = Linear({"own": 1.0, "a": 0.25, "asked": 3.0}, -1.0)
+    constants = Calibration(first, second, Linear(bias=1.0), 0.1, 9.0)
+    odds, need = judge(constants, {"a": array(1.0, -2.0)}, {"asked": 0.5}, 2)
+    assert odds.tolist() == pytest.approx([2.5 + 0.25 + 1.5 - 1, -3.5 - 0.5 + 1.5 - 1])
+    assert need == pytest.approx(1 / (1 + math.exp(-1)))
 
 
 def test_every_ranker_ships_with_constants_for_any_embedder() -> None:

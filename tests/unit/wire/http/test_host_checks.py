@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import pytest
 from multidict import CIMultiDict
 
@@ -52,11 +54,21 @@ def test_hosts_elsewhere() -> None:
     assert HostChecks("127.0.0.1", ["*"]).host_allowed("anything")
 
 
+class Text(str):
+    """A text of which can be told whether anybody still holds it."""
+
+    __slots__ = ("__weakref__",)
+
+
 def test_known_hosts_stay_bounded() -> None:
     checks = HostChecks("127.0.0.1")
-    for number in range(1_200):
-        assert not checks.host_allowed(f"h{number}")
+    held: list[weakref.ref[Text]] = []
+    for number in range(2_100):
+        host = Text(f"h{number}")
+        assert not checks.host_allowed(host)
+        held.append(weakref.ref(host))
     assert checks.host_allowed("localhost")
+    assert sum(host() is not None for host in held) < 1_100
 
 
 @pytest.mark.parametrize(
@@ -127,6 +139,28 @@ def test_another_replica_says_how_it_saw_a_request() -> None:
 def test_a_proxy_that_is_none_is_named() -> None:
     with pytest.raises(ConfigError, match=r"server\.trusted_proxies\[1\]"):
         HostChecks(trusted_proxies=["10.0.0.1", "proxy.example"])
+
+
+@pytest.mark.parametrize(
+    ("bind", "allowed", "itself"),
+    [
+        ("127.0.0.1", [], True),
+        ("127.0.0.1", ["*"], False),
+        ("0.0.0.0", [], False),
+        ("0.0.0.0", ["gate.example"], True),
+        ("0.0.0.0", ["gate.example", "*"], False),
+    ],
+)
+def test_whether_a_url_is_its_own_or_one_that_a_sender_chose(
+    bind: str, allowed: list[str], itself: bool
+) -> None:
+    assert HostChecks(bind, allowed).names_itself is itself
+
+
+def test_a_network_may_be_written_by_an_address_in_it() -> None:
+    checks = HostChecks(trusted_proxies=["10.1.2.3/8"])
+    assert checks.trusts("10.9.9.9")
+    assert not checks.trusts("11.1.2.3")
 
 
 def test_answers_to_browsers_name_what_is_allowed() -> None:
