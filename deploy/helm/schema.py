@@ -72,15 +72,26 @@ ENV = listed(
     }
 )
 SECRET_KEY = block("", existingSecret=text(), key=text(minLength=1))
-PROBE = block(
-    "The request itself is the chart's.",
-    initialDelaySeconds=whole(),
-    periodSeconds=whole(1),
-    timeoutSeconds=whole(1),
-    failureThreshold=whole(1),
-    successThreshold=whole(1),
-    terminationGracePeriodSeconds=whole(1),
+DURATION = text(
+    pattern="^([0-9]+y)?([0-9]+w)?([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$", minLength=2
 )
+"""As Prometheus writes it."""
+
+
+def probe(**more: Schema) -> Schema:
+    """How a probe is made."""
+    return block(
+        "The request itself is the chart's.",
+        initialDelaySeconds=whole(),
+        periodSeconds=whole(1),
+        timeoutSeconds=whole(1),
+        failureThreshold=whole(1),
+        **more,
+    )
+
+
+ENDS = probe(successThreshold=whole(1, 1), terminationGracePeriodSeconds=whole(1))
+"""A probe whose failure ends the container; Kubernetes takes no other threshold."""
 
 
 def _workload() -> Schema:
@@ -110,9 +121,9 @@ def _workload() -> Schema:
         "podAnnotations": NAMES,
         "podSecurityContext": kubernetes(),
         "securityContext": kubernetes(),
-        "startupProbe": PROBE,
-        "livenessProbe": PROBE,
-        "readinessProbe": PROBE,
+        "startupProbe": ENDS,
+        "livenessProbe": ENDS,
+        "readinessProbe": probe(successThreshold=whole(1)),
         "nodeSelector": NAMES,
         "tolerations": OBJECTS,
         "affinity": kubernetes(),
@@ -153,7 +164,7 @@ def _network() -> Schema:
             port=PORT,
             serviceMonitor=block(
                 enabled=FLAG,
-                interval=text(pattern="^[0-9]+(ms|s|m)$"),
+                interval=DURATION,
                 labels=NAMES,
                 authorization=kubernetes(),
             ),

@@ -29,6 +29,18 @@ REFUSED = {
         "networkPolicy.*missing propert.*egress",
     ),
     "a number that is null": ({"replicas": None}, "missing propert.*replicas"),
+    "a grace period of readiness": (
+        {"readinessProbe": {"terminationGracePeriodSeconds": 5}},
+        "readinessProbe.*terminationGracePeriodSeconds",
+    ),
+    "two successes of liveness": (
+        {"livenessProbe": {"successThreshold": 2}},
+        "livenessProbe/successThreshold",
+    ),
+    "an interval without a unit": (
+        {"metrics": {"serviceMonitor": {"interval": "30"}}},
+        "serviceMonitor/interval",
+    ),
     "an ingress without hosts": ({"ingress": {"enabled": True}}, "ingress.hosts"),
     "a route without parents": ({"httpRoute": {"enabled": True}}, "httpRoute.parentRefs"),
     "replicas without Redis": (
