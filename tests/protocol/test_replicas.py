@@ -56,6 +56,25 @@ async def test_an_owner_that_ends_is_gone(front: Front) -> None:
         assert status == 404  # as of a session that has ended: the client begins anew
 
 
+async def test_a_stream_ends_with_the_replica_that_passes_it_on(front: Front) -> None:
+    """A pod that ends would wait for it otherwise, as for a call, and cut it in the end."""
+    store = MemoryCache()
+    async with (
+        serving(front.gateway, store=store) as (one, passing),
+        serving(front.gateway, store=store) as (two, owner),
+    ):
+        front.url = two
+        client = await front.start_legacy()
+        headers = {**client.headers, "Accept": "text/event-stream"}
+        async with asyncio.timeout(20), front.http.get(one + "/mcp", headers=headers) as stream:
+            assert stream.status == 200
+            passing.end_streams()
+            await stream.read()  # fails where it is cut
+        assert len(owner.sessions) == 1
+        async with front.http.get(two + "/mcp", headers=headers) as again:
+            assert again.status == 200
+
+
 class Spotty(MemoryCache):
     """A store that fails so many times."""
 
