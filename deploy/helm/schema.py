@@ -59,9 +59,18 @@ def kubernetes(about: str = "") -> Schema:
 FLAG: Schema = {"type": "boolean"}
 AUTO = choice("auto", True, False)
 PORT = whole(1, 65_535)
+SHARE: Schema = {"anyOf": [whole(), text(pattern="^[0-9]+%$")]}
+"""So many pods, or so many of a hundred."""
 NAMES: Schema = {"type": "object", "additionalProperties": {"type": "string"}}
 """Labels, annotations and the like: texts alone; a number or a boolean has to be quoted."""
 QUANTITY: Schema = {"anyOf": [{"type": "string"}, {"type": "number"}]}
+QUANTITIES: Schema = {"type": "object", "additionalProperties": QUANTITY}
+RESOURCES = block(
+    "Kubernetes only warns of a key that it does not know.",
+    requests=QUANTITIES,
+    limits=QUANTITIES,
+    claims=listed({"type": "object"}),
+)
 OBJECTS = listed({"type": "object"})
 ENV = listed(
     {
@@ -97,7 +106,7 @@ ENDS = probe(successThreshold=whole(1, 1), terminationGracePeriodSeconds=whole(1
 def _workload() -> Schema:
     """Keys about the pods."""
     return {
-        "resources": kubernetes(),
+        "resources": {"anyOf": [RESOURCES, {"type": "null"}]},
         "autoscaling": block(
             enabled=FLAG,
             minReplicas=whole(1),
@@ -105,11 +114,11 @@ def _workload() -> Schema:
             targetCPU=whole(1),
             behavior=kubernetes(),
         ),
-        "podDisruptionBudget": block(
-            enabled=AUTO,
-            maxUnavailable={"anyOf": [whole(), text(pattern="^[0-9]+%$")]},
+        "podDisruptionBudget": block(enabled=AUTO, maxUnavailable=SHARE),
+        "strategy": block(
+            type=choice("RollingUpdate", "Recreate"),
+            rollingUpdate=block(maxSurge=SHARE, maxUnavailable=SHARE),
         ),
-        "strategy": block(type=choice("RollingUpdate", "Recreate"), rollingUpdate=kubernetes()),
         "terminationGracePeriodSeconds": {"anyOf": [whole(1), {"type": "null"}]},
         "serviceAccount": block(create=FLAG, name=text(), annotations=NAMES, automountToken=FLAG),
         "initContainers": OBJECTS,

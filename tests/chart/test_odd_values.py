@@ -65,6 +65,12 @@ def test_lists_that_are_taken_away_have_defaults(render: Render) -> None:
     assert main["scopes"] == []
 
 
+def test_resources_can_be_changed_one_by_one_and_taken_away(render: Render) -> None:
+    asked = container(render({"resources": {"limits": {"memory": None, "cpu": 2}}}))["resources"]
+    assert asked == {"requests": {"cpu": "250m", "memory": "384Mi"}, "limits": {"cpu": 2}}
+    assert "resources" not in container(render({"resources": None}))
+
+
 def test_metrics_that_are_off_have_no_port_and_no_service(render: Render) -> None:
     objects = render({"config": {"observability": {"metrics": False}}})
     assert [port["name"] for port in container(objects)["ports"]] == ["http"]

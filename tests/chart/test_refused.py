@@ -29,6 +29,15 @@ REFUSED = {
         "networkPolicy.*missing propert.*egress",
     ),
     "a number that is null": ({"replicas": None}, "missing propert.*replicas"),
+    "an upstream's name": (
+        {"config": {"upstreams": {"google_docs": {"url": "http://docs/mcp"}}}},
+        "propertyName.*google_docs",
+    ),
+    "a limit of resources": ({"resources": {"limit": {"memory": "1Gi"}}}, "resources.*limit"),
+    "a part of the strategy": (
+        {"strategy": {"rollingUpdate": {"maxsurge": 1}}},
+        "strategy/rollingUpdate.*maxsurge",
+    ),
     "a grace period of readiness": (
         {"readinessProbe": {"terminationGracePeriodSeconds": 5}},
         "readinessProbe.*terminationGracePeriodSeconds",
