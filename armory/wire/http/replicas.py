@@ -102,7 +102,11 @@ class Replicas(Directory):
         if admitted.request.method == "GET":
             self._streams.add(exchange)
         try:
-            while not (await asyncio.wait((exchange,), timeout=self._alive_s / 3))[0]:
+            # until there is an answer more often: the address of a pod that is gone takes no
+            # connection and refuses none
+            waited_s = self._beat_s
+            while not (await asyncio.wait((exchange,), timeout=waited_s))[0]:
+                waited_s = self._beat_s if passed.response is None else self._alive_s / 3
                 if await self.is_lost(url):
                     return passed.broken_off(url, "no sign of life")
             return await passed.ended() if exchange.cancelled() else exchange.result()
