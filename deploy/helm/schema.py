@@ -156,7 +156,7 @@ def _network() -> Schema:
             enabled=FLAG,
             className=text(),
             hosts=listed(text(minLength=1)),
-            tls=OBJECTS,
+            tls=listed(block(secretName=text(), hosts=listed(text(minLength=1)))),
             annotations=NAMES,
         ),
         "httpRoute": block(

@@ -34,6 +34,7 @@ REFUSED = {
         "propertyName.*google_docs",
     ),
     "a limit of resources": ({"resources": {"limit": {"memory": "1Gi"}}}, "resources.*limit"),
+    "a Secret of TLS": ({"ingress": {"tls": [{"secretname": "x"}]}}, "ingress/tls/0.*secretname"),
     "a part of the strategy": (
         {"strategy": {"rollingUpdate": {"maxsurge": 1}}},
         "strategy/rollingUpdate.*maxsurge",
