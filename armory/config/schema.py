@@ -15,6 +15,7 @@ from typing import Any
 
 from armory.config.base import Block
 from armory.config.model import Config
+from armory.domain.naming import SERVER_KEY
 
 SCHEMA_FILE = "armory.schema.json"
 _VARIABLE = {"type": "string", "pattern": r"\$\{[^}]+\}", "description": "Filled by a variable."}
@@ -37,6 +38,8 @@ def config_schema() -> dict[str, Any]:
             "additionalProperties": {"type": "object"},
             "description": "A map of MCP servers as other clients write it; joins `upstreams`.",
         }
+    for name in ("upstreams", "sets"):
+        schema["properties"][name]["propertyNames"] = {"pattern": f"^{SERVER_KEY.pattern}$"}
     schema["properties"]["inputs"] = {"description": "VS Code's; ignored."}
     # what the loader fills in where the file is silent
     definitions: dict[str, Any] = schema["$defs"]

@@ -59,9 +59,18 @@ def kubernetes(about: str = "") -> Schema:
 FLAG: Schema = {"type": "boolean"}
 AUTO = choice("auto", True, False)
 PORT = whole(1, 65_535)
+SHARE: Schema = {"anyOf": [whole(), text(pattern="^[0-9]+%$")]}
+"""So many pods, or so many of a hundred."""
 NAMES: Schema = {"type": "object", "additionalProperties": {"type": "string"}}
 """Labels, annotations and the like: texts alone; a number or a boolean has to be quoted."""
 QUANTITY: Schema = {"anyOf": [{"type": "string"}, {"type": "number"}]}
+QUANTITIES: Schema = {"type": "object", "additionalProperties": QUANTITY}
+RESOURCES = block(
+    "Kubernetes only warns of a key that it does not know.",
+    requests=QUANTITIES,
+    limits=QUANTITIES,
+    claims=listed({"type": "object"}),
+)
 OBJECTS = listed({"type": "object"})
 ENV = listed(
     {
@@ -72,21 +81,32 @@ ENV = listed(
     }
 )
 SECRET_KEY = block("", existingSecret=text(), key=text(minLength=1))
-PROBE = block(
-    "The request itself is the chart's.",
-    initialDelaySeconds=whole(),
-    periodSeconds=whole(1),
-    timeoutSeconds=whole(1),
-    failureThreshold=whole(1),
-    successThreshold=whole(1),
-    terminationGracePeriodSeconds=whole(1),
+DURATION = text(
+    pattern="^([0-9]+y)?([0-9]+w)?([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$", minLength=2
 )
+"""As Prometheus writes it."""
+
+
+def probe(**more: Schema) -> Schema:
+    """How a probe is made."""
+    return block(
+        "The request itself is the chart's.",
+        initialDelaySeconds=whole(),
+        periodSeconds=whole(1),
+        timeoutSeconds=whole(1),
+        failureThreshold=whole(1),
+        **more,
+    )
+
+
+ENDS = probe(successThreshold=whole(1, 1), terminationGracePeriodSeconds=whole(1))
+"""A probe whose failure ends the container; Kubernetes takes no other threshold."""
 
 
 def _workload() -> Schema:
     """Keys about the pods."""
     return {
-        "resources": kubernetes(),
+        "resources": {"anyOf": [RESOURCES, {"type": "null"}]},
         "autoscaling": block(
             enabled=FLAG,
             minReplicas=whole(1),
@@ -94,11 +114,11 @@ def _workload() -> Schema:
             targetCPU=whole(1),
             behavior=kubernetes(),
         ),
-        "podDisruptionBudget": block(
-            enabled=AUTO,
-            maxUnavailable={"anyOf": [whole(), text(pattern="^[0-9]+%$")]},
+        "podDisruptionBudget": block(enabled=AUTO, maxUnavailable=SHARE),
+        "strategy": block(
+            type=choice("RollingUpdate", "Recreate"),
+            rollingUpdate=block(maxSurge=SHARE, maxUnavailable=SHARE),
         ),
-        "strategy": block(type=choice("RollingUpdate", "Recreate"), rollingUpdate=kubernetes()),
         "terminationGracePeriodSeconds": {"anyOf": [whole(1), {"type": "null"}]},
         "serviceAccount": block(create=FLAG, name=text(), annotations=NAMES, automountToken=FLAG),
         "initContainers": OBJECTS,
@@ -110,9 +130,9 @@ def _workload() -> Schema:
         "podAnnotations": NAMES,
         "podSecurityContext": kubernetes(),
         "securityContext": kubernetes(),
-        "startupProbe": PROBE,
-        "livenessProbe": PROBE,
-        "readinessProbe": PROBE,
+        "startupProbe": ENDS,
+        "livenessProbe": ENDS,
+        "readinessProbe": probe(successThreshold=whole(1)),
         "nodeSelector": NAMES,
         "tolerations": OBJECTS,
         "affinity": kubernetes(),
@@ -136,7 +156,7 @@ def _network() -> Schema:
             enabled=FLAG,
             className=text(),
             hosts=listed(text(minLength=1)),
-            tls=OBJECTS,
+            tls=listed(block(secretName=text(), hosts=listed(text(minLength=1)))),
             annotations=NAMES,
         ),
         "httpRoute": block(
@@ -153,7 +173,7 @@ def _network() -> Schema:
             port=PORT,
             serviceMonitor=block(
                 enabled=FLAG,
-                interval=text(pattern="^[0-9]+(ms|s|m)$"),
+                interval=DURATION,
                 labels=NAMES,
                 authorization=kubernetes(),
             ),

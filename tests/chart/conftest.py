@@ -23,10 +23,19 @@ def scenario(name: str) -> dict[str, Any]:
     return yaml.safe_load((CHART / "ci" / f"{name}-values.yaml").read_text(encoding="utf-8"))
 
 
+class _EachKeyOnce(yaml.SafeLoader):
+    """Refuses a key that is there twice, as Flux and kustomize do, and PyYAML does not."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        names = [name.value for name, _ in node.value]
+        assert len(names) == len(set(names)), f"a key twice: {names}"
+        return super().construct_mapping(node, deep)
+
+
 def parsed(text: str) -> Objects:
     """The manifests of a text; the same object twice is a defect of the chart."""
     found: Objects = {}
-    for one in yaml.safe_load_all(text):
+    for one in yaml.load_all(text, _EachKeyOnce):
         if one is not None:
             key = one["kind"], one["metadata"]["name"]
             assert key not in found, key

@@ -65,10 +65,38 @@ def test_lists_that_are_taken_away_have_defaults(render: Render) -> None:
     assert main["scopes"] == []
 
 
+def test_resources_can_be_changed_one_by_one_and_taken_away(render: Render) -> None:
+    asked = container(render({"resources": {"limits": {"memory": None, "cpu": 2}}}))["resources"]
+    assert asked == {"requests": {"cpu": "250m", "memory": "384Mi"}, "limits": {"cpu": 2}}
+    assert "resources" not in container(render({"resources": None}))
+
+
 def test_metrics_that_are_off_have_no_port_and_no_service(render: Render) -> None:
     objects = render({"config": {"observability": {"metrics": False}}})
     assert [port["name"] for port in container(objects)["ports"]] == ["http"]
     assert ("Service", "armory-metrics") not in objects
+
+
+def test_metrics_that_are_off_are_not_at_the_port_of_clients_either(render: Render) -> None:
+    def metrics(**server: Any) -> tuple[Any, Any]:
+        given = {"metrics": {"enabled": False}, "config": {"server": server}}
+        found = config(render(given))
+        return found.get("observability"), found["server"].get("metrics")
+
+    assert metrics() == ({"metrics": False}, None)
+    assert metrics(metrics={"token": "${T}"}) == ({"metrics": False}, {"token": "${T}"})
+    # who names a port, or the one of clients, is asked for it
+    for port in (9100, None):
+        assert metrics(metrics={"port": port}) == (None, {"port": port})
+    wanted = {"metrics": {"enabled": False}, "config": {"observability": {"metrics": True}}}
+    assert config(render(wanted))["observability"] == {"metrics": True}
+
+
+@pytest.mark.parametrize("interval", ["30s", "1m30s", "1h", "500ms"])
+def test_intervals_are_those_of_prometheus(render: Render, interval: str) -> None:
+    objects = render({"metrics": {"serviceMonitor": {"enabled": True, "interval": interval}}})
+    (endpoint,) = objects["ServiceMonitor", "armory"]["spec"]["endpoints"]
+    assert endpoint["interval"] == interval
 
 
 def test_where_a_pod_may_run_does_not_part_it_from_its_volume(render: Render) -> None:
@@ -82,11 +110,41 @@ def test_where_a_pod_may_run_does_not_part_it_from_its_volume(render: Render) ->
     assert pod(render({"affinity": affinity}))["affinity"] == affinity
 
 
+def test_labels_and_annotations_of_the_values_replace_those_of_the_chart(render: Render) -> None:
+    part = {"app.kubernetes.io/part-of": "our-platform"}
+    beside, policy = "kubectl.kubernetes.io/default-container", "helm.sh/resource-policy"
+    objects = render(
+        {
+            "podLabels": part,
+            "podAnnotations": {beside: "logs"},
+            "persistence": {"enabled": True, "annotations": {policy: "delete"}},
+            "metrics": {
+                "serviceMonitor": {"enabled": True, "labels": part},
+                "prometheusRule": {"enabled": True, "labels": part},
+                "dashboard": {"enabled": True, "labels": part},
+            },
+        }
+    )
+    template = objects["Deployment", "armory"]["spec"]["template"]["metadata"]
+    assert template["annotations"][beside] == "logs"
+    assert template["labels"]["app.kubernetes.io/version"]
+    claim = objects["PersistentVolumeClaim", "armory"]
+    assert claim["metadata"]["annotations"] == {policy: "delete"}
+    named = ("ServiceMonitor", "armory"), ("PrometheusRule", "armory")
+    labelled = [objects[key]["metadata"] for key in (*named, ("ConfigMap", "armory-dashboard"))]
+    labelled.append(template)
+    for metadata in labelled:
+        assert metadata["labels"].items() >= part.items()
+        assert metadata["labels"]["app.kubernetes.io/name"] == "armory"
+
+
 def test_the_test_asks_by_a_name_that_the_gateway_has(render: Render) -> None:
-    def asked(*hosts: str) -> str:
-        objects = render({"config": {"server": {"allowed_hosts": list(hosts)}}})
+    def asked(*hosts: str, alone: bool = False) -> str:
+        allowed: Any = hosts[0] if alone else list(hosts)
+        objects = render({"config": {"server": {"allowed_hosts": allowed}}})
         return objects["Pod", "armory-test"]["spec"]["containers"][0]["command"][-1]
 
+    assert '"$url/v1/tools" "tools.example.org"' in asked("tools.example.org", alone=True)
     assert '"$url/v1/tools" "tools.example.org"' in asked("tools.example.org", "armory.tools")
     assert "no_proxy='*'" in asked()
     assert 'armory tools --url "$url/mcp"' in asked()
@@ -121,6 +179,8 @@ def test_notes_name_the_address_of_clients_and_what_the_image_lacks(chart: Any) 
     assert '"url": "https://tools.example.org/mcp"' in notes(ingress={**ingress, "tls": tls})
     fetched = {"upstreams": {"a": {"command": "npx"}}, "mcpServers": {"b": {"command": "uvx"}}}
     assert "may lack npx, uvx" in notes(config=fetched)
+    assert "may lack npx" in notes(config={"servers": {"a": {"command": "npx"}}})
+    assert "no upstreams yet" not in notes(config={"servers": {"a": {"command": "python"}}})
     assert "may lack" not in notes(config=fetched, image={"tag": "0.1.0-full"})
     assert "may lack npx, uvx" in notes(config=fetched, image={"tag": None})
     assert "may lack" not in notes(config={"upstreams": {"a": {"command": "python"}}})

@@ -29,6 +29,28 @@ REFUSED = {
         "networkPolicy.*missing propert.*egress",
     ),
     "a number that is null": ({"replicas": None}, "missing propert.*replicas"),
+    "an upstream's name": (
+        {"config": {"upstreams": {"google_docs": {"url": "http://docs/mcp"}}}},
+        "propertyName.*google_docs",
+    ),
+    "a limit of resources": ({"resources": {"limit": {"memory": "1Gi"}}}, "resources.*limit"),
+    "a Secret of TLS": ({"ingress": {"tls": [{"secretname": "x"}]}}, "ingress/tls/0.*secretname"),
+    "a part of the strategy": (
+        {"strategy": {"rollingUpdate": {"maxsurge": 1}}},
+        "strategy/rollingUpdate.*maxsurge",
+    ),
+    "a grace period of readiness": (
+        {"readinessProbe": {"terminationGracePeriodSeconds": 5}},
+        "readinessProbe.*terminationGracePeriodSeconds",
+    ),
+    "two successes of liveness": (
+        {"livenessProbe": {"successThreshold": 2}},
+        "livenessProbe/successThreshold",
+    ),
+    "an interval without a unit": (
+        {"metrics": {"serviceMonitor": {"interval": "30"}}},
+        "serviceMonitor/interval",
+    ),
     "an ingress without hosts": ({"ingress": {"enabled": True}}, "ingress.hosts"),
     "a route without parents": ({"httpRoute": {"enabled": True}}, "httpRoute.parentRefs"),
     "replicas without Redis": (

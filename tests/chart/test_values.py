@@ -117,6 +117,12 @@ def test_a_token_that_the_environment_brings_is_not_generated(
     assert given[0]
 
 
+def test_a_config_map_brings_no_token(render: Render) -> None:
+    objects = render({"extraEnvFrom": [{"configMapRef": {"name": "proxies"}}]})
+    assert ("Secret", "armory-token") in objects
+    assert environment(objects)["ARMORY_TOKEN"]["valueFrom"]
+
+
 def test_pods_follow_the_config_maps_and_secrets_that_their_environment_is_from(
     render: Render,
 ) -> None:

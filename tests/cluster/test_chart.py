@@ -71,7 +71,9 @@ def test_a_failed_upgrade_changes_nothing(cluster: Cluster) -> None:
     bad = {"config": {"upstreams": NOTES, "sets": {"ops": {"servers": ["nope"]}}}}
     with pytest.raises(Failed):
         cluster.helm("upgrade", "armory", *SHORT, values=bad)
-    until(lambda: "no upstream is called 'nope'" in logged(cluster), "no pod names the mistake")
+    wrong = "no upstream is called 'nope'"
+    until(lambda: wrong in logged(cluster), "no pod names the mistake")
+    until(lambda: wrong in cluster.kubectl("describe", "pods"), "kubectl describe does not name it")
     assert upstreams(cluster) == {"notes"}
     with pytest.raises(Failed, match="replicaCount"):
         cluster.helm("upgrade", "armory", values={"replicaCount": 3})

@@ -56,6 +56,51 @@ async def test_an_owner_that_ends_is_gone(front: Front) -> None:
         assert status == 404  # as of a session that has ended: the client begins anew
 
 
+async def test_a_stream_ends_with_the_replica_that_passes_it_on(front: Front) -> None:
+    """A pod that ends would wait for it otherwise, as for a call, and cut it in the end."""
+    store = MemoryCache()
+    async with (
+        serving(front.gateway, store=store) as (one, passing),
+        serving(front.gateway, store=store) as (two, owner),
+    ):
+        front.url = two
+        client = await front.start_legacy()
+        headers = {**client.headers, "Accept": "text/event-stream"}
+        async with asyncio.timeout(20), front.http.get(one + "/mcp", headers=headers) as stream:
+            assert stream.status == 200
+            passing.end_streams()
+            await stream.read()  # fails where it is cut
+        assert len(owner.sessions) == 1
+        async with front.http.get(two + "/mcp", headers=headers) as again:
+            assert again.status == 200
+
+
+async def test_a_replica_that_has_signed_off_is_not_waited_for(front: Front) -> None:
+    """As a pod whose address is gone with it: whoever asks there is not even refused."""
+    store, asked = MemoryCache(), asyncio.Event()
+
+    async def answering(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        if not asked.is_set():
+            writer.write(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n")
+        else:
+            await reader.read()  # until nobody asks any more
+        writer.close()
+
+    server = await asyncio.start_server(answering, "127.0.0.1", 0)
+    owner = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    await store.set(f"replica:{owner}", b"1", 600)
+    await store.set("session:elsewhere", owner.encode(), 600)
+    async with server, serving(front.gateway, store=store, alive_s=60) as (one, _):
+        moved = LegacyClient(one + "/mcp", front.http, "2025-11-25", "elsewhere")
+        ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+        assert (await moved.send(ping))[0] == 202
+        asked.set()
+        await store.delete(f"replica:{owner}")
+        async with asyncio.timeout(15):  # a fourth of what a sign of life counts
+            assert (await moved.send(ping))[0] == 404
+
+
 class Spotty(MemoryCache):
     """A store that fails so many times."""
 

@@ -190,6 +190,8 @@ class HttpEdge:
         """End every open stream properly; calls in flight go on."""
         self.streams.end_all()
         self.sessions.end_streams()
+        if self._replicas is not None:
+            self._replicas.end_streams()
 
     async def end_principal(self, key: str) -> None:
         """End the sessions and streams of a principal that may not connect any more."""

@@ -47,11 +47,19 @@ class Replicas(Directory):
         super().__init__(store, own_url, alive_s=alive_s)
         self._hosts: HostChecks | None = None
         self._http: aiohttp.ClientSession | None = None
+        self._streams: set[asyncio.Task[web.StreamResponse]] = set()
 
     def seen_through(self, hosts: HostChecks) -> None:
         """Tell other replicas how requests are seen here, and be told by them."""
         self._hosts = hosts
         hosts.hop = self.secret
+
+    def end_streams(self) -> None:
+        """End the event streams that are passed on from other replicas: their sessions go on, and
+        clients open them anew, by another way.
+        """
+        for stream in self._streams:
+            stream.cancel()
 
     async def close(self) -> None:
         """Withdraw this replica from the directory, and close its connections."""
@@ -91,17 +99,24 @@ class Replicas(Directory):
             )
         passed = _PassedRequest(admitted.request)
         exchange = start(self._exchange(self._http, admitted, url, passed), "request passed on")
+        if admitted.request.method == "GET":
+            self._streams.add(exchange)
         try:
-            while not (await asyncio.wait((exchange,), timeout=self._alive_s / 3))[0]:
+            # until there is an answer more often: the address of a pod that is gone takes no
+            # connection and refuses none
+            waited_s = self._beat_s
+            while not (await asyncio.wait((exchange,), timeout=waited_s))[0]:
+                waited_s = self._beat_s if passed.response is None else self._alive_s / 3
                 if await self.is_lost(url):
                     return passed.broken_off(url, "no sign of life")
-            return exchange.result()
+            return await passed.ended() if exchange.cancelled() else exchange.result()
         except OwnerGone:
             _log.info("replica_ends", replica=url)
             raise
         except (aiohttp.ClientError, TimeoutError) as error:
             return passed.broken_off(url, repr(error))
         finally:
+            self._streams.discard(exchange)
             if not exchange.done():
                 exchange.cancel()
                 await asyncio.wait((exchange,))
@@ -142,6 +157,13 @@ class _PassedRequest:
     def __init__(self, request: web.Request) -> None:
         self.response: web.StreamResponse | None = None
         self._request = request
+
+    async def ended(self) -> web.StreamResponse:
+        """End it properly: this replica ends, not the one that answers."""
+        if self.response is None:
+            return refusal(503, codes.BACKEND, "this replica ends; open the stream again")
+        await self.response.write_eof()
+        return self.response
 
     def broken_off(self, url: str, why: str) -> web.StreamResponse:
         """End it: nobody will answer any more.

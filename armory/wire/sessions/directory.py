@@ -79,10 +79,11 @@ class Directory:
         self.tells: list[Callable[[], Awaitable[None]]] = []
         self.own_url = own_url.rstrip("/")
         self._alive_s = alive_s
+        self._beat_s = alive_s / _BEATS
         self._owners = LRUCache[str, str](_OWNERS_KEPT)
         self.secret = secrets.token_hex(16)
         self._secrets = LRUCache[str, str](_REPLICAS_KEPT)
-        self._seen_alive = TTLCache[str, bool](_REPLICAS_KEPT, alive_s / 3)
+        self._seen_alive = TTLCache[str, bool](_REPLICAS_KEPT, self._beat_s)
         self._claimed: set[str] = set()
         self._untold = True
         self._shown = False
@@ -152,7 +153,7 @@ class Directory:
         while True:
             await self._beat()
             begun.set()
-            await asyncio.sleep(self._alive_s / _BEATS)
+            await asyncio.sleep(self._beat_s)
 
     async def _complete(self) -> bool:
         """Whether a key that the store does not have is nowhere.

@@ -60,6 +60,8 @@ def test_what_armory_takes_its_schema_takes(validator: Any, given: Any) -> None:
 
 def test_unknown_keys_are_marked_by_editors(validator: Any) -> None:
     assert not validator.is_valid({"server": {"prot": 1}})
+    assert not validator.is_valid({"upstreams": {"google_docs": {"command": "x"}}})
+    assert not validator.is_valid({"sets": {"On call": {"servers": ["a"]}}})
     assert validator.is_valid({"mcpServers": {"a": {"command": "x", "autoApprove": []}}})
 
 

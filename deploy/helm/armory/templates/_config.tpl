@@ -2,8 +2,11 @@
 {{- define "armory.config" -}}
 {{- $given := deepCopy (.Values.config | default dict) }}
 {{- $server := dict "host" "::" "port" 8080 "drain_delay_s" 5 }}
-{{- if .Values.metrics.enabled }}{{ $_ := set $server "metrics" (dict "port" (int .Values.metrics.port)) }}{{ end }}
 {{- $ours := dict "server" $server }}
+{{- if .Values.metrics.enabled }}{{ $_ := set $server "metrics" (dict "port" (int .Values.metrics.port)) }}
+{{- else if not (hasKey (dig "server" "metrics" dict $given) "port") }}   {{- /* else they would be at the port of clients */}}
+{{- $_ := set $ours "observability" (dict "metrics" false) }}
+{{- end }}
 {{- $storage := dict }}
 {{- if .Values.postgres.existingSecret }}{{ $_ := set $storage "url" "${ARMORY_POSTGRES_URL}" }}{{ end }}
 {{- if .Values.redis.existingSecret }}{{ $_ := set $storage "redis" "${ARMORY_REDIS_URL}" }}{{ end }}

@@ -35,6 +35,13 @@ app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | quote }}
 {{- end }}
 
+{{- /* Labels of the values, which win, and the chart's, each once: several tools refuse a key that is there twice */}}
+{{- define "armory.labelled" -}}
+{{- $labels := deepCopy (first . | default dict) }}
+{{- range rest . }}{{ $labels = merge $labels (fromYaml .) }}{{ end }}
+{{- toYaml $labels }}
+{{- end }}
+
 {{- define "armory.image" -}}
 {{- $image := .Values.image }}
 {{- if $image.digest }}{{ printf "%s@%s" $image.repository $image.digest }}
@@ -65,10 +72,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- $own := include "armory.admits" . }}
 {{- $enabled := toString .Values.token.enabled }}
 {{- if or (eq $enabled "true") (and (eq $enabled "auto") (not $own)) }}
-{{- $given := or .Values.existingSecret .Values.extraEnvFrom }}
-{{- range .Values.extraEnv }}{{ if eq .name "ARMORY_TOKEN" }}{{ $given = "extraEnv" }}{{ end }}{{ end }}
+{{- $secrets := compact (list .Values.existingSecret) }}
+{{- range .Values.extraEnvFrom }}{{ $secrets = append $secrets (dig "secretRef" "name" "" .) | compact }}{{ end }}
+{{- $named := false }}
+{{- range .Values.extraEnv }}{{ if eq .name "ARMORY_TOKEN" }}{{ $named = true }}{{ end }}{{ end }}
 {{- if .Values.token.existingSecret }}secret
-{{- else if and $given (or (eq $enabled "auto") (eq (toString $given) "extraEnv")) }}environment
+{{- else if or $named (and $secrets (eq $enabled "auto")) }}environment
 {{- else }}generated
 {{- end }}
 {{- end }}
