@@ -267,7 +267,7 @@ class PrincipalViews:
 
 
 def _sized(tool: ToolRecord) -> tuple[ToolRecord, int]:
-    return tool, min(EXTRA_BYTES, len(marshal.dumps(tool.definition, 0)))
+    return tool, min(EXTRA_BYTES, len(marshal.dumps(dict(tool.definition), 0)))
 
 
 def _merged(
