@@ -59,7 +59,7 @@ config_option = click.option(
     "config",
     metavar="FILE",
     callback=_one_place,
-    help="The configuration; default: ./armory.yaml.",
+    help="The configuration; default: $ARMORY_CONFIG, else ./armory.yaml.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -120,6 +122,30 @@ def test_upstreams_that_cannot_be_reached(armory: Run, tmp_path: Path) -> None:
     assert "no_such_module" in upstreams["notes"]["error"]
     failed(armory("call", "gone__anything"), 3, "no-such-program")
     failed(armory("call", "nobody__anything"), 1, "nobody__anything")
+
+
+class _Unauthorized(BaseHTTPRequestHandler):
+    """A server that lets nobody in."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(401)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+
+def test_an_upstream_of_the_callers_own_accounts_is_not_away(armory: Run, tmp_path: Path) -> None:
+    """The gateway itself has no login there for good, and needs none."""
+    with HTTPServer(("127.0.0.1", 0), _Unauthorized) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/mcp"
+        auth = {"type": "authorization_code", "per": "principal"}
+        write(tmp_path, {"upstreams": {"own": {"url": url, "auth": auth}}})
+        done = armory("validate", "--connect", "--json")
+        server.shutdown()
+    assert done.returncode == 0, done
+    own = json.loads(done.stdout)["upstreams"]["own"]
+    assert (own["state"], own["up"]) == ("login_required", True)
 
 
 def test_approve_gives_no_all_clear_for_servers_that_it_could_not_ask(

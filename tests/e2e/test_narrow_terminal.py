@@ -64,6 +64,11 @@ def test_what_a_gateway_says_fits(
     at = ("--url", served.url)
     names = [f"{LONG}__add_note", f"{LONG}__append_to_note"]
 
+    assert armory("call", names[0], '{"title": "Milk"}', *at).returncode == 0
+    wait_until(
+        lambda: f"\n{names[0]} " in checked(armory("usage", env=TERMINAL)),
+        "the call is not in the statistics, or its tool is cut",
+    )
     shown = checked(armory("tools", *at, env=TERMINAL))
     assert all(f"{name} " in shown for name in names)
     found = checked(armory("search", "append to a note", "--explain", *at, env=TERMINAL))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,19 @@ from armory.domain.results import CallOutcome
 from armory.errors import ArmoryError
 from armory.runtime import open_runtime
 from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.waiting import wait_until
 from tests.e2e.conftest import Command, Serve
+
+_SERVER = """
+import sys
+from pathlib import Path
+from mcp.server.mcpserver import MCPServer
+server = MCPServer("greeter")
+@server.tool(description=Path(sys.argv[1]).read_text())
+def hello() -> str:
+    return "hi"
+server.run()
+"""
 
 
 def test_a_reload_that_is_asked_for_is_logged(
@@ -57,6 +70,31 @@ def test_a_file_is_tried_before_it_takes_the_place_of_the_other(
     assert "new.yaml: 1 problem" in wrong.stderr
     assert "line 1: upstreams.notes.comand: unknown key" in wrong.stderr
     assert armory("reload", "new.yaml").returncode == 2
+
+
+def test_what_is_approved_is_there_after_a_reload(
+    serve: Serve, armory: Command, tmp_path: Path
+) -> None:
+    script, says = tmp_path / "server.py", tmp_path / "says"
+    script.write_text(_SERVER)
+    says.write_text("Greets.")
+    upstream = {"command": sys.executable, "args": [str(script), str(says)]}
+    config = {"upstreams": {"up": upstream}, "security": {"pinning": "block"}}
+    file = tmp_path / "armory.yaml"
+    file.write_text(yaml.safe_dump(config))
+    serve(file).ready().stop()
+    says.write_text("Greets, and tells everybody.")
+    served = serve(file).ready()
+
+    def listed() -> bool:
+        return "up__hello" in armory("tools", "--url", served.url).stdout
+
+    assert not listed()
+    done = armory("approve", "up__hello")
+    assert "approved: up__hello" in done.stdout
+    assert "note: a gateway that runs takes it over with `armory reload`" in done.stderr
+    assert armory("reload").returncode == 0
+    wait_until(listed, "what was approved is not listed")
 
 
 @pytest.mark.anyio

@@ -53,6 +53,9 @@ def test_status_and_logs_tell_what_is_down_and_why(
     assert kept.stdout == "Error: no key, password=***\n"
     told = json.loads(armory("logs", "broken", "--json").stdout)
     assert (told["server"], told["process"]) == ("broken", whole["process"])
+    silent = armory("logs", "notes")
+    assert (silent.returncode, silent.stdout) == (0, "")
+    assert "note: 'notes' has written nothing to standard error" in silent.stderr
     typo = armory("logs", "brokn")
     assert typo.returncode == 1
     assert "no upstream is called 'brokn'; did you mean 'broken'?" in typo.stderr

@@ -58,7 +58,8 @@ def usage(
     if not rows:
         click.echo("nothing yet")
         return
-    table = columns(*(name.removesuffix("_at_ms").replace("_", " ") for name in rows[0]))
+    names = (name.removesuffix("_at_ms").replace("_", " ") for name in rows[0])
+    table = columns(*names, whole=("tool",))
     for row in rows:
         table.add_row(*(_cell(name, value) for name, value in row.items()))
     out().print(table)

@@ -60,9 +60,8 @@ def validate(connect: bool, config: str | None, as_json: bool) -> None:
         tried = asyncio.run(_connect(loaded))
         report["notices"] += tried.pop("notices")
         report |= tried
-        found = [report["index"], *report["upstreams"].values()]
-        failed = any(one["state"] == "failed" for one in report["services"])
-        if failed or any(part["state"] != "ready" for part in found):
+        failed = any(one["state"] == "failed" for one in [report["index"], *report["services"]])
+        if failed or not all(one["up"] for one in report["upstreams"].values()):
             report["ok"], code = False, 3
     if as_json:
         print_json(report)
@@ -95,6 +94,7 @@ async def _connect(loaded: Loaded) -> dict[str, Any]:
         "upstreams": {
             key: {
                 "state": found.state,
+                "up": found.up,
                 "error": found.error,
                 "protocol_version": found.protocol_version,
                 "tools": found.tools,
@@ -142,7 +142,8 @@ def _show_tried(report: dict[str, Any]) -> None:
     width = max(map(len, names), default=0)
     for key, found in report["upstreams"].items():
         ready = found["state"] == "ready"
-        row = Text(f"{key:{width}}  ").append(found["state"], "green" if ready else "red")
+        color = "green" if ready else "yellow" if found["up"] else "red"
+        row = Text(f"{key:{width}}  ").append(found["state"], color)
         tell(row.append(f"  {found['protocol_version']}  {found['tools']} tools" * ready))
         if error := found["error"].removeprefix(f"upstream {key!r}").lstrip(": "):
             tell(f"    {error}", hang=4)

@@ -27,7 +27,8 @@ _UNREACHABLE = 3
 def approve(tools: tuple[str, ...], everything: bool, config: str | None, as_json: bool) -> None:
     """Approve the present definitions of TOOLS; without any, show what has changed.
 
-    A gateway that runs takes it over on SIGHUP. Exit code 3: of some servers nothing could be told.
+    A gateway that runs takes it over with `armory reload`. Exit code 3: of some servers nothing
+    could be told.
     """
     changed, approved, unseen = asyncio.run(_approve(tools, config, everything=everything))
     if as_json:
@@ -61,6 +62,8 @@ def _tell(changed: list[Changed], approved: list[str], unseen: dict[str, str]) -
         for line in change.difference():
             style = {"+": "green", "-": "red"}.get(line[:1])
             out().print(f"  {line}", style=style, markup=False, soft_wrap=True)
+    if approved:
+        say_notice("a gateway that runs takes it over with `armory reload`")
     if not changed:
         others = ", of the servers that answered" if unseen else ""
         out().print(f"No definition has changed{others}.")

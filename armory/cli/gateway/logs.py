@@ -12,7 +12,7 @@ import click
 
 from armory.cli.gateway.running import gateways
 from armory.cli.options import json_option, running_options
-from armory.cli.output import print_json
+from armory.cli.output import print_json, say_notice
 from armory.cli.plain import plain
 from armory.config.problems import nearest
 from armory.errors import UnknownTool
@@ -41,6 +41,8 @@ def logs(name: str, lines: int | None, url: str | None, token: str | None, as_js
             print_json({"server": name, "process": answer.get("process"), "lines": shown})
         else:
             sys.stdout.writelines(f"{plain(line)}\n" for line in shown)
+            if not kept:
+                say_notice(f"{name!r} has written nothing to standard error")
         return
     names = sorted(
         {key for gateway in found for key in _upstreams(gateway.get("/readyz", also=(503,)))}

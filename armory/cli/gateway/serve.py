@@ -69,7 +69,11 @@ class _Address(NamedTuple):
 @click.command()
 @config_option
 @click.option("--host", callback=_listenable, help="Address to bind; default: server.host.")
-@click.option("--port", type=click.IntRange(0, 65_535), help="Port to bind, 0: any that is free.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    help="Port to bind, 0: any that is free; default: server.port.",
+)
 @click.option("--stdio", is_flag=True, help="Serve one client on standard input and output.")
 @click.option("--json", "as_json", is_flag=True, help="Say where it listens in JSON.")
 def serve(

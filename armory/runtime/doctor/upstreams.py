@@ -16,12 +16,16 @@ from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
 from armory.domain.catalog import ServerLists
-from armory.errors import ArmoryError, UpstreamTimeout
+from armory.errors import ArmoryError, LoginNeeded, UpstreamTimeout
+from armory.http1.connecting import addresses_of, connected, reason
 from armory.observability.redaction import redacted
 from armory.runtime.doctor.findings import Finding, failed, ok, warning
+from armory.upstreams.oauth.client import NoToken
+from armory.upstreams.oauth.grants import AuthorizationCode
 from armory.upstreams.pool import Pool
 from armory.upstreams.programs import Unusable, program_of
 from armory.upstreams.spec import UpstreamSpec
+from armory.upstreams.transports.http_failures import LoginRequired
 
 _CONNECT_S = 10.0
 _SLOW_S = 30.0
@@ -121,7 +125,11 @@ async def _address(spec: UpstreamSpec, url: str) -> Finding | None:
     port = parts.port or (443 if parts.scheme == "https" else 80)
     try:
         async with asyncio.timeout(_CONNECT_S):
-            _, writer = await asyncio.open_connection(host, port, ssl=context)
+            _, writer = await asyncio.open_connection(
+                sock=await connected(await addresses_of(host, port)),
+                ssl=context,
+                server_hostname=host if context else None,
+            )
     except socket.gaierror:
         fix = f"correct the host in {said}, or this machine's DNS"
         return failed(check, f"the name {host!r} cannot be resolved", fix)
@@ -139,7 +147,7 @@ async def _address(spec: UpstreamSpec, url: str) -> Finding | None:
         return failed(check, f"{host}:{port} does not answer within {_CONNECT_S:g} s", fix)
     except OSError as error:
         fix = f"start the server, or correct {said}"
-        return failed(check, f"{host}:{port} cannot be reached: {error.strerror or error}", fix)
+        return failed(check, f"{host}:{port} cannot be reached: {reason(error)}", fix)
     certificate = writer.get_extra_info("peercert") or {}
     writer.close()
     return _expiry(check, str(certificate.get("notAfter", "")))
@@ -202,6 +210,10 @@ async def _answers(spec: UpstreamSpec, within_s: float, early: Finding | None) -
         said = starting.status_text if starting is not None else "it does not answer"
         fix = f"`armory logs {spec.key}` shows what it writes; --timeout S waits longer"
         return failed(check, f"after {within_s:g} s: {redacted(said)}", fix)
+    except LoginNeeded:
+        if early is not None:
+            return early
+        return ok(check, "callers use accounts of their own; the gateway itself has none there")
     except ArmoryError as error:
         return _refused(spec, error)
     finally:
@@ -232,11 +244,26 @@ def _skills(check: str, lists: ServerLists) -> Finding:
     return ok(check, served)
 
 
+def _login(spec: UpstreamSpec) -> str:
+    """How an upstream that refused what it was sent, or nothing, is given a credential."""
+    key, command = f"upstreams.{spec.key}", f"`armory login {spec.key}`"
+    if isinstance(spec.auth, AuthorizationCode):
+        return command
+    if spec.auth is not None:
+        return f"correct {key}.auth"
+    return (
+        f"give {key}.headers a token that it accepts; or, where a person has to log in, set "
+        f"{key}.auth: {{type: authorization_code}} and run {command}"
+    )
+
+
 def _refused(spec: UpstreamSpec, error: ArmoryError) -> Finding:
     check, key = f"upstream {spec.key}", f"upstreams.{spec.key}"
     message = error.message.removeprefix(f"upstream {spec.key!r}: ")
-    if error.code == "login_required":
-        fix = f"`armory login {spec.key}`, or give {key}.auth or {key}.headers a credential"
+    if isinstance(error, LoginRequired):
+        message = f"wants a login: it answered {error.answered}"
+    if isinstance(error, LoginRequired | NoToken):
+        fix = _login(spec)
     elif isinstance(error, UpstreamTimeout):
         fix = f"it hangs; raise {key}.connect_timeout_s if it is only slow"
     elif spec.is_stdio:

@@ -37,11 +37,13 @@ class HttpFailure(UpstreamUnavailable):
                 f"; it leads to {_shown(leads_to)!r}, and is not followed: give that as "
                 f"upstreams.{server}.url if it is the server"
             )
+        answered = f"HTTP {status}{' (' + text + ')' if text else ''}{hint}"
         super().__init__(
-            self._message(server, f"HTTP {status}{' (' + text + ')' if text else ''}{hint}"),
+            self._message(server, answered),
             upstream=server,
             retry_after_s=retry_after_s,
         )
+        self.answered = answered
         self.status = status
         self.body = body
 
