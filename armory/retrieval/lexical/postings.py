@@ -299,7 +299,7 @@ class Postings:
         else:  # a word that only looks like another is not that word
             alike = hits.alike[runs]
             np.maximum.at(matched, (at, slots), alike)
-            present, held = present * alike[:, None], held * alike
+            present, held, whole = present * alike[:, None], held * alike, whole & (alike == 1)
         # three sums for each tool and field: what the query says, of the field, as a compound
         weights = np.empty((len(pairs), 3, width), np.float32)
         np.multiply(present, hits.idf[slots][:, None], out=weights[:, 0])
