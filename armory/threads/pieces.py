@@ -57,6 +57,10 @@ class FreeingThread:
     """
 
     def __init__(self) -> None:
+        self.start_over()
+
+    def start_over(self) -> None:
+        """As if it had never been started; in a forked process, where there is no thread."""
         self._waiting: SimpleQueue[list[Any] | dict[Any, Any]] = SimpleQueue()
         self._started = False
 

@@ -6,6 +6,7 @@ Owns: these threads, and those of work that may hang. Never imports a room.
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -54,8 +55,19 @@ async def in_turn_if(large: bool, work: Callable[..., _T], *arguments: Any) -> _
         return await in_turn(work, *arguments)
 
 
-_IN_TURN = ThreadPoolExecutor(1, "armory-catalog", lower_priority, (CATALOG_NICE,))
-_FOR_CALLERS = ThreadPoolExecutor(1, "armory-callers", lower_priority)
+def _start_over() -> None:
+    """Threads of this process: after a fork those of the parent are there in name only, and
+    whatever is given to them waits for ever.
+    """
+    global _IN_TURN, _FOR_CALLERS
+    _IN_TURN = ThreadPoolExecutor(1, "armory-catalog", lower_priority, (CATALOG_NICE,))
+    _FOR_CALLERS = ThreadPoolExecutor(1, "armory-callers", lower_priority)
+    FREEING.start_over()
+
+
+_start_over()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_start_over)
 
 
 def unattended(work: Callable[[], _T], name: str) -> Future[_T]:

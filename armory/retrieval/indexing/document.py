@@ -21,6 +21,9 @@ from armory.retrieval.options import STRATEGY, Strategy
 MAX_WORDS = 120
 MAX_PARAMS = 24
 _PARAM_WORDS = 14
+#: Objects within objects that are looked into, and schemas that stand for one.
+_DEEPEST, _SHAPES = 2, 32
+_CHOICES = ("allOf", "anyOf", "oneOf")
 _ABOUT_WORDS = 60
 _SPACES = re.compile(r"\s+")
 _BETWEEN = re.compile(r"[\s_/@:-]+")
@@ -59,24 +62,59 @@ class Document:
 
 def parameters(schema: Mapping[str, Any]) -> list[tuple[str, str]]:
     """(name, description) of a schema's properties, nested ones under their parent's; bounded."""
-    found: list[tuple[str, str]] = []
-    _collect(schema, found, depth=0)
-    return found[:MAX_PARAMS]
+    found: dict[tuple[str, str], None] = {}
+    _collect(schema, schema, found, set(), depth=0)
+    return list(found)
 
 
-def _collect(schema: Mapping[str, Any], found: list[tuple[str, str]], depth: int) -> None:
-    properties = schema.get("properties")
-    if not isinstance(properties, dict) or depth > 2:
+def _collect(
+    schema: Mapping[str, Any],
+    root: Mapping[str, Any],
+    found: dict[tuple[str, str], None],
+    seen: set[int],
+    depth: int,
+) -> None:
+    if depth > _DEEPEST:
         return
-    for name, spec in cast("dict[str, Any]", properties).items():
-        if len(found) >= MAX_PARAMS:
-            return
-        entry: Mapping[str, Any] = cast("Any", spec) if isinstance(spec, dict) else {}
-        text = entry.get("description")
-        found.append((str(name), _clean(text) if isinstance(text, str) else ""))
-        items = entry.get("items")
-        inner = cast("Mapping[str, Any]", items) if isinstance(items, dict) else entry
-        _collect(inner, found, depth + 1)
+    for shape in _shapes(schema, root):
+        properties = shape.get("properties")
+        if id(shape) in seen or not isinstance(properties, Mapping):
+            continue
+        seen.add(id(shape))  # many may refer to it, itself among them
+        for name, spec in cast("Mapping[str, Any]", properties).items():
+            if len(found) >= MAX_PARAMS:
+                return
+            entry = cast("Mapping[str, Any]", spec) if isinstance(spec, Mapping) else {}
+            text = entry.get("description")
+            found[str(name), _clean(text) if isinstance(text, str) else ""] = None
+            _collect(entry, root, found, seen, depth + 1)
+
+
+def _shapes(schema: Mapping[str, Any], root: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """A schema and what stands for it: of its items, of choices, what it refers to; bounded."""
+    shapes = [schema]
+    for shape in shapes:  # which grows meanwhile
+        others = [_referred(shape, root), shape.get("items")]
+        for key in _CHOICES:
+            choices = shape.get(key)
+            others += cast("list[Any]", choices)[:_SHAPES] if isinstance(choices, list) else ()
+        for one in others:
+            if isinstance(one, Mapping) and len(shapes) < _SHAPES:
+                other = cast("Mapping[str, Any]", one)
+                shapes.append(_referred(other, root) or other)
+    return shapes
+
+
+def _referred(schema: Mapping[str, Any], root: Any) -> Mapping[str, Any] | None:
+    """The part of the same document that a schema refers to; None: it does not, or to nothing."""
+    reference = schema.get("$ref")
+    if not isinstance(reference, str) or not reference.startswith("#/"):
+        return None
+    found = root
+    for part in reference.split("/", _SHAPES)[1:]:
+        name = part.replace("~1", "/").replace("~0", "~")
+        found = cast("Mapping[str, Any]", found).get(name) if isinstance(found, Mapping) else None
+    return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else None
 
 
 def _clean(text: str) -> str:

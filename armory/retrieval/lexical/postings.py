@@ -235,8 +235,11 @@ class Postings:
         return own > _OWN_WORDS * strange
 
     def _correction(self, word: str) -> str | None:
-        number = self._vocabulary.get(stem(word))
-        return self._spelling.meant(word, number, self.inverted.df)
+        number = self._vocabulary.get(stem(word), self._width)
+        meant = self._spelling.meant(word, number, self.inverted.df)
+        if meant is not None and stem(meant) != stem(word) and self._in_name(number).any():
+            return None  # whoever wrote the name of a tool meant the tool
+        return meant
 
     def _may_be_typo(self, found: re.Match[str]) -> bool:
         word = found[0]
@@ -251,11 +254,15 @@ class Postings:
 
     def is_name(self, word: str) -> bool:
         """Whether an identifier of several words joins those of a tool's name: `ReadFile`."""
-        number = self._vocabulary.get(stem(fold(word)), self._width)
+        return bool(self._in_name(self._vocabulary.get(stem(fold(word)), self._width), True).any())
+
+    def _in_name(self, number: int, whole: bool = False) -> NDArray[np.bool_]:
+        """Which pairs of a term have it in the tool's name; `whole`: as a compound of it."""
         if number >= self._width:
-            return False
+            return np.zeros(0, np.bool_)
         pairs = slice(*self.inverted.starts[number : number + 2].tolist())
-        return bool((self.inverted.whole[pairs] & (self.inverted.counts[pairs, NAME] > 0)).any())
+        named = self.inverted.counts[pairs, NAME] > 0
+        return named & self.inverted.whole[pairs] if whole else named
 
     def keyword(
         self, query: str, found: TermHits | None = None, of: Positions | None = None
@@ -299,7 +306,7 @@ class Postings:
         else:  # a word that only looks like another is not that word
             alike = hits.alike[runs]
             np.maximum.at(matched, (at, slots), alike)
-            present, held = present * alike[:, None], held * alike
+            present, held, whole = present * alike[:, None], held * alike, whole & (alike == 1)
         # three sums for each tool and field: what the query says, of the field, as a compound
         weights = np.empty((len(pairs), 3, width), np.float32)
         np.multiply(present, hits.idf[slots][:, None], out=weights[:, 0])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import threading
 import unicodedata
+from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from typing import Protocol
 
@@ -22,8 +23,11 @@ _JOINT = re.compile(
     r"['\u2019_\-./:]+"
     r"|(?<=[a-zà-öø-ÿ0-9])(?=[A-ZÀ-ÖØ-Þ])"
     r"|(?<=[A-ZÀ-ÖØ-Þ])(?=[A-ZÀ-ÖØ-Þ][a-zà-öø-ÿ])"
+    r"(?![B-HJ-TV-Z]s(?![a-zà-öø-ÿ])|[AIU]s(?![^\W_]))"  # URLs, APIs; but SaveSVGAsPNG
 )
 _SPACES = re.compile(r"\s+")
+#: Several of what has no vowel, or none but its last letter: prs, pdfs, cpus; not css.
+_ABBREVIATIONS = re.compile(r"[b-df-hj-np-tv-xz]{2,}+(?:[aeiou]s|(?<=[^s]s))")
 
 _STOP = """
 a about after all also am an and any are as at be because been before being both but by can
@@ -66,7 +70,11 @@ def stem(word: str) -> str:
 
 
 def _stem(word: str) -> str:
-    return _STEMMERS.english.stemWord(word) if len(word) > 2 else word
+    if len(word) <= 2:
+        return word
+    if _ABBREVIATIONS.fullmatch(word):  # Snowball leaves them their `s`
+        return word[:-1]
+    return _STEMMERS.english.stemWord(word)
 
 
 _kept_stem = lru_cache(maxsize=_KEPT)(_stem)
@@ -102,11 +110,16 @@ def _chunk_terms(chunk: str) -> tuple[str, ...]:
         return tuple(chunk[i : i + 2] for i in range(len(chunk) - 1))
     parts = _parts(chunk)
     terms = [stem(part) for part in parts if part not in STOP_WORDS]
-    if 1 < len(parts) <= _MAX_PARTS:
-        whole = "".join(parts)
-        if len(whole) > max(map(len, parts)) + 1:
-            terms.append(stem(whole))
-    return tuple(terms)
+    return (*terms, whole) if (whole := _whole(chunk, parts)) else tuple(terms)
+
+
+def _whole(chunk: str, parts: Sequence[str]) -> str:
+    """The term of a chunk written together, "" where it is none: one part, many, or `user's`."""
+    if not 1 < len(parts) <= _MAX_PARTS:
+        return ""
+    whole = "".join(parts)
+    # of what stands together anyway a single letter counts as well: OAuth, iPhone, gRPC
+    return stem(whole) if chunk.isalnum() or len(whole) > max(map(len, parts)) + 1 else ""
 
 
 _kept_terms = lru_cache(maxsize=_KEPT)(_chunk_terms)
@@ -160,12 +173,11 @@ def compounds(text: str) -> frozenset[str]:
     wholes: set[str] = set()
     parts: set[str] = set()
     for chunk in chunks(text):
-        *rest, last = _chunk_terms(chunk) or ("",)
-        if rest and not _IS_CJK.match(chunk) and len(last) > max(map(len, rest)) + 1:
-            wholes.add(last)
-        else:
-            parts.add(last)
-        parts.update(rest)
+        found = _chunk_terms(chunk)
+        if not _IS_CJK.match(chunk) and (whole := _whole(chunk, _parts(chunk))):
+            wholes.add(whole)
+            found = found[:-1]
+        parts.update(found)
     return frozenset(wholes - parts)
 
 

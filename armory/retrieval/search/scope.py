@@ -25,8 +25,8 @@ from armory.retrieval.snapshot import Snapshot
 MAX_SUBQUERIES = 12
 #: Names of products, which begin with a capital or one small letter (GitHub, iPhone), stay whole.
 _IDENTIFIER = re.compile(r"\b[a-z][a-z][a-z0-9]*+(?:[A-Z]++[a-z0-9]++)++\b")
-#: So do those that only look like one, unless a tool is called so (CreateIssue).
-_PASCAL = re.compile(r"\b[A-Z]++[a-z0-9]++(?:[A-Z]++[a-z0-9]*+)++\b")
+#: So do those that only look like one, unless a tool is called so (CreateIssue, sendSMS).
+_PERHAPS = re.compile(r"\b(?:[A-Z]++|[a-z])[a-z0-9]++(?:[A-Z]++[a-z0-9]*+)++\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def prepared(text: str, words: Postings) -> str:
 def _with_words(text: str, words: Postings) -> str:
     """The text with identifiers split, as tools' names are embedded: readFile -> read file."""
     text = _IDENTIFIER.sub(lambda found: spaced(found[0]), text)
-    return _PASCAL.sub(lambda it: spaced(it[0]) if words.is_name(it[0]) else it[0], text)
+    return _PERHAPS.sub(lambda it: spaced(it[0]) if words.is_name(it[0]) else it[0], text)
 
 
 def check_query(query: Query) -> None:

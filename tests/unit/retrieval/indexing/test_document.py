@@ -59,6 +59,56 @@ def test_parameters_are_a_second_text() -> None:
     assert len(document_of(tool(), "description_params").texts) == 1
 
 
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"$ref": "#/$defs/Search"},
+        {"anyOf": [{"$ref": "#/$defs/Search"}, {"type": "null"}]},
+        {"type": "array", "items": {"$ref": "#/$defs/Search"}},
+        {"allOf": [{"$ref": "#/$defs/Search"}], "default": {}},
+        {"oneOf": [{"properties": {"sender": {"description": "Who wrote it"}}}, {"$ref": "#/"}]},
+    ],
+)
+def test_parameters_that_a_schema_refers_to_or_chooses_from_are_its_own(request_: Any) -> None:
+    search = {"properties": {"sender": {"description": "Who wrote it"}}}
+    schema = {"properties": {"request": request_, "page": {}}, "$defs": {"Search": search}}
+    assert parameters(schema) == [("request", ""), ("sender", "Who wrote it"), ("page", "")]
+
+
+def test_a_choice_of_whole_schemas_has_the_parameters_of_each_once() -> None:
+    common: dict[str, Any] = {"type": "object", "properties": {"id": {}}}
+    schema = {"oneOf": [common, {"properties": {"id": {}, "reason": {}}}]}
+    assert parameters(schema) == [("id", ""), ("reason", "")]
+
+
+@pytest.mark.parametrize(
+    "reference", ["#/$defs/Node", "#", "#/", "#/$defs/none", "#/$defs/Node/type/x", "other.json", 3]
+)
+def test_schemas_that_refer_to_themselves_or_to_nothing_come_to_an_end(reference: Any) -> None:
+    again = {"anyOf": [{"$ref": reference}] * 50, "$ref": reference}
+    node = {"type": "object", "properties": {"left": again, "right": again}, **again}
+    assert parameters({"$ref": "#/$defs/Node", "$defs": {"Node": node}}) == [
+        ("left", ""),
+        ("right", ""),
+    ]
+
+
+def test_a_schema_that_many_refer_to_is_read_once() -> None:
+    read: list[str] = []
+
+    class Counted(dict[str, Any]):
+        def items(self) -> Any:
+            read.append("items")
+            return super().items()
+
+    again = {"anyOf": [{"$ref": "#/$defs/Node"}, {"$ref": "#/$defs/Other"}] * 8}
+    node = {"properties": Counted({f"p{i}": again for i in range(10)})}
+    other = {"properties": Counted({f"p{i}": again for i in range(10)})}
+    schema = {"properties": {"tree": again}, "$defs": {"Node": node, "Other": other}}
+    assert len(parameters(schema)) == 11
+    assert len(read) == 2
+
+
 def test_synthetic_queries_given_and_by_template() -> None:
     given = document_of(tool(), "synthetic_queries", ["ping the team", " "]).texts
     assert given[1:] == ("ping the team",)

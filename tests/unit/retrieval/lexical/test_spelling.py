@@ -159,6 +159,17 @@ def test_a_misspelling_that_stands_in_a_description_yields_to_the_common_word() 
     assert index.freeze().corrected("serach") == "search"
 
 
+def test_the_name_of_a_tool_is_no_misspelling_of_what_many_tools_say() -> None:
+    index = LexicalIndex()
+    for i in range(12):
+        index.add(f"t{i}", Fields(f"tool{i}", description="Rates of the next events"))
+    index.add("rdates", Fields("rdates", description="When figures come out"))
+    index.add("other", Fields("other", description="All raates of it"))
+    postings = index.freeze()
+    assert postings.corrected("rdates of next week") == "rdates of next week"
+    assert postings.corrected("raates of next week") == "rates of next week"
+
+
 def test_which_words_stand_for_an_unknown_one_is_the_same_in_any_order() -> None:
     names = [f"paint{letter}" for letter in "bcfghkm"]  # all as near to the unknown word
 

@@ -35,6 +35,10 @@ def test_the_written_together_form_meets_the_compound() -> None:
     [
         ("getHTTPStatus_v2", ["get", "HTTP", "Status", "v2"]),
         ("mp3_to_wav", ["mp3", "to", "wav"]),
+        ("listPRs", ["list", "PRs"]),
+        ("getIDsByName", ["get", "IDs", "By", "Name"]),
+        ("APIs", ["APIs"]),
+        ("saveSVGAsPNG", ["save", "SVG", "As", "PNG"]),
         ("__init__", ["init"]),
         ("", []),
     ],
@@ -43,8 +47,24 @@ def test_identifiers_split(name: str, parts: list[str]) -> None:
     assert split_identifier(name) == parts
 
 
+@pytest.mark.parametrize("name", ["OAuth", "iPhone", "gRPC", "eBay", "iOS", "LaTeX"])
+def test_names_of_one_word_meet_however_they_are_written(name: str) -> None:
+    assert set(terms(name.lower())) <= set(terms(name))
+    assert compounds(name) == set(terms(name.lower()))
+
+
+@pytest.mark.parametrize("one", ["PR", "VM", "URL", "API", "PDF", "ID", "CPU", "CVE", "GPU", "NFT"])
+def test_one_and_several_of_an_abbreviation_meet(one: str) -> None:
+    assert terms(f"{one}s") == terms(f"{one.lower()}s") == terms(one.lower())
+
+
+def test_a_word_that_ends_like_several_abbreviations_is_left_whole() -> None:
+    assert terms("css rss users' user's") == ["css", "rss", "user", "user"]
+
+
 def test_words_for_an_embedder() -> None:
     assert spaced("getHTTPStatus_v2") == "get http status v2"
+    assert spaced("listPRs") == "list prs"
 
 
 def test_inflected_forms_meet_and_stop_words_go() -> None:

@@ -115,6 +115,21 @@ async def test_a_name_with_a_small_word_is_said_with_it_only() -> None:
         assert "name is in the query" not in await reason("git add everything")
 
 
+@pytest.mark.parametrize(
+    ("asked", "name"), [("read README.md", "read_media_file"), ("post_message", "send_message")]
+)
+async def test_a_name_that_an_identifier_only_looks_like_is_not_said(asked: str, name: str) -> None:
+    async with boosted("relevance", {}) as retriever:
+        await retriever.index([tool(f"s__{name}", "Does it"), *MAIL])
+
+        async def reason(query: str) -> str:
+            found = await retriever.search(Query((query,)), explain=True)
+            return next(m.reason for m in found.ranking if m.tool.original_name == name)
+
+        assert "its name is in the query" in await reason(name.replace("_", ""))
+        assert "its name is in the query" not in await reason(asked)
+
+
 @pytest.mark.parametrize("ranker", ["relevance", "hybrid", "semantic", "lexical"])
 async def test_a_reason_counts_the_words_that_are_shared(ranker: str) -> None:
     async with boosted(ranker, {}) as retriever:

@@ -61,11 +61,30 @@ async def test_a_tool_is_found_by_its_name_in_another_spelling(make_tool: MakeTo
         "create_invoice": "Create an invoice for a customer",
         "get_forecast": "Weather forecast of a place",
         "navigate": "Go to a page",
+        "sendSMS": "Texts somebody",
+        "calculate_roi": "What an investment brings",
     }
     tools = [make_tool(name, text) for name, text in described.items()]
     embedder = make_embedder("embedded")
     async with Retriever(embedder, ExactIndex(), make_rankers()) as retriever:
         await retriever.index(tools)
-        for asked, wanted in (("createIssue", "create_issue"), ("getForecast", "get_forecast")):
+        for asked, wanted in (
+            ("createIssue", "create_issue"),
+            ("getForecast", "get_forecast"),
+            ("sendSMS", "sendSMS"),
+            ("calculateROI", "calculate_roi"),
+        ):
             found = await retriever.search(Query((asked,)))
             assert [m.tool.original_name for m in found.matches][:1] == [wanted]
+
+
+def test_names_that_end_in_capitals_are_taken_apart_where_a_tool_has_them(
+    make_tool: MakeTool,
+) -> None:
+    words = LexicalIndex()
+    tools = [make_tool("sendSMS", "Texts somebody"), make_tool("get_user_id", "Who it is")]
+    for tool in tools:
+        words.add(tool.name, fields_of(tool))
+    asked = "sendSMS on macOS to getUserID, or openHAB"
+    scope = scope_of(Query((asked,)), words_only(tools, words.freeze()), None)
+    assert scope.texts[0].text == "send sms on macOS to get user id, or openHAB"
