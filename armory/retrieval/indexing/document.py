@@ -21,8 +21,8 @@ from armory.retrieval.options import STRATEGY, Strategy
 MAX_WORDS = 120
 MAX_PARAMS = 24
 _PARAM_WORDS = 14
-#: Objects within objects that are looked into, and schemas that stand for one.
-_DEEPEST, _SHAPES = 2, 32
+#: Objects within objects that are looked into; of one tool so many schemas, of a choice so many.
+_DEEPEST, _SHAPES, _CHOSEN = 2, 256, 32
 _CHOICES = ("allOf", "anyOf", "oneOf")
 _ABOUT_WORDS = 60
 _SPACES = re.compile(r"\s+")
@@ -76,11 +76,10 @@ def _collect(
 ) -> None:
     if depth > _DEEPEST:
         return
-    for shape in _shapes(schema, root):
+    for shape in _shapes(schema, root, seen):
         properties = shape.get("properties")
-        if id(shape) in seen or not isinstance(properties, Mapping):
+        if not isinstance(properties, Mapping):
             continue
-        seen.add(id(shape))  # many may refer to it, itself among them
         for name, spec in cast("Mapping[str, Any]", properties).items():
             if len(found) >= MAX_PARAMS:
                 return
@@ -90,18 +89,27 @@ def _collect(
             _collect(entry, root, found, seen, depth + 1)
 
 
-def _shapes(schema: Mapping[str, Any], root: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """A schema and what stands for it: of its items, of choices, what it refers to; bounded."""
-    shapes = [schema]
+def _shapes(
+    schema: Mapping[str, Any], root: Mapping[str, Any], seen: set[int]
+) -> list[Mapping[str, Any]]:
+    """A schema and what stands for it: of its items, of choices, what it refers to; each once in a
+    tool, since many may refer to it, itself among them.
+    """
+    shapes: list[Mapping[str, Any]] = []
+
+    def add(one: object) -> None:
+        if isinstance(one, Mapping) and id(one) not in seen and len(seen) < _SHAPES:
+            seen.add(id(one))
+            shapes.append(cast("Mapping[str, Any]", one))
+
+    add(schema)
     for shape in shapes:  # which grows meanwhile
-        others = [_referred(shape, root), shape.get("items")]
+        add(_referred(shape, root))
+        add(shape.get("items"))
         for key in _CHOICES:
             choices = shape.get(key)
-            others += cast("list[Any]", choices)[:_SHAPES] if isinstance(choices, list) else ()
-        for one in others:
-            if isinstance(one, Mapping) and len(shapes) < _SHAPES:
-                other = cast("Mapping[str, Any]", one)
-                shapes.append(_referred(other, root) or other)
+            for one in cast("list[Any]", choices)[:_CHOSEN] if isinstance(choices, list) else ():
+                add(one)
     return shapes
 
 

@@ -53,9 +53,9 @@ async def test_a_token_for_this_endpoint_names_user_and_scopes(provider: Identit
     found = await checks.authenticate(bearer(token), HERE)
     assert (found.user, found.method, found.scopes) == ("ann", "oauth", {"read", "write"})
     assert found.subject == f"{provider.issuer}|ann"
-    assert await checks.authenticate(
-        bearer(provider.sign(aud=f"{HERE}/")), None, HERE
-    ) == Principal(found.subject, "ann", frozenset(), "oauth")
+    assert await checks.authenticate(bearer(provider.sign(aud=f"{HERE}/")), HERE) == Principal(
+        found.subject, "ann", frozenset(), "oauth"
+    )
     assert found.expires_at is not None
     assert found.expires_at > time.time()
 

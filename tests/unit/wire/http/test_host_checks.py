@@ -159,8 +159,9 @@ def test_whether_a_url_is_its_own_or_one_that_a_sender_chose(
 
 def test_a_network_may_be_written_by_an_address_in_it() -> None:
     checks = HostChecks(trusted_proxies=["10.1.2.3/8"])
-    assert checks.trusts("10.9.9.9")
-    assert not checks.trusts("11.1.2.3")
+    said = {"X-Forwarded-For": "1.2.3.4"}
+    assert checks.seen_as("10.9.9.9", said)[0] == "1.2.3.4"
+    assert checks.seen_as("11.1.2.3", said)[0] == "11.1.2.3"
 
 
 def test_answers_to_browsers_name_what_is_allowed() -> None:
