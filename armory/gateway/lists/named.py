@@ -87,9 +87,8 @@ def _capped(
         if len(kept) >= most:
             left_out[name] = _CAP
             continue
-        if (
-            budget is not None and name in view.tables.positions
-        ):  # skills are no definitions of tools
+        # skills are no definitions of tools
+        if budget is not None and name in view.tables.positions:
             size = len(view.listed.tool(name, form))
             if size > left:
                 left_out[name] = _BUDGET
