@@ -100,9 +100,14 @@ def _quiet_around(windows: list[Window], name: str) -> list[Window]:
     for place, window in enumerate(windows):
         if window.attack != name:
             continue
-        beside = [*windows[max(0, place - 1) : place], *windows[place + 1 : place + 2]]
-        found += [Window("", w.begin + SETTLE_S, w.end) for w in beside if not w.attack]
+        beside = [w for w in _beside(windows, place) if not w.attack]
+        found += [Window("", w.begin + SETTLE_S, w.end) for w in beside]
     return found
+
+
+def _beside(windows: list[Window], place: int) -> list[Window]:
+    """The one before and the one after."""
+    return [*windows[max(0, place - 1) : place], *windows[place + 1 : place + 2]]
 
 
 def _compared(under: Answer, quiet: Answer) -> dict[str, float]:
@@ -149,13 +154,39 @@ def _missed(attacks: dict[str, Any]) -> list[str]:
         if few:
             said = ", ".join(f"{kind} {count}" for kind, count in few.items())
             found.append(f"too few answers for a p99 under {name}: {said}")
-        slow = {
-            k: r for k, r in ratios.items() if k not in (MACHINE, DRIVER, CORE) and r > MAX_RATIO
-        }
+        slow = {kind: ratio for kind, ratio in _barred(ratios).items() if ratio > MAX_RATIO}
         if slow:
             said = ", ".join(f"{kind} {ratio}" for kind, ratio in slow.items())
             found.append(f"p99 under {name}: {said} (the machine: {ratios.get(MACHINE, 1.0)})")
     return found
+
+
+def _barred(ratios: dict[str, float]) -> dict[str, float]:
+    """Those of the kinds that have a bar."""
+    return {kind: r for kind, r in ratios.items() if kind not in (MACHINE, DRIVER, CORE)}
+
+
+def _by_chance(windows: list[Window], answers: list[Answer]) -> dict[str, Any]:
+    """How often quiet itself misses the bar of latency: each time of it, as if it were an attack,
+    by the quiet before and after it. What attacks do is what they miss beyond that.
+
+    Returns:
+        `missed` of so many `times`, and the greatest `ratio` of any kind that has a bar, in order.
+    """
+    before = [
+        Window(following.attack, quiet.begin + SETTLE_S, quiet.end)
+        for quiet, following in itertools.pairwise(windows)
+        if not quiet.attack
+    ]
+    greatest: list[float] = []
+    for name in dict.fromkeys(window.attack for window in before):
+        places = [place for place, window in enumerate(before) if window.attack == name]
+        beside = [one for place in places for one in _beside(before, place)]
+        under = _figures([before[place] for place in places], answers, [])
+        ratios = _barred(_compared(under, _figures(beside, answers, [])))
+        greatest.append(max(ratios.values(), default=0.0))
+    missed = sum(ratio > MAX_RATIO for ratio in greatest)
+    return {"missed": missed, "times": len(greatest), "ratio": sorted(greatest)}
 
 
 def long_turns(windows: list[Window], noted: dict[str, Any]) -> dict[str, Any]:
@@ -242,5 +273,5 @@ def report(
     ]
     return {
         "versions": versions(), "machine": machine(), "failures": failures, "summary": summary,
-        "quiet": without, "attacks": attacks,
+        "by_chance": _by_chance(windows, answers), "quiet": without, "attacks": attacks,
     }  # fmt: skip

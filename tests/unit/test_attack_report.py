@@ -37,6 +37,16 @@ def test_a_p99_beyond_one_and_a_half_times_is_named() -> None:
     assert missed == "p99 under client: depth: health 2.0 (the machine: 1.0)"
 
 
+def test_how_often_quiet_itself_misses_the_bar_is_told() -> None:
+    windows: list[Window] = []
+    for begin, name in ((0.0, "a"), (20.0, "b"), (40.0, "c"), (60.0, "d")):
+        windows += Window("", begin, begin + 10), Window(name, begin + 10, begin + 20)
+    took = {0: 0.002, 20: 0.002, 40: 0.004, 60: 0.002}
+    answers = [answer for begin, lasted in took.items() for answer in _answers(begin, lasted)]
+    found = report(windows, answers, [], "", ())["by_chance"]
+    assert (found["missed"], found["times"], found["ratio"][-1]) == (1, 4, 2.0)
+
+
 def test_a_gap_of_health_is_named() -> None:
     (missed,) = _failures(_answers(0, 0.002), _answers(10, 0.002, skipped=0.5))
     assert missed == "gap of /healthz under client: depth: 550 ms (the machine: 50 ms)"
