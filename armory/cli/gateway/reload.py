@@ -76,7 +76,7 @@ def _tried(gateway: Gateway, text: str, file: Path) -> dict[str, Any]:
 def _show(answer: dict[str, Any], *, dry_run: bool) -> None:
     print(answer["url"])
     if not any(answer[key] for key in ("applied", "needs_restart", "added", "removed")):
-        print("  nothing has changed")
+        print("  the configuration is as it was")  # approvals, say, were read anew
         return
     for key, done, planned in _WORDS:
         if answer[key]:
