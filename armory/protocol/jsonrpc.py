@@ -36,7 +36,7 @@ MAX_ID_BYTES = 4 * 1024
 """Longer ids are not read: every answer repeats the id, and so do logs and errors."""
 _DATA_BYTES = 64 * 1024
 """Of an error; what the gateway looks for in it is short."""
-_VALUES = ("params", "result", "error")
+_VALUES = ("params", "result", "error", "id")
 _VERSION = b'"2.0"'
 _VERSION_BYTES = 20
 """Room for the version with every character escaped."""
@@ -129,9 +129,10 @@ def decoding(body: bytes) -> Generator[None, None, Message]:
         Malformed: it is none.
     """
     try:
-        return (yield from reading(body, Message, decode, _VALUES))
+        message = yield from reading(body, Message, _message.decode, _VALUES)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return decode(body)  # which says what is wrong; too wide an envelope is only unusual
+    return _checked(message)
 
 
 def _checked(message: Message) -> Message:
