@@ -164,6 +164,21 @@ async def test_beside_others_one_caller_has_its_share_of_the_loop() -> None:
     assert busy >= SHARE * (clock.now - 1_000.0) - 2 * AT_ONCE_S
 
 
+async def test_several_clients_of_one_who_takes_a_tenth_of_the_loop_never_wait() -> None:
+    clock = Clock()
+    shares = Shares(clock)
+    _seen_closely(shares, clock, "good")
+    clock.now += 1.0
+    for _ in range(100):  # a search and six calls a tenth of a second, one close after the other
+        for longest_step in (0.002, *[0.0005] * 6):
+            assert not _has_to_wait(shares, "other")
+            assert not _has_to_wait(shares, "good")
+            _used(shares, clock, "good", longest_step)
+            _used(shares, clock, "good", 0.0005)
+            clock.now += 0.004
+        clock.now += 0.06
+
+
 async def test_one_long_step_is_dearer_than_many_short_ones() -> None:
     clock = Clock()
     short, long = (Shares(clock).account("evil") for _ in range(2))
