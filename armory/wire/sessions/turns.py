@@ -30,8 +30,8 @@ values, takes 10 to 20 ms, in C code that cannot be interrupted.
 """
 AT_ONCE_S, VERY_LONG_AT_ONCE_S = 0.05, 10.0
 """Credit of a caller that used nothing lately, in seconds of what it would pay off: 25 ms in short
-steps or a long one of 4 ms, and 50 ms of very long steps. With little, a person's own clients waited
-for each other after each search, whenever anybody else asked something.
+steps or a long one of 4 ms, and 50 ms of very long steps. With little, a person's own clients
+waited for each other after each search, whenever anybody else asked something.
 """
 DEBT_S = 5.0
 """The most that a caller has to pay off, however long a step took."""
