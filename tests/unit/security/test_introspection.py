@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -16,12 +15,6 @@ from armory.testing.identity import IdentityProvider
 
 pytestmark = pytest.mark.anyio
 HERE = "https://gateway.example/mcp"
-
-
-@pytest.fixture
-async def provider() -> AsyncGenerator[IdentityProvider]:
-    async with IdentityProvider() as found:
-        yield found
 
 
 def scheme(provider: IdentityProvider, **more: Any) -> OAuthScheme:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncGenerator
 from typing import Any
 
 import jwt
@@ -22,12 +21,6 @@ from armory.testing.identity import IdentityProvider
 
 pytestmark = pytest.mark.anyio
 HERE = "https://gateway.example/mcp"
-
-
-@pytest.fixture
-async def provider() -> AsyncGenerator[IdentityProvider]:
-    async with IdentityProvider() as found:
-        yield found
 
 
 def scheme(*providers: IdentityProvider, clock: Any = time.monotonic, **more: Any) -> OAuthScheme:
