@@ -224,11 +224,12 @@ def test_words_of_definitions_that_are_very_long(kept: Kept) -> None:
     index = LexicalIndex()
     index.add("a", Fields(name="send_letters"))
     kept()
-    for number in range(5):
+    for number in range(50):
         text = "".join(chosen.choices(string.ascii_lowercase, k=20_000))
         index.add(f"t{number}", Fields(name=f"t{number}", description=f"letter {text}"))
-    assert kept() < 5 * 20_000 / 2
-    assert len(index.freeze().search("letters").rows) == 5 + 1
+    # The last text is held here, and its last word by the stemmer; 48 are held by nobody.
+    assert kept() < 50 * 20_000 / 4
+    assert len(index.freeze().search("letters").rows) == 50 + 1
 
 
 def test_queries_of_sessions_that_may_lead_to_calls(
