@@ -43,7 +43,7 @@ class Client(msgspec.Struct, frozen=True):
         name: what it calls itself; nobody has checked it.
         redirects: where it may have people sent back to.
         method: how it proves who it is at the token endpoint.
-        host: of its document, which vouches for it; "": it registered itself.
+        host: of its document, which vouches for it, in ASCII; "": it registered itself.
         keys: where its public keys are (a URL), or they themselves (JWKS); "": it has none.
     """
 

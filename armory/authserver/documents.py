@@ -133,7 +133,8 @@ class Documents:
         uris = usable_redirects(found, self._patterns)
         name = printable(text(found.get("client_name")))
         keys = keys_in(found) if method == METHOD else ""
-        return Client(url, name, uris, method, host=place.host or "", keys=keys)
+        # as it is asked for: letters of other alphabets look like those of a name that is known
+        return Client(url, name, uris, method, host=place.raw_host or "", keys=keys)
 
 
 def _size(found: Client | str) -> int:

@@ -7,6 +7,7 @@ import ssl
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from aiohttp import web
@@ -136,6 +137,23 @@ async def test_what_is_no_document_takes_the_place_of_none(site: Site) -> None:
             await found.client(f"https://client.example/#{number}", ANN)
     await found.client(f"{site.origin}/quick", ANN)
     assert site.asked == ["/quick"]
+
+
+async def test_a_host_of_letters_that_look_alike_is_told_as_it_is_asked_for(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    usual = loop.getaddrinfo
+
+    async def getaddrinfo(_host: str, *args: Any, **more: Any) -> list[Any]:
+        return await usual("127.0.0.1", *args, **more)
+
+    monkeypatch.setattr(loop, "getaddrinfo", getaddrinfo)
+    assert isinstance(documents.ROUTE.tls, ssl.SSLContext)
+    documents.ROUTE.tls.check_hostname = False
+    host = "\N{CYRILLIC SMALL LETTER ES}laude.example".encode("idna").decode()
+    site.origin = f"https://{host}:{urlsplit(site.origin).port}"
+    assert (await Documents().client(f"{site.origin}/it", ANN)).host == host
 
 
 @pytest.mark.parametrize(
