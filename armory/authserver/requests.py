@@ -47,11 +47,15 @@ class Returned(Exception):
 
     Args:
         url: that the browser is sent to.
+        redirect_uri: of the client, without the error.
+        error: the same for whoever is not sent there.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, redirect_uri: str, error: OAuthError) -> None:
         super().__init__(url)
         self.url = url
+        self.redirect_uri = redirect_uri
+        self.error = error
 
 
 def returning(uri: str, state: str | None, issuer: str, **answer: str) -> str:
@@ -101,7 +105,7 @@ def read(
     def wrong(code: str, description: str) -> Returned:
         kept = state if state is not None and len(state) <= _MAX_STATE else None
         answer = {"error": code, "error_description": description}
-        return Returned(returning(uri, kept, issuer, **answer))
+        return Returned(returning(uri, kept, issuer, **answer), uri, OAuthError(code, description))
 
     if query.get("response_type") != "code":
         raise wrong("unsupported_response_type", "response_type must be code")

@@ -202,6 +202,31 @@ async def test_a_known_client_id_skips_no_consent(world: World) -> None:
         assert (await ann.authorize())[0] == 200
 
 
+async def test_nobody_is_sent_to_a_page_that_it_has_not_agreed_to(world: World) -> None:
+    page = "https://app.example/back"  # anybody may register one
+    mistakes: tuple[dict[str, str | None], ...] = (
+        {"response_type": "token"},
+        {"code_challenge_method": "plain"},
+        {"code_challenge": None},
+        {"prompt": "none"},
+        {"resource": "https://app.example/mcp"},
+        {"state": "x" * 1_001},
+    )
+    for named in ([], ["https://app.example/*", "http://127.0.0.1:*/*"]):
+        async with proxied(world, redirects=named) as url, App(url) as app:
+            await app.register(redirect_uris=[page, CALLBACK])
+            for wrong in mistakes:
+                status, back = await app.authorize(redirect_uri=page, **wrong)
+                assert (status, back.startswith(page)) == ((303, True) if named else (400, False))
+                status, back = await app.authorize(**wrong)  # a program on its own device
+                assert (status, back.startswith(CALLBACK)) == (303, True)
+    known = {"desk": {"redirects": [page]}}
+    async with proxied(world, clients=known) as url, App(url) as app:
+        app.client_id = "desk"  # which the operator knows
+        status, back = await app.authorize(redirect_uri=page, prompt="none")
+        assert (status, back.startswith(f"{page}?error=interaction_required")) == (303, True)
+
+
 async def test_no_other_site_and_no_other_browser_presses_the_button(world: World) -> None:
     async with proxied(world) as url, App(url) as ann, App(url) as mallory:
         await mallory.register()

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 from aiohttp import web
 
-from armory.authserver.clients import OWN, own
+from armory.authserver.clients import OWN, Client, own
 from armory.authserver.errors import OAuthError
 from armory.authserver.grants import Grant
 from armory.authserver.requests import Request, Returned, each_once, read
@@ -104,13 +104,18 @@ class Pages:
             client = own(issuer)
         else:
             client = await self._server.client(id, self._urls.asker(request))
-        asked = read(
-            query,
-            client,
-            issuer,
-            lambda url: self._urls.is_resource(request, url),
-            f"{issuer}/mcp",
-        )
+        try:
+            asked = read(
+                query,
+                client,
+                issuer,
+                lambda url: self._urls.is_resource(request, url),
+                f"{issuer}/mcp",
+            )
+        except Returned as back:
+            if not self._is_trusted(client, back.redirect_uri):
+                raise back.error from None
+            raise
         # sent back to the gateway's own page: nobody else is let in
         back_here = id == OWN and asked.redirect_uri in client.redirects
         asks = self._server.settings.consent and not back_here
@@ -122,6 +127,15 @@ class Pages:
         sealed = encoded(self._s.seal.seal(msgspec.json.encode(form), _FORM))
         response = consent_page(client, asked, self._server.provider.issuer, sealed)
         return self._cookies.write(request, response, _BROWSER, browser, _VISIT_S)
+
+    def _is_trusted(self, client: Client, uri: str) -> bool:
+        """Whether people are sent to a URI that they have not agreed to: to a program on their own
+        device, or where the operator lets clients have them sent. Of other pages anybody may
+        register one, for a link that begins with the gateway's name (RFC 9700, 4.11.2).
+        """
+        settings = self._server.settings
+        named = settings.redirects or client.id == OWN or client.id in settings.clients
+        return bool(named) or not uri.startswith("https:")
 
     async def consent(self, request: web.Request) -> web.Response:
         """`POST /oauth/consent`: what a button of the page does."""
