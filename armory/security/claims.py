@@ -52,7 +52,8 @@ def is_unverified(claims: Mapping[str, Any], claim: str) -> bool:
 
 
 def check_own(user: str, others: Iterable[str]) -> None:
-    """Whether a user of the first issuer is called like one of another issuer's (`ISSUER|NAME`).
+    """Refuse a user of the first issuer, or of `security.jwt`, who is called like one of another
+    issuer (`ISSUER|NAME`).
 
     Raises:
         AuthenticationFailed: it is.

@@ -18,7 +18,15 @@ from cachetools import TLRUCache
 from armory.domain.principal import Principal
 from armory.errors import AuthenticationFailed, ConfigError
 from armory.logger import Logger
-from armory.security.claims import FORM, MAX_TOKEN_CHARS, REFUSED, expiry_of, scopes_of, user_of
+from armory.security.claims import (
+    FORM,
+    MAX_TOKEN_CHARS,
+    REFUSED,
+    check_own,
+    expiry_of,
+    scopes_of,
+    user_of,
+)
 from armory.security.keys import Fetch, KeySet, fetch
 from armory.security.settings import JwtSettings
 
@@ -38,6 +46,7 @@ class JwtScheme:
         settings: what is required of a token, and what checks its signature.
         leeway_s: how far clocks may be apart.
         fetch: gets the key document.
+        others: issuers of `security.oauth` whose users are called `ISSUER|NAME`.
 
     Raises:
         ConfigError: settings that do not fit together.
@@ -49,6 +58,7 @@ class JwtScheme:
         *,
         leeway_s: float = 30.0,
         fetch: Fetch = fetch,
+        others: Sequence[str] = (),
     ) -> None:
         url, algorithms = settings.jwks_url, settings.algorithms
         _check(url, settings.secret, algorithms)
@@ -60,6 +70,7 @@ class JwtScheme:
         self._user_claim = settings.user_claim
         self._scopes_claim = settings.scopes_claim
         self._leeway_s = leeway_s
+        self._others = tuple(others)
         self._checked: TLRUCache[bytes, tuple[Principal, float, int]] = TLRUCache(
             10_000, ttu=lambda _key, entry, _now: entry[1], timer=time.time
         )
@@ -114,6 +125,7 @@ class JwtScheme:
 
     def _principal(self, claims: Mapping[str, Any]) -> Principal:
         user = user_of(claims, self._user_claim)
+        check_own(user, self._others)
         subject = claims.get("sub")
         return Principal(
             subject if isinstance(subject, str) and subject else user,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import jwt
 import pytest
 import yaml
 
-from armory.config import load_file
+from armory.config import load_file, load_text
 from armory.runtime import open_runtime
 from armory.testing.people import TOKENS, Browser, World
 from armory.testing.upstreams.http import ScriptedUpstream
@@ -167,3 +168,38 @@ async def test_a_login_of_somebody_deleted_is_not_the_next_ones_of_its_name(worl
         assert await delete("ann") == 204
         assert [await connected(name) for name in TOKENS] == [False, True]
         assert (await delete("ann"), await delete("nobody")) == (404, 404)
+
+
+async def test_nobody_with_a_session_token_is_called_like_a_user_of_another_issuer(
+    tmp_path: Path,
+) -> None:
+    first, second = "https://one.example", "https://two.example"
+    provider = {"client_id": "armory", "client_secret": "armory-secret"}
+    proxy = {"issuer": first, "id_jag_issuers": [second], **provider}
+    behind: list[dict[str, Any]] = [{"issuer": [first, second]}, {"proxy": proxy}]
+    for number, oauth in enumerate(behind):
+        config = {
+            "security": {
+                "jwt": {"secret": SECRET, "user_claim": "name"},
+                "oauth": oauth,
+                "encryption_key": "a-key-of-sixteen-or-more",
+            },
+            "tool_rag": {"enabled": False},
+            "observability": {"log_level": "error"},
+        }
+        home = str(tmp_path / str(number))
+        loaded = load_text(json.dumps(config), environ={"ARMORY_HOME": home})
+        async with (
+            open_runtime(loaded, address=("127.0.0.1", 0)) as runtime,
+            aiohttp.ClientSession() as http,
+        ):
+            assert runtime.listening is not None
+            me = f"{runtime.listening.url}/v1/me"
+
+            async def who(name: str, me: str = me, http: aiohttp.ClientSession = http) -> Any:
+                headers = {"Authorization": f"Bearer {of_person(name)}"}
+                async with http.get(me, headers=headers) as said:
+                    return (await said.json()).get("user")
+
+            assert await who("ann") == "ann"
+            assert await who(f"{second}|ann") is None

@@ -104,7 +104,10 @@ def jwt_scheme(config: Config) -> JwtScheme:
     settings = JwtSettings(**values_for(JwtSettings, block))
     if block.secret is not None and "algorithms" not in block.model_fields_set:
         settings = replace(settings, algorithms=("HS256",))
-    return JwtScheme(settings)
+    oauth = config.security.oauth
+    vouching = [] if oauth is None or oauth.proxy is None else oauth.proxy.id_jag_issuers
+    others = [] if oauth is None else [*oauth.issuer[1:], *vouching]
+    return JwtScheme(settings, others=others)
 
 
 def oauth_scheme(block: OAuthConfig, *, beside_jwt: bool) -> OAuthScheme:
