@@ -126,6 +126,21 @@ def large(lists: Iterable[ServerLists]) -> bool:
     return sum(one.size_bytes for one in every) > LARGE_BYTES
 
 
+def granted(lists: Iterable[ServerLists], method: str) -> tuple[int, str]:
+    """(`ttlMs`, `cacheScope`) of what several upstreams list together: the least that each grants.
+
+    Args:
+        lists: of the upstreams.
+        method: that lists them.
+    """
+    least, scope = None, "public"
+    for one in lists:
+        ttl, own = one.cache.get(method, (0, "private"))
+        least = ttl if least is None else min(least, ttl)
+        scope = "private" if own != "public" else scope
+    return least or 0, scope if least is not None else "private"
+
+
 def same_entries(one: Sequence[Definition], other: Sequence[Definition]) -> bool:
     """Whether both hold the same in the same order; gives way to other threads meanwhile."""
     if len(one) != len(other):

@@ -61,7 +61,7 @@ def list_result(
         tail = (b'],"_meta":', encode(meta), b"}") if meta else (b"]}",)
         return Reply(Raw(b"".join((b'{"', member, b'":[', entries, *tail))), era="legacy")
     view, endpoint = context.view, context.endpoint
-    ttl_ms, scope = view.cache_fields(method, endpoint)
+    ttl_ms, scope = view.cache_fields(method, context)
     head = {
         "resultType": "complete",
         "ttlMs": ttl_ms if kept else 0,

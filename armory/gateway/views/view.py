@@ -13,7 +13,7 @@ import msgspec
 from cachetools import LRUCache
 from msgspec import Raw
 
-from armory.domain.catalog import Catalog, ServerLists
+from armory.domain.catalog import Catalog, ServerLists, granted
 from armory.domain.principal import Principal
 from armory.domain.query import VisibleSet
 from armory.domain.results import Selection
@@ -73,6 +73,7 @@ class View:
         self.instructions = LRUCache[str, str](_VISIBLE_KEPT)
         self._usable = LRUCache[str, frozenset[str]](_VISIBLE_KEPT)
         self._whole = LRUCache[str, bool](_VISIBLE_KEPT)
+        self._ttls = LRUCache[tuple[str, str], tuple[int, str]](_VISIBLE_KEPT)
         self._for_models = LRUCache[str, VisibleSet](_VISIBLE_KEPT)
         self._with_skills = LRUCache[str, VisibleSet](_VISIBLE_KEPT)
         self._headers: dict[str, dict[str, tuple[tuple[str, ...], str]]] = {}
@@ -323,14 +324,17 @@ class View:
         key = visible.tools.key, Form(request.era), f"{SEARCH}:{call_tool}"
         return self.listed.once(key, made)
 
-    def cache_fields(self, method: str, endpoint: Endpoint) -> tuple[int, str]:
-        """(`ttlMs`, `cacheScope`) of an unfiltered list: the least that its upstreams grant."""
-        least, scope = None, "private" if self.policy.restricts else "public"
-        for lists in self.servers(endpoint).values():
-            ttl, own = lists.cache.get(method, (0, "private"))
-            least = ttl if least is None else min(least, ttl)
-            scope = "private" if own != "public" else scope
-        return least or 0, scope if least is not None else "private"
+    def cache_fields(self, method: str, request: ClientRequest) -> tuple[int, str]:
+        """(`ttlMs`, `cacheScope`) of an unfiltered list: what upstreams grant that it may know."""
+        servers, policy = self.servers(request.endpoint), self.policy
+        if not policy.restricts:
+            return granted(servers.values(), method)
+        key = self.visible(request).tools.key, method
+        found = self._ttls.get(key)
+        if found is None:
+            known = (lists for k, lists in servers.items() if policy.concerns(request.principal, k))
+            found = self._ttls[key] = granted(known, method)[0], "private"
+        return found
 
 
 def _endpoints(catalog: Catalog, settings: GatewaySettings) -> dict[tuple[str, str], Endpoint]:

@@ -206,21 +206,24 @@ def test_bytes_are_taken_over_where_nothing_changed() -> None:
     assert b"other" in newest.listed.tool("s__a", form)
 
 
-def test_cache_fields() -> None:
+async def test_cache_fields(bench: Bench) -> None:
     def fields(policy: Policy, **caches: Any) -> tuple[int, str]:
         servers = {
             key: ServerLists(tools=[tool("a", "")], cache={"tools/list": cache} if cache else {})
             for key, cache in caches.items()
         }
         view = View(build_catalog(servers)[0], policy, GatewaySettings())
-        endpoint = view.endpoint("all", "")
-        assert endpoint is not None
-        return view.cache_fields("tools/list", endpoint)
+        first = view.cache_fields("tools/list", bench.context())
+        assert view.cache_fields("tools/list", bench.context()) == first
+        return first
 
     assert fields(Policy(), a=(9, "public"), b=(5, "public")) == (5, "public")
     assert fields(Policy(), a=(9, "public"), b=(5, "private")) == (5, "private")
     assert fields(Policy(), a=(9, "public"), b=None) == (0, "private")
     assert fields(Policy([Rule(allow=("*",))]), a=(9, "public")) == (9, "private")
+    barred = Policy([Rule(allow=("a__*",))])  # what is granted there would tell of it
+    assert fields(barred, a=(9, "public"), b=(5, "public")) == (9, "private")
+    assert fields(barred, b=(5, "public")) == (0, "private")
     assert fields(Policy()) == (0, "private")
 
 
