@@ -80,7 +80,7 @@ async def test_the_token_of_an_mcp_client_says_who_it_is(world: World) -> None:
                 assert ASKED in (await browser.get(f"{url}/connect/docs"))[1]
 
 
-async def test_a_browser_is_known_no_longer_than_its_login_holds(world: World) -> None:
+async def test_a_program_that_was_let_in_connects_no_account(world: World) -> None:
     proxy = {"issuer": world.provider.issuer, "client_id": "armory"}
     proxy["client_secret"] = "armory-secret"
     async with (
@@ -89,12 +89,11 @@ async def test_a_browser_is_known_no_longer_than_its_login_holds(world: World) -
         Browser(world, url) as browser,
     ):
         token = (await app.tokens())["access_token"]
+        assert await world.names(url, token) == ["docs__log_in"]
         status, text = await browser.click("identify", credential=token)
-        assert (status, "You are <b>ann</b>" in text) == (200, True), text
-        form = {"token": token, "client_id": app.client_id}
-        async with app.http.post(f"{url}/oauth/revoke", data=form) as response:
-            assert response.status == 200
+        assert (status, "that you let in connects no account" in text) == (403, True), text
         assert ASKED in (await browser.get(f"{url}/connect/docs"))[1]
+        assert (await browser.click("connect", follow=False))[1] == "/connect/docs"  # who are you?
 
 
 async def test_the_gateway_registers_nowhere_under_a_name_that_somebody_chose(world: World) -> None:
