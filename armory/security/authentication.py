@@ -91,6 +91,10 @@ class Authenticator:
         protected: the authorization servers, where access tokens are taken; None: none are.
         admission: asked about every principal that has a user.
 
+    Attributes:
+        endings: how often a credential was revoked or a user switched off: who was let in before
+            that, and has been waited for since, is to be asked again who it is.
+
     Raises:
         ConfigError: two tokens are equal, or one is too short to be a secret.
     """
@@ -109,6 +113,7 @@ class Authenticator:
         self._allow_anonymous = allow_anonymous
         self._by_digest: dict[bytes, tuple[bytes, Principal]] = {}
         self.protected = protected
+        self.endings = 0
         for entry in tokens:
             path = f"security.tokens.{entry.name}.token"
             if len(entry.token) < _MIN_TOKEN_CHARS:

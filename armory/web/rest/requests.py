@@ -167,10 +167,14 @@ async def _call(
                 "`Authorization: Bearer`",
                 parameter=name[:40],
             )
+    endings = services.authenticator.endings
     principal = await _principal(services, route, request, asked)
     path = {name: path_part(name, value) for name, value in request.match_info.items()}
     params = None if route.params is None else read_params(route.params, request)
     body = await read_body(route, request, services.body_bytes)
+    while route.access != "public" and endings != services.authenticator.endings:
+        endings = services.authenticator.endings  # while the body came, perhaps this one ended
+        await _authenticated(services, request)
     return RestCall(services, principal, request_id, path, params, body, request, cors)
 
 
@@ -183,10 +187,7 @@ async def _principal(
     if services.gate is not None:
         remote, _ = services.gate.seen_as(request.remote, request.headers)
     asked.remote = remote
-    resources = services.resources
-    resource = resources.whole(request) if resources is not None else None
-    principal = await services.authenticator.authenticate(request.headers, resource)
-    asked.principal = principal
+    asked.principal = principal = await _authenticated(services, request)
     if route.accounts and not services.accounts.enabled:
         raise Problem(404, "accounts_disabled", "accounts are off; see accounts.enabled")
     if route.access == "admin" and ADMIN not in principal.scopes:
@@ -196,6 +197,12 @@ async def _principal(
     if services.take is not None and not route.counts:
         await services.take(principal)
     return principal
+
+
+async def _authenticated(services: RestServices, request: web.Request) -> Principal:
+    resources = services.resources
+    resource = resources.whole(request) if resources is not None else None
+    return await services.authenticator.authenticate(request.headers, resource)
 
 
 def _challenge(services: RestServices, request: web.Request, error: ArmoryError) -> str:

@@ -87,16 +87,11 @@ class Admission:
         try:
             admitted = await self._admit(kind, request)
         except RequestRejected as rejected:
-            if rejected.reason is not None:
-                self.refused[rejected.reason] += 1
-            if self._on_denied is not None and request.method != "OPTIONS":
-                remote, _ = self._hosts.seen_as(request.remote, request.headers)
-                self._on_denied(request.path, remote, f"http_{rejected.response.status}")
-            if self._before_refusal is not None:
-                await self._before_refusal(request.protocol)
-            return rejected.response
+            return await self._rejected(rejected, request)
         try:
             answer = await serve(admitted)
+        except RequestRejected as rejected:  # it may not come in any more
+            return await self._rejected(rejected, request)
         except Malformed as bad:
             return refusal(400, bad.code, bad.message, id=bad.id, headers=admitted.extra)
         except ConnectionResetError:
@@ -107,6 +102,29 @@ class Admission:
         if answer.status == _TOO_LARGE:
             self.refused["body"] += 1
         return answer
+
+    async def _rejected(
+        self, rejected: RequestRejected, request: web.Request
+    ) -> web.StreamResponse:
+        if rejected.reason is not None:
+            self.refused[rejected.reason] += 1
+        if self._on_denied is not None and request.method != "OPTIONS":
+            remote, _ = self._hosts.seen_as(request.remote, request.headers)
+            self._on_denied(request.path, remote, f"http_{rejected.response.status}")
+        if self._before_refusal is not None:
+            await self._before_refusal(request.protocol)
+        return rejected.response
+
+    async def confirm(self, admitted: AdmittedRequest) -> None:
+        """Ask again who it is where credentials have ended since a request was let in: its body may
+        have come late, or an upstream was waited for.
+
+        Raises:
+            RequestRejected: whoever asks may not come in any more.
+        """
+        while admitted.endings != self._authenticator.endings:
+            admitted.endings = self._authenticator.endings
+            await self._authenticated(admitted.request, admitted.extra)
 
     async def caller(self, request: web.Request) -> Principal | None:
         """Who asks for what needs no credential; None: somebody unknown.
@@ -139,6 +157,7 @@ class Admission:
             extra = cors_headers(origin)
         if request.method == "OPTIONS":
             raise RequestRejected(_preflight(origin, request))
+        endings = self._authenticator.endings
         principal = await self._authenticated(request, extra)
         endpoint = self._endpoint(kind, request, principal)
         if endpoint is None:
@@ -154,9 +173,10 @@ class Admission:
             setattr(connection, "caller", principal.person)  # noqa: B010 what the server gave it
         pages = self._resources.pages_at(request)
         caller = Caller(principal, endpoint, headers, query_parameters(request), remote, pages)
-        return AdmittedRequest(request, connection, caller, extra, *accepts(headers.get("Accept")))
+        takes_json, takes_sse = accepts(headers.get("Accept"))
+        return AdmittedRequest(request, connection, caller, extra, takes_json, takes_sse, endings)
 
-    async def _authenticated(self, request: web.Request, extra: dict[str, str]) -> Principal:
+    async def _authenticated(self, request: web.Request, extra: Mapping[str, str]) -> Principal:
         headers = request.headers
         reason: Reason = "unavailable"
         try:

@@ -32,6 +32,7 @@ class AdmittedRequest:
         caller: who asks, and where.
         extra: headers that every answer carries (CORS).
         takes_json, takes_sse: what its Accept header lists.
+        endings: how many credentials had ended when it was let in (`Authenticator.endings`).
         body: the body, once it was read.
     """
 
@@ -41,6 +42,7 @@ class AdmittedRequest:
     extra: Mapping[str, str]
     takes_json: bool = True
     takes_sse: bool = True
+    endings: int = 0
     body: bytes = b""
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from armory.wire.dispatch import Dispatcher
+from armory.wire.http.admission import Admission
 from armory.wire.http.body import BodyReader
 from armory.wire.http.keepalive import KeepaliveTimer
 from armory.wire.http.open_streams import OpenStreams
@@ -21,6 +22,7 @@ class EdgeContext:
     """The parts of one edge.
 
     Attributes:
+        admission: lets requests in.
         dispatcher: answers decoded requests.
         sessions: those of legacy clients.
         streams: the open event streams.
@@ -33,6 +35,7 @@ class EdgeContext:
             answered.
     """
 
+    admission: Admission
     dispatcher: Dispatcher
     sessions: Sessions
     streams: OpenStreams

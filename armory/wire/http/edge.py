@@ -108,18 +108,6 @@ class HttpEdge:
         self._shares = Shares()
         self._keepalive = KeepaliveTimer()
         self._bodies = BodyReader(settings.body_bytes, settings.json_depth, refuse_begun)
-        shared = EdgeContext(
-            dispatcher=dispatcher_of(gateway, self.interactions, observers),
-            sessions=self.sessions,
-            streams=self.streams,
-            shares=self._shares,
-            keepalive=self._keepalive,
-            replicas=replicas,
-            body_bytes=settings.body_bytes,
-            bodies=self._bodies,
-            batch_items=settings.batch_items,
-            batch_answer_bytes=settings.batch_answer_bytes,
-        )
         protected = authenticator.protected
         self.resources = ProtectedResources(
             self.hosts, settings.base_path, protected, pages=settings.pages
@@ -133,9 +121,22 @@ class HttpEdge:
             observers.denied() if observers else None,
             self._shares.refused,
         )
+        shared = EdgeContext(
+            admission=self._admission,
+            dispatcher=dispatcher_of(gateway, self.interactions, observers),
+            sessions=self.sessions,
+            streams=self.streams,
+            shares=self._shares,
+            keepalive=self._keepalive,
+            replicas=replicas,
+            body_bytes=settings.body_bytes,
+            bodies=self._bodies,
+            batch_items=settings.batch_items,
+            batch_answer_bytes=settings.batch_answer_bytes,
+        )
         self._modern = ModernEndpoint(shared)
         self._legacy = LegacyEndpoint(shared)
-        self._sse = SseFront(shared, self._admission, settings.base_path)
+        self._sse = SseFront(shared, settings.base_path)
         self._sweeper: asyncio.Task[None] | None = None
 
     # -- life --------------------------------------------------------------------------------
@@ -202,6 +203,7 @@ class HttpEdge:
         await self._end_those(lambda principal: principal.user == user)
 
     async def _end_those(self, whose: Callable[[Principal], bool]) -> None:
+        self.authenticator.endings += 1
         self.streams.end_those(whose)
         await self.sessions.end_those(whose)
 
@@ -231,6 +233,7 @@ class HttpEdge:
             try:
                 if crowded:
                     await self._shares.turn(account)
+                    await self._admission.confirm(admitted)
                 return await self._post(admitted, version)
             finally:
                 self._shares.leave(account)
@@ -257,6 +260,7 @@ class HttpEdge:
         body = self._bodies.arrived(request)
         if body is None:
             body = await self._bodies.read(request)
+            await self._admission.confirm(admitted)
         if body is None:
             message = (
                 f"the body is larger than {self._settings.body_bytes:,} bytes; "

@@ -110,6 +110,7 @@ class ModernEndpoint:
             if isinstance(listening, Reply):
                 status = status_of(listening.error) if listening.error is not None else 200
                 return json_answer(admitted, encoded(id, listening), status)
+            await self._edge.admission.confirm(admitted)
             return await self._stream(admitted, listening)
         finally:
             streams.give_back(key)

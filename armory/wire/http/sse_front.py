@@ -14,7 +14,6 @@ from armory.protocol import codes
 from armory.protocol.errors import Malformed
 from armory.security.expiry import while_valid
 from armory.wire.duplex import Duplex
-from armory.wire.http.admission import Admission
 from armory.wire.http.admitted import AdmittedRequest, new_stream, refusal, share_of
 from armory.wire.http.answers import tell_held
 from armory.wire.http.context import EdgeContext
@@ -27,23 +26,21 @@ class SseFront:
 
     Args:
         edge: what the handlers of the edge share.
-        admission: lets requests in.
         base_path: prefix of both routes.
     """
 
-    def __init__(self, edge: EdgeContext, admission: Admission, base_path: str) -> None:
+    def __init__(self, edge: EdgeContext, base_path: str) -> None:
         self._edge = edge
-        self._admission = admission
         self._messages = f"{base_path}/messages"
         self._open: dict[str, tuple[Duplex, str]] = {}
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
         """`GET /sse`: says where to post, then every message of the server."""
-        return await self._admission.serve("all", request, self._stream)
+        return await self._edge.admission.serve("all", request, self._stream)
 
     async def message(self, request: web.Request) -> web.StreamResponse:
         """`POST /messages?session_id=...`: one message of the client."""
-        return await self._admission.serve("all", request, self._message)
+        return await self._edge.admission.serve("all", request, self._message)
 
     async def _stream(self, admitted: AdmittedRequest) -> web.StreamResponse:
         edge, request, caller = self._edge, admitted.request, admitted.caller
