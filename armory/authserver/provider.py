@@ -118,7 +118,9 @@ class Provider(GatewayLogin):
         if login.expires_at is not None and login.expires_at <= time.time():
             raise self.refused("its access token has expired, and it gave no refresh token")
         claims = await self._userinfo(login.access_token)
-        return login, identity if login.id_token else self._same(claims, identity)
+        if login.id_token:
+            return await self._of_now(login, "", identity)
+        return login, self._same(claims, identity)
 
     async def _of_now(
         self, login: Login, id_token: str, identity: Identity
@@ -128,8 +130,6 @@ class Provider(GatewayLogin):
         Raises:
             TokenRefused: it is of somebody else (OpenID Connect Core, 12.2).
         """
-        if self._issuer is not None and login.id_token and not id_token:
-            return login, identity  # nothing is said of the person
         try:
             claims = await self._claims(login, id_token)
         except TokenRefused:
@@ -158,12 +158,14 @@ class Provider(GatewayLogin):
         return now
 
     async def _claims(self, login: Login, id_token: str) -> Mapping[str, Any]:
-        """What the provider says of a person: by the ID token, and by userinfo where that lacks
-        something that was configured.
+        """What the provider says of a person: by the ID token, by that of the login where none has
+        come since, and by userinfo where that lacks something that was configured.
         """
         claims: Mapping[str, Any] = {}
         if id_token and self._issuer is not None:
             claims = await self._verified(self._issuer, id_token, login.client_id)
+        elif login.id_token and self._issuer is not None:  # which was verified when it came
+            claims = jwt.decode(login.id_token, options={"verify_signature": False})
         nameless = self._settings.user_claim not in claims
         if nameless or self._settings.scopes_claim not in ("scope", *claims):
             try:

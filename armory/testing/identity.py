@@ -48,6 +48,7 @@ class IdentityProvider:
         refusal: what the token endpoint answers instead of a token, by status.
         says: further claims of its ID tokens.
         tells: further claims of userinfo; None: it refuses to say anything.
+        withholds: members of its answers with tokens that it leaves out.
         metadata: further members of its metadata; None takes one away.
         away: whether every answer is 503.
         ahead_s: of its clock, before everybody else's.
@@ -66,6 +67,7 @@ class IdentityProvider:
     refusal: tuple[int, dict[str, Any]] | None = None
     says: dict[str, Any] = field(default_factory=dict[str, Any])
     tells: dict[str, Any] | None = field(default_factory=dict[str, Any])
+    withholds: tuple[str, ...] = ()
     metadata: dict[str, Any] = field(default_factory=dict[str, Any])
     away: bool = False
     ahead_s: int = 0
@@ -199,7 +201,8 @@ class IdentityProvider:
         given = None if grant is None else grant(form, client)
         if given is None:
             return web.json_response({"error": "invalid_grant"}, status=400)
-        return web.json_response({"token_type": "Bearer", "expires_in": self.lifetime, **given})
+        answer = {"token_type": "Bearer", "expires_in": self.lifetime, **given}
+        return web.json_response({k: v for k, v in answer.items() if k not in self.withholds})
 
     def _client(self, request: web.Request, form: dict[str, str]) -> str | None:
         header = request.headers.get("Authorization", "")

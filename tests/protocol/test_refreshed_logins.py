@@ -97,6 +97,26 @@ async def test_groups_may_be_in_userinfo_alone(world: World) -> None:
         assert await world.names(url, tokens["access_token"]) == []
 
 
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [((), ("id_token",)), (("refresh_token",), ())],
+    ids=["refreshed", "no refresh token"],
+)
+async def test_groups_in_userinfo_are_those_of_now_without_another_id_token(
+    world: World, first: tuple[str, ...], then: tuple[str, ...]
+) -> None:
+    world.provider.metadata["userinfo_endpoint"] = f"{world.provider.issuer}/userinfo"
+    world.provider.tells, world.provider.withholds = {"groups": ["finance", "staff"]}, first
+    oauth, policies = by_groups(world), [{"who": ["finance"], "allow": ["docs__*"]}]
+    async with world.gateway(oauth=oauth, policies=policies) as (url, _), App(url) as app:
+        tokens = await app.tokens()
+        world.provider.withholds = then
+        for groups, names in ((["finance"], ["docs__log_in"]), (["staff"], [])):
+            world.provider.tells = {"groups": groups}
+            _, tokens = await app.refresh(tokens["refresh_token"])
+            assert await world.names(url, tokens["access_token"]) == names
+
+
 async def test_a_login_ends_when_its_person_is_called_otherwise(world: World) -> None:
     """The name may be somebody else's next."""
     world.provider.says = {"email": "ann@example.org"}
