@@ -46,6 +46,21 @@ async def test_a_program_that_was_let_in_makes_no_key_that_stays(world: World) -
         assert (await asked(world, url, await console_token(world, url, app), **_KEY))[0] == 201
 
 
+@pytest.mark.parametrize("says", [{"client_id": "an-app"}, {"azp": "an-app"}, {}])
+async def test_nor_does_one_that_the_issuer_let_in(world: World, says: dict[str, str]) -> None:
+    """Of the issuer's tokens, only those that the gateway's own console asked for make keys."""
+    secret = {"client_id": "armory", "client_secret": "armory-secret"}
+    oauth = {"issuer": world.provider.issuer, "scopes": ["admin"], **secret}
+    keys: dict[str, Any] = {"accounts": {"enabled": True}, "api_keys": True}
+    async with world.gateway(oauth=oauth, **keys) as (url, _), App(url) as app:
+        token = world.provider.sign(aud=f"{url}/mcp", scope="admin", **says)
+        assert (await asked(world, url, token, method="GET", path="/v1/keys"))[0] == 200
+        for what in (_KEY, _FILE):
+            made = await asked(world, url, token, **what)
+            assert (made[0], made[1]["code"]) == (403, "access_denied")
+        assert (await asked(world, url, await console_token(world, url, app), **_KEY))[0] == 201
+
+
 async def test_a_program_that_was_let_in_by_an_administrator_saves_no_configuration(
     world: World,
 ) -> None:
