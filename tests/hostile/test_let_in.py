@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from armory.testing.oauth_client import App
-from armory.testing.people import World
+from armory.testing.people import TOKENS, World
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 _KEY: dict[str, Any] = {"method": "POST", "path": "/v1/keys", "name": "mine"}
@@ -88,3 +88,22 @@ async def test_a_program_of_somebody_who_is_switched_off_is_out(world: World) ->
         assert "switched off" in (await world.ask(url, token, "tools/list", {}))["error"]["message"]
         await users.change("ann", is_active=True)
         assert "result" in await world.ask(url, token, "tools/list", {})
+
+
+async def test_who_is_switched_off_is_out_where_nothing_else_asks_the_database(
+    world: World,
+) -> None:
+    """Accounts are off; people come with static tokens, and with those of an issuer."""
+    async with world.gateway(oauth={"issuer": world.provider.issuer}) as (url, runtime):
+        assert runtime.accounts is not None
+        users, issued = runtime.accounts.users, world.provider.sign(aud=f"{url}/mcp")
+        await users.create("ann")
+        for token in (TOKENS["ann"], issued):
+            assert "result" in await world.ask(url, token, "tools/list", {})
+        await users.change("ann", is_active=False)
+        for token in (TOKENS["ann"], issued):
+            said = await world.ask(url, token, "tools/list", {})
+            assert "switched off" in said["error"]["message"]
+        assert "result" in await world.ask(url, TOKENS["bob"], "tools/list", {})
+        await users.change("ann", is_active=True)
+        assert "result" in await world.ask(url, issued, "tools/list", {})
