@@ -145,6 +145,11 @@ class Policy:
         """Whether principals may see different things."""
         return bool(self._rules) or self._packs is not None
 
+    @property
+    def has_rules(self) -> bool:
+        """Whether anything may be denied, apart from what packs leave out."""
+        return bool(self._rules)
+
     def profile(self, principal: Principal, *, packs: bool = True) -> Profile:
         """Rules that apply, and the packs: principals with equal profiles see the same."""
         return _profile(self._rules_for(principal), self._view(principal, packs))
@@ -175,8 +180,20 @@ class Policy:
             view = self._view(principal, packs)
             if view is not None and not view.includes(name):
                 return False
-        if not self._rules:
-            return True
+        return not self._rules or self._ruled(principal, name)
+
+    def allows_listed(self, principal: Principal, record: ToolRecord | ListedRecord) -> bool:
+        """Whether `principal` may see and use a tool or a prompt. Packs bring tools one by one, too,
+        and prompts with their whole server alone.
+        """
+        if self._packs is not None:
+            view = self._view(principal, packs=True)
+            if view is not None and record.server not in view.servers:
+                if record.name not in view.tools or not isinstance(record, ToolRecord):
+                    return False
+        return not self._rules or self._ruled(principal, record.name)
+
+    def _ruled(self, principal: Principal, name: str) -> bool:
         key = (self._rules_for(principal), name)
         known = self._decisions.get(key)
         if known is None:
@@ -228,6 +245,15 @@ class Policy:
         """
         applicable, exposed = self._rules_for(principal), expose_uri(server, uri)
         return self._however_spelt(applicable, server, uri) and self.allows(principal, exposed)
+
+    def bars_uri(self, principal: Principal, server: str, uri: str) -> bool:
+        """Whether a rule denies a URI of `server`, or all that it may become: parts of it are open.
+        It is denied in every spelling, and very long.
+        """
+        if len(uri) > _URI_CHARS:
+            return True
+        spelt, applicable = (uri, read(uri), plain(uri)), self._rules_for(principal)
+        return any(self._denies(applicable, expose_uri(server, one)) for one in spelt)
 
     def _however_spelt(self, applicable: Applicable, server: str, uri: str) -> bool:
         if not self._rules:
