@@ -183,14 +183,13 @@ class Policy:
         return not self._rules or self._ruled(principal, name)
 
     def allows_listed(self, principal: Principal, record: ToolRecord | ListedRecord) -> bool:
-        """Whether `principal` may see and use a tool or a prompt. Packs bring tools one by one, too,
-        and prompts with their whole server alone.
+        """Whether `principal` may see and use a tool or a prompt: packs bring single tools, too,
+        but prompts with their server alone.
         """
         if self._packs is not None:
             view = self._view(principal, packs=True)
-            if view is not None and record.server not in view.servers:
-                if record.name not in view.tools or not isinstance(record, ToolRecord):
-                    return False
+            if view is not None and not view.includes_listed(record):
+                return False
         return not self._rules or self._ruled(principal, record.name)
 
     def _ruled(self, principal: Principal, name: str) -> bool:
