@@ -1,8 +1,9 @@
 """Accounts as one object: opened by the runtime, kept going by one owner task.
 
 Owns: what belongs together over one database and one cache, and the rhythm of flushing. Satisfies
-`gateway.ports.ToolEvents` and `runtime.limits.Plans`; its `keys` are a `Scheme` and its `scopes`
-the `Admission` of `security.authentication`, and `scopes` the `Packs` of `security.policy`.
+`gateway.ports.ToolEvents` and `runtime.limits.Plans`; its `keys` are a `Scheme`, its `scopes` or
+`switched_off` the `Admission` of `security.authentication`, `scopes` the `Packs` of
+`security.policy`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from armory.accounts.query_log import QueryLog, QueryRecord
 from armory.accounts.registry import ToolRegistry
 from armory.accounts.scopes import PackScopes
 from armory.accounts.settings import AccountSettings
+from armory.accounts.switched_off import SwitchedOff
 from armory.accounts.usage.statistics import UsageStatistics
 from armory.accounts.users import DELETED, Users
 from armory.domain.principal import Principal
@@ -71,6 +73,7 @@ class Accounts:
         self.keys = ApiKeys(database, cache, self.feed)
         self.packs = Packs(database, self.feed, self.users)
         self.scopes = PackScopes(database, self.feed)
+        self.switched_off = SwitchedOff(database, self.feed)
         self.registry = ToolRegistry(database, self.feed)
         self.plans = PlanUsage(database, self.feed, plans=plans, default_plan=plan)
         self.usage = UsageStatistics(
@@ -105,6 +108,7 @@ class Accounts:
             ConfigError: it was written by a newer Armory.
         """
         await self.database.open()
+        await self.switched_off.load()
         await self.registry.load()
         await self.usage.refresh()
 

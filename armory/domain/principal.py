@@ -42,7 +42,8 @@ class Principal:
             None where it is no such token. Likewise.
         id_token: what the provider behind the gateway says of it, to be exchanged likewise; "":
             it says nothing; None: the gateway did not log it in.
-        delegated: whether a program comes with it that the person let in for an endpoint. Likewise.
+        delegated: whether a program comes with it that the person let in for an endpoint, and not
+            the gateway's own console. Likewise.
         key: unique over all methods: what sessions, caches and parked calls are bound to.
         person: whose logins at upstreams it uses, and who is counted where something is limited:
             the user, whatever the credential, or the principal itself; unique as well.

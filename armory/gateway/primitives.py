@@ -9,6 +9,7 @@ from msgspec import Raw
 
 from armory.gateway.calls.forwarding import Forwarder
 from armory.gateway.context import RequestContext
+from armory.gateway.results.completions import values_seen
 from armory.gateway.tasks.ownership import TaskOwnership
 from armory.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from armory.protocol.errors import RpcError
@@ -80,7 +81,11 @@ class Primitives:
             ref["name"] = pack(record.original_name)
         elif kind == "ref/resource":
             server, uri = await self._forwarder.located(context, need_text(ref, "uri"))
-            ref["uri"] = pack(uri)
+            sent = {**params, "ref": pack({**ref, "uri": pack(uri)})}
+            reply = await self._forwarder.send(
+                context, server, "completion/complete", sent, safe_to_retry=True
+            )
+            return values_seen(context, server, uri, params, reply)
         elif context.endpoint.transparent and context.view.sees_whole(context):
             return await self.pass_on("completion/complete", context, params)
         else:

@@ -21,8 +21,8 @@ from armory.gateway.lists.tool_lists import LIST
 from armory.gateway.metatools.definitions import FIND, SEARCH
 from armory.gateway.ports import Hold
 from armory.logger import Logger
-from armory.security.counts import LocalCounts
-from armory.security.quotas import Quota, Quotas
+from armory.security.limits.counts import LocalCounts
+from armory.security.limits.quotas import Quota, Quotas
 from armory.storage.shared_counts import SharedCounts
 
 _log = Logger(__name__)

@@ -26,7 +26,7 @@ from armory.runtime.readiness import readiness
 from armory.runtime.rest import broadcast_of, rest_services
 from armory.runtime.running import Runtime
 from armory.runtime.settings import base_path, http_settings
-from armory.security.authentication import ADMIN, Authenticator
+from armory.security.authentication import ADMIN, Admission, Authenticator
 from armory.web.app import Listening, Shortcut, make_app
 from armory.web.console.pages import register_console
 from armory.web.health import Health
@@ -46,9 +46,7 @@ async def serve(runtime: Runtime, stack: AsyncExitStack, listeners: Listeners) -
     logging_in = authorization_server(runtime.loaded, runtime.accounts)
     if logging_in is not None:
         known.append(logging_in.scheme)
-    accounts = runtime.accounts if accounts_needed(config) else None
-    active = None if accounts is None else accounts.scopes  # also where no packs narrow anything
-    checks = authenticator(config, known, active, also=[listeners.operator])
+    checks = authenticator(config, known, _admission(runtime), also=[listeners.operator])
     people = logs_people_in(upstream_specs(runtime.loaded))
     edge = HttpEdge(
         runtime.gateway,
@@ -98,6 +96,14 @@ async def serve(runtime: Runtime, stack: AsyncExitStack, listeners: Listeners) -
     )
     stack.push_async_callback(listeners.close)
     runtime.edge, runtime.listening = edge, listeners.listening
+
+
+def _admission(runtime: Runtime) -> Admission | None:
+    """Who refuses users that are switched off, also where no packs narrow anything."""
+    accounts = runtime.accounts
+    if accounts is None:
+        return None
+    return accounts.scopes if accounts_needed(runtime.loaded.config) else accounts.switched_off
 
 
 def _concerns(runtime: Runtime, who: Principal, server: str) -> bool:

@@ -34,6 +34,9 @@ from armory.security.settings import OAuthSettings
 _log = Logger(__name__)
 _CHECKED_S = 60.0
 _REFUSED_S = 10.0
+_CLIENT = ("client_id", "azp", "cid", "appid")
+"""Who asked for a token: by RFC 9068 and introspection, of Keycloak, Auth0 and Entra, of Okta, and
+of Entra in tokens of version 1.0."""
 _UNSAID_S = 3_600.0
 """A token of which the provider does not say when it ends: so long what it opened stays open, while
 the provider is asked again every minute that it comes."""
@@ -150,7 +153,15 @@ class OAuthScheme:
             expiry_of(claims) + self._leeway_s,
             None if audience & self._anywhere else audience,
             token,
+            delegated=not self._is_own(issuer, claims),
         )
+
+    def _is_own(self, issuer: Issuer, claims: Mapping[str, Any]) -> bool:
+        """Whether the gateway itself asked for the token, for its console; any other program got it
+        for what the token is for.
+        """
+        said = {claims[name] for name in _CLIENT if isinstance(claims.get(name), str)}
+        return issuer is self._issuers[0] and said == {self._settings.client_id}
 
     def _names(self, issuer: Issuer, claims: Mapping[str, Any]) -> tuple[str, str]:
         """(subject, user): unique over all issuers."""

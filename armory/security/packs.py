@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from armory.domain.naming import beginnings, split_name, split_uri
+from armory.domain.tool import ListedRecord, ToolRecord
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -31,8 +32,14 @@ class PackView:
         begin = beginnings(server)[0]
         return server in self.servers or any(name.startswith(begin) for name in self.tools)
 
+    def includes_listed(self, record: ToolRecord | ListedRecord) -> bool:
+        """Whether a tool or a prompt is in it."""
+        if record.server in self.servers:
+            return True
+        return isinstance(record, ToolRecord) and record.name in self.tools
+
     def includes(self, name: str) -> bool:
-        """Whether an exposed name or URI is in it."""
+        """Whether an exposed name or URI is in it, of a tool where it may be either's."""
         if name in self.tools:
             return True
         parts = split_name(name) or split_uri(name)

@@ -1,97 +1,27 @@
 """Authorization: who may see and call what, decided once, before anything is ranked.
 
-Owns: policy rules, and what principals see of a snapshot by them. Never imports retrieval,
+Owns: what principals see of a snapshot and may use, by rules and packs. Never imports retrieval,
 upstreams or a transport.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
-from typing import Generic, TypeVar
 
 from armory.domain.catalog import EMPTY, Catalog
-from armory.domain.naming import beginnings, expose_uri
+from armory.domain.naming import expose_uri
 from armory.domain.principal import Principal
 from armory.domain.query import VisibleSet
 from armory.domain.tool import ListedRecord, ToolRecord, names_by_server
-from armory.domain.uris import has_steps, plain, read
 from armory.domain.visibility import EVERYTHING, Scope, VisibleCatalog
 from armory.security.packs import NamedPack, Packs, PackView
+from armory.security.rules import Applicable, Rule, Rules
 
-T = TypeVar("T")
-Applicable = tuple[int, ...]
-"""Positions of the rules that speak about a caller."""
 Profile = tuple[Applicable, str]
-_DECISIONS_KEPT = 100_000
-_KEPT_CHARS = 256
-"""Of a name or URI whose decision is kept: what callers ask for may have millions."""
-_URI_CHARS = 65_536
-"""The longest URI that a rule allows: to find out what it means takes 20 ms, of 4 MiB a second."""
-_CALLERS_KEPT = 10_000
-_NAMES_CHARS = 8_000_000
-"""Of their names in all; a token may have hundreds of scopes."""
 _VISIBLE_KEPT = 4_096
 _PREPARED = 16
 """Of so many profiles it is found out beforehand what they see of a large snapshot."""
-_FIXED = re.compile(r"[^*?\[]*")
-"""The part of a glob pattern that stands for itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One line of `security.policies`.
-
-    Attributes:
-        who: glob patterns over scopes, user and subject; empty means everybody.
-        allow: glob patterns over exposed names (tools, prompts) and exposed URIs.
-        deny: likewise; wins over every `allow` of every rule that applies.
-    """
-
-    who: tuple[str, ...] = ()
-    allow: tuple[str, ...] = ()
-    deny: tuple[str, ...] = ()
-
-    def applies_to(self, principal: Principal) -> bool:
-        """Whether this rule speaks about `principal`."""
-        if not self.who:
-            return True
-        names = [principal.subject, *principal.scopes]
-        if principal.user is not None:
-            names.append(principal.user)
-        return any(fnmatchcase(name, pattern) for pattern in self.who for name in names)
-
-
-class ByNames(Generic[T]):
-    """What is the same for all callers with the same names, found out once. It keeps no principal,
-    since with that would go the tokens that it came with.
-
-    Args:
-        find: finds it out, by what `Rule.applies_to` looks at.
-    """
-
-    def __init__(self, find: Callable[[Principal], T]) -> None:
-        self._find = find
-        self._known: dict[tuple[str, str | None, frozenset[str]], T] = {}
-        self._chars = 0
-
-    def of(self, principal: Principal) -> T:
-        """What was found out about a caller."""
-        names = subject, user, scopes = principal.subject, principal.user, principal.scopes
-        try:
-            return self._known[names]
-        except KeyError:
-            found = self._find(principal)
-        chars = len(subject) + len(user or "") + sum(map(len, scopes))
-        if len(self._known) >= _CALLERS_KEPT or self._chars + chars > _NAMES_CHARS:
-            self._known, self._chars = {}, 0
-        self._known[names] = found
-        self._chars += chars
-        return found
-
-
 _Key = tuple[Profile, str]
 _Asker = tuple[Scope, PackView | None]
 
@@ -116,7 +46,7 @@ class _Cache:
 
 
 class Policy:
-    """The rules, compiled to decisions.
+    """Rules and packs, over snapshots.
 
     Without rules everything is allowed; with rules, what no applicable rule allows is denied, and
     a `deny` of any applicable rule wins. Packs narrow further what a user sees and calls.
@@ -128,26 +58,29 @@ class Policy:
     """
 
     def __init__(self, rules: Sequence[Rule] = (), packs: Packs | None = None) -> None:
-        self._rules = tuple(rules)
+        self._rules = Rules(rules)
+        self._ruled = bool(rules)
         self._packs = packs
-        self._applicable = ByNames(self._applying)
-        self._decisions: dict[tuple[Applicable, str], bool] = {}
-        self._allowing: dict[tuple[Applicable, str], bool] = {}
         self._cache = _Cache(EMPTY)
         self._ready = _Cache(EMPTY)
 
     def with_own_caches(self) -> Policy:
         """The same rules, with caches of their own: for another snapshot beside the present one."""
-        return Policy(self._rules, self._packs)
+        return Policy(self._rules.each, self._packs)
 
     @property
     def restricts(self) -> bool:
         """Whether principals may see different things."""
-        return bool(self._rules) or self._packs is not None
+        return self._ruled or self._packs is not None
+
+    @property
+    def has_rules(self) -> bool:
+        """Whether anything may be denied, apart from what packs leave out."""
+        return self._ruled
 
     def profile(self, principal: Principal, *, packs: bool = True) -> Profile:
         """Rules that apply, and the packs: principals with equal profiles see the same."""
-        return _profile(self._rules_for(principal), self._view(principal, packs))
+        return _profile(self._rules.applicable(principal), self._view(principal, packs))
 
     def _view(self, principal: Principal, packs: bool) -> PackView | None:
         if self._packs is None or principal.user is None or not packs:
@@ -160,12 +93,6 @@ class Policy:
             return ()
         return self._packs.packs_of(principal.user)
 
-    def _rules_for(self, principal: Principal) -> Applicable:
-        return self._applicable.of(principal) if self._rules else ()
-
-    def _applying(self, principal: Principal) -> Applicable:
-        return tuple(i for i, rule in enumerate(self._rules) if rule.applies_to(principal))
-
     def allows(self, principal: Principal, name: str, *, packs: bool = True) -> bool:
         """Whether `principal` may see and use the exposed name or URI `name`.
 
@@ -175,17 +102,17 @@ class Policy:
             view = self._view(principal, packs)
             if view is not None and not view.includes(name):
                 return False
-        if not self._rules:
-            return True
-        key = (self._rules_for(principal), name)
-        known = self._decisions.get(key)
-        if known is None:
-            known = self._decide(key[0], name)
-            if len(name) <= _KEPT_CHARS:
-                if len(self._decisions) >= _DECISIONS_KEPT:
-                    self._decisions.clear()
-                self._decisions[key] = known
-        return known
+        return not self._ruled or self._rules.allow(principal, name)
+
+    def allows_listed(self, principal: Principal, record: ToolRecord | ListedRecord) -> bool:
+        """Whether `principal` may see and use a tool or a prompt: packs bring single tools, too,
+        but prompts with their server alone.
+        """
+        if self._packs is not None:
+            view = self._view(principal, packs=True)
+            if view is not None and not view.includes_listed(record):
+                return False
+        return not self._ruled or self._rules.allow(principal, record.name)
 
     def concerns(self, principal: Principal, server: str, *, packs: bool = True) -> bool:
         """Whether `principal` may see anything of `server`, whatever that has by now; not where all
@@ -193,7 +120,7 @@ class Policy:
         """
         if not self.may_allow(principal, server, packs=packs):
             return False
-        return not self._denies(self._rules_for(principal), f"{server}__")
+        return not self._rules.deny(self._rules.applicable(principal), f"{server}__")
 
     def may_allow(self, principal: Principal, server: str, *, packs: bool = True) -> bool:
         """Whether packs and rules could allow `principal` something of `server`, whatever that has
@@ -202,22 +129,7 @@ class Policy:
         view = self._view(principal, packs)
         if view is not None and not view.has_any_of(server):
             return False
-        if not self._rules:
-            return True
-        key = (self._rules_for(principal), server)
-        known = self._allowing.get(key)
-        if known is None:
-            if len(self._allowing) >= _DECISIONS_KEPT:
-                self._allowing.clear()
-            known = self._allowing[key] = self._any_pattern(*key)
-        return known
-
-    def _any_pattern(self, applicable: Applicable, server: str) -> bool:
-        """Whether what one of the rules allows may be of `server`."""
-        allowed = (pattern for i in applicable for pattern in self._rules[i].allow)
-        begun = [match[0] for pattern in allowed if (match := _FIXED.match(pattern))]
-        places = beginnings(server)
-        return any(p.startswith(text) or text.startswith(p) for p in places for text in begun)
+        return not self._ruled or self._rules.may_allow(principal, server)
 
     def allows_uri(self, principal: Principal, server: str, uri: str) -> bool:
         """Whether `principal` may use the resource with the original URI `uri` of `server`.
@@ -226,22 +138,17 @@ class Policy:
         spelling, what may lead elsewhere by `..`, or is very long, no rule allows, and of a URI is
         allowed what is allowed without the parts that nobody reads.
         """
-        applicable, exposed = self._rules_for(principal), expose_uri(server, uri)
-        return self._however_spelt(applicable, server, uri) and self.allows(principal, exposed)
+        spelt = self._however_spelt(self._rules.applicable(principal), server, uri)
+        return spelt and self.allows(principal, expose_uri(server, uri))
 
     def _however_spelt(self, applicable: Applicable, server: str, uri: str) -> bool:
-        if not self._rules:
-            return True
-        if len(uri) > _URI_CHARS or has_steps(uri):
-            return False
-        opened, simple = read(uri), plain(uri)
-        if opened != uri and not self._decide(applicable, expose_uri(server, opened)):
-            return False
-        return simple == uri or not self._denies(applicable, expose_uri(server, simple))
+        return not self._ruled or self._rules.allow_however_spelt(applicable, server, uri)
 
-    def _denies(self, applicable: Applicable, name: str) -> bool:
-        rules = (self._rules[position] for position in applicable)
-        return any(fnmatchcase(name, pattern) for rule in rules for pattern in rule.deny)
+    def bars_uri(self, principal: Principal, server: str, uri: str) -> bool:
+        """Whether a rule denies a URI of `server`, or all that it may become: parts of it are open.
+        It is denied in every spelling, and very long.
+        """
+        return self._rules.deny_open(self._rules.applicable(principal), server, uri)
 
     def visible_tools(
         self, catalog: Catalog, principal: Principal, *, packs: bool = True
@@ -262,7 +169,7 @@ class Policy:
         `packs=False` leaves the user's packs out: the rules alone.
         """
         view = self._view(principal, packs)
-        profile = _profile(self._rules_for(principal), view)
+        profile = _profile(self._rules.applicable(principal), view)
         cache = self._cache
         if cache.catalog is not catalog:
             if catalog.version < cache.catalog.version:  # a request begun before the last swap
@@ -297,19 +204,10 @@ class Policy:
             self._cache = ready if ready.catalog is catalog else _Cache(catalog)
         return self._cache
 
-    def _decide(self, applicable: Applicable, name: str) -> bool:
-        allowed = False
-        for position in applicable:
-            rule = self._rules[position]
-            if any(fnmatchcase(name, pattern) for pattern in rule.deny):
-                return False
-            allowed = allowed or any(fnmatchcase(name, pattern) for pattern in rule.allow)
-        return allowed
-
     def _permitted(self, applicable: Applicable, names: Iterable[str]) -> frozenset[str]:
-        if not self._rules:  # one by one: of 100,000 at once all threads would wait for 15 ms
+        if not self._ruled:  # one by one: of 100,000 at once all threads would wait for 15 ms
             return frozenset(name for name in names)
-        return frozenset(name for name in names if self._decide(applicable, name))
+        return frozenset(name for name in names if self._rules.decide(applicable, name))
 
     def _make(
         self, cache: _Cache, profile: Profile, scope: Scope, view: PackView | None

@@ -60,6 +60,7 @@ class OAuthSettings:
         scopes: that every token needs.
         user_claim: claim with the user's id.
         scopes_claim: claim with the scopes, a list or words in a text.
+        client_id: the gateway itself at the first issuer; None: it is no client there.
         introspection: for opaque tokens; None: they are not taken.
         beside_jwt: whether signed tokens of issuers that are not named here are another scheme's,
             and so not introspected.
@@ -71,6 +72,7 @@ class OAuthSettings:
     scopes: Sequence[str] = ()
     user_claim: str = "sub"
     scopes_claim: str = "scope"
+    client_id: str | None = None
     introspection: IntrospectionSettings | None = None
     beside_jwt: bool = False
     clock_skew_s: float = 30.0

@@ -244,6 +244,7 @@ class IdentityProvider:
             "user": user, "resource": resource, "scope": scope, "client": client
         }  # fmt: skip
         claims = {"sub": user, "aud": resource or client, "scope": scope, "jti": refresh[:6]}
+        claims["client_id"] = client  # RFC 9068, 2.2
         found = {"access_token": self.sign(**claims), "refresh_token": refresh, "scope": scope}
         if "openid" in scope.split():
             found["id_token"] = self.sign("JWT", sub=user, aud=client, **self.says)

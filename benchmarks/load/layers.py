@@ -41,7 +41,7 @@ _LAYERS = (
     ("upstream: request, HTTP, answer", r"armory/upstreams/"),
     ("envelope, session, the era's ladder", r"wire/(eras|jsonrpc|modern|legacy|session|streams)"),
     ("envelope, session, the era's ladder", r"wire/methods|mcp/shared"),
-    ("name, policy, links, the answer's era", r"armory/(gateway|security/policy|domain)/"),
+    ("name, policy, links, the answer's era", r"armory/(gateway|security/(policy|rules)|domain)/"),
     ("name, policy, links, the answer's era", r"wire/(dispatch|interaction|parked)"),
     ("admission, authentication, body", r"armory/(wire|web|security|runtime)/"),
     ("aiohttp's client", r"aiohttp/(client|connector)"),

@@ -12,7 +12,7 @@ import pytest
 
 from armory.domain.limits import DAY_S, Demand, PerDay, Rate, Taken
 from armory.errors import BackendError
-from armory.security.counts import LocalCounts
+from armory.security.limits.counts import LocalCounts
 from armory.storage.redis_cache import RedisCache
 from armory.storage.shared_counts import SharedCounts
 from armory.testing.servers import RedisServer

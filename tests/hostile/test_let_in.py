@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from armory.testing.oauth_client import App
-from armory.testing.people import World
+from armory.testing.people import TOKENS, World
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 _KEY: dict[str, Any] = {"method": "POST", "path": "/v1/keys", "name": "mine"}
@@ -46,6 +46,21 @@ async def test_a_program_that_was_let_in_makes_no_key_that_stays(world: World) -
         assert (await asked(world, url, await console_token(world, url, app), **_KEY))[0] == 201
 
 
+@pytest.mark.parametrize("says", [{"client_id": "an-app"}, {"azp": "an-app"}, {}])
+async def test_nor_does_one_that_the_issuer_let_in(world: World, says: dict[str, str]) -> None:
+    """Of the issuer's tokens, only those that the gateway's own console asked for make keys."""
+    secret = {"client_id": "armory", "client_secret": "armory-secret"}
+    oauth = {"issuer": world.provider.issuer, "scopes": ["admin"], **secret}
+    keys: dict[str, Any] = {"accounts": {"enabled": True}, "api_keys": True}
+    async with world.gateway(oauth=oauth, **keys) as (url, _), App(url) as app:
+        token = world.provider.sign(aud=f"{url}/mcp", scope="admin", **says)
+        assert (await asked(world, url, token, method="GET", path="/v1/keys"))[0] == 200
+        for what in (_KEY, _FILE):
+            made = await asked(world, url, token, **what)
+            assert (made[0], made[1]["code"]) == (403, "access_denied")
+        assert (await asked(world, url, await console_token(world, url, app), **_KEY))[0] == 201
+
+
 async def test_a_program_that_was_let_in_by_an_administrator_saves_no_configuration(
     world: World,
 ) -> None:
@@ -73,3 +88,22 @@ async def test_a_program_of_somebody_who_is_switched_off_is_out(world: World) ->
         assert "switched off" in (await world.ask(url, token, "tools/list", {}))["error"]["message"]
         await users.change("ann", is_active=True)
         assert "result" in await world.ask(url, token, "tools/list", {})
+
+
+async def test_who_is_switched_off_is_out_where_nothing_else_asks_the_database(
+    world: World,
+) -> None:
+    """Accounts are off; people come with static tokens, and with those of an issuer."""
+    async with world.gateway(oauth={"issuer": world.provider.issuer}) as (url, runtime):
+        assert runtime.accounts is not None
+        users, issued = runtime.accounts.users, world.provider.sign(aud=f"{url}/mcp")
+        await users.create("ann")
+        for token in (TOKENS["ann"], issued):
+            assert "result" in await world.ask(url, token, "tools/list", {})
+        await users.change("ann", is_active=False)
+        for token in (TOKENS["ann"], issued):
+            said = await world.ask(url, token, "tools/list", {})
+            assert "switched off" in said["error"]["message"]
+        assert "result" in await world.ask(url, TOKENS["bob"], "tools/list", {})
+        await users.change("ann", is_active=True)
+        assert "result" in await world.ask(url, issued, "tools/list", {})

@@ -66,7 +66,10 @@ def change(
         config, lambda accounts: accounts.users.change(user_id, plan=plan, is_active=active)
     )
     if found is None:
-        raise _unknown(user_id)
+        raise NotThere(
+            f"there is no user {user_id!r}; `armory users list` shows them, and `armory users "
+            "create` makes one of somebody who comes with tokens of an identity provider, too"
+        )
     if as_json:
         print_json(asdict(found))
     else:
@@ -81,12 +84,8 @@ def change(
 def delete(user_id: str, config: str | None, as_json: bool) -> None:
     """Delete a user with keys, packs and installations."""
     if not with_accounts(config, lambda accounts: accounts.users.delete(user_id)):
-        raise _unknown(user_id)
+        raise NotThere(f"there is no user {user_id!r}; `armory users list` shows them")
     if as_json:
         print_json({"deleted": user_id})
     else:
         click.echo(f"deleted {user_id}")
-
-
-def _unknown(user_id: str) -> NotThere:
-    return NotThere(f"there is no user {user_id!r}; `armory users list` shows them")

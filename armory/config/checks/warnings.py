@@ -66,18 +66,20 @@ def warnings_of(config: Config) -> list[str]:
 
 
 def _names_to_take(security: SecurityConfig) -> Iterator[str]:
-    """Rules that are for a token, and that somebody can have by choosing a name."""
+    """Rules that are for a token or a scope, and that somebody can have by choosing a name."""
     schemes = [scheme for scheme in (security.oauth, security.jwt) if scheme is not None]
     claims = sorted(_CHOSEN.intersection(scheme.user_claim for scheme in schemes))
     if not claims:
         return
     tokens = security.tokens.items()
-    names = {text for name, token in tokens for text in (name, *token.scopes)}
+    names = {"admin"} | {text for name, token in tokens for text in (name, *token.scopes)}
+    names.update(security.oauth.scopes if security.oauth is not None else ())
     for place, rule in enumerate(security.policies):
         for pattern in rule.who:
             if pattern.strip("*") and any(fnmatchcase(name, pattern) for name in names):
                 yield (
-                    f"security.policies.{place}.who: {pattern!r} is for a token, and for whoever "
-                    f"is called so as well; people choose what stands in the claim {claims[0]!r}, "
-                    "so give tokens and their scopes names that none of them can have"
+                    f"security.policies.{place}.who: {pattern!r} is for a token or a scope, and "
+                    "for whoever is called so as well; people choose what stands in the claim "
+                    f"{claims[0]!r}, so give tokens and scopes names that none of them can have, "
+                    "or take a claim that nobody chooses"
                 )

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from msgspec import Raw
 
 from armory.domain.naming import split_uri
+from armory.domain.tool import ListedRecord, ToolRecord
 from armory.gateway.context import RequestContext
 from armory.gateway.metatools.definitions import CALL
 from armory.protocol.rawjson import members_or_none, text_of
@@ -24,10 +25,17 @@ def is_permitted(context: RequestContext, method: str, params: Mapping[str, Raw]
         place = (endpoint.name, uri) if endpoint.transparent else split_uri(uri)
         return place is None or policy.allows_uri(context.principal, *place)
     name = text_of(params, "name") or ""
-    if endpoint.transparent:
-        find = context.view.prompt_at if method == "prompts/get" else context.view.tool_at
-        record = find(endpoint.name, name)
-        return record is None or policy.allows(context.principal, record.name)
-    if method == "tools/call" and name == CALL:
+    if method == "tools/call" and name == CALL and not endpoint.transparent:
         name = text_of(members_or_none(params.get("arguments")) or {}, "name") or ""
-    return policy.allows(context.principal, name)
+    record = _record(context, method, name)
+    if record is not None:
+        return policy.allows_listed(context.principal, record)
+    return endpoint.transparent or policy.allows(context.principal, name)
+
+
+def _record(context: RequestContext, method: str, name: str) -> ToolRecord | ListedRecord | None:
+    """What is called so where it was asked for; None: it is not listed any more."""
+    view, prompts = context.view, method == "prompts/get"
+    if context.endpoint.transparent:
+        return (view.prompt_at if prompts else view.tool_at)(context.endpoint.name, name)
+    return (view.catalog.prompts if prompts else view.catalog.tools).get(name)

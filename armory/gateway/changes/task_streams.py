@@ -27,7 +27,9 @@ from armory.tasks import Tasks, spawn, stop
 _log = Logger(__name__)
 MOST, MOST_OF_ONE = 1_000, 64
 """Streams at upstreams in all, and those of one person."""
-_ACK_S = 15.0
+_ACK_S = 5.0
+"""How long a client waits, for what it listens to besides as well: its own acknowledgement says
+which tasks it will hear of. Upstreams have to send theirs before anything else."""
 _RETRY_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 _LASTING_S = 60.0
 """A stream that was open this long did not fail."""

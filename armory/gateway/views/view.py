@@ -213,7 +213,7 @@ class View:
             record = self.catalog.tools.get(name)
         if record is None or not endpoint.scope.has_tool(record.server, record.name):
             return None
-        return record if self.policy.allows(request.principal, record.name) else None
+        return record if self.policy.allows_listed(request.principal, record) else None
 
     def prompt(self, request: ClientRequest, name: str) -> ListedRecord | None:
         """The prompt that the client calls `name`; None when it may not see one."""
@@ -224,7 +224,7 @@ class View:
             record = self.catalog.prompts.get(name)
         if record is None or not endpoint.scope.has_server(record.server):
             return None
-        return record if self.policy.allows(request.principal, record.name) else None
+        return record if self.policy.allows_listed(request.principal, record) else None
 
     def may_read(self, request: ClientRequest, server: str, uri: str) -> bool:
         """Whether the caller may use the resource with the original URI `uri` of `server`."""

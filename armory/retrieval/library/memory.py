@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 from armory.domain.query import Query
 from armory.domain.tool import ToolRecord
@@ -56,6 +56,11 @@ from armory.retrieval.ranking.answer import Ranking
 from armory.retrieval.ranking.rerank import Reranker
 from armory.retrieval.registry import make_embedder, make_index, make_rankers
 from armory.retrieval.retriever import Retriever
+
+NOT_COPIED = (
+    "a memory holds threads and a model, and can be neither pickled nor copied; save(folder) it, "
+    "and load(folder, handles) it in a memory that the other process makes"
+)
 
 
 def _examples(tool: ToolRecord) -> Sequence[str]:
@@ -135,6 +140,9 @@ class AsyncToolMemory:
         """Let threads, files and connections go; selecting is over then."""
         self._closed = True
         await self._retriever.aclose()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(NOT_COPIED)
 
     def __len__(self) -> int:
         return len(self._tools)

@@ -11,10 +11,10 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from armory.errors import InvalidRequest
-from armory.retrieval.library.memory import AsyncToolMemory
+from armory.retrieval.library.memory import NOT_COPIED, AsyncToolMemory
 from armory.retrieval.library.tool_context import ToolContext
 from armory.retrieval.library.tool_snapshot import Filter
 from armory.retrieval.library.toolbox import Given, Handle, SelectedTool, Tool
@@ -91,6 +91,9 @@ class ToolMemory:
             ended.result()
         finally:
             self._loop.end(_END_S)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(NOT_COPIED)
 
     def __len__(self) -> int:
         return len(self._memory)

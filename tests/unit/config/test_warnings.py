@@ -50,6 +50,8 @@ TOKENS = "tokens: {ci: {token: a-token-for-a-test, scopes: [deploy]}}"
         ("login", "[ci]", True),
         ("login", "[octocat, 'c*']", True),
         ("login", "[deploy]", True),
+        ("login", "[admin]", True),  # the scope, wherever it comes from
+        ("login", "[use]", True),
         ("login", "[octocat]", False),
         ("login", "['*']", False),
         ("sub", "[ci]", False),  # which nobody chooses
@@ -58,7 +60,7 @@ TOKENS = "tokens: {ci: {token: a-token-for-a-test, scopes: [deploy]}}"
 def test_that_a_person_may_choose_the_name_of_a_token_is_pointed_out(
     claim: str, who: str, said: bool
 ) -> None:
-    oauth = f"oauth: {{issuer: 'https://login.example', user_claim: {claim}}}"
+    oauth = f"oauth: {{issuer: 'https://login.example', user_claim: {claim}, scopes: [use]}}"
     rule = f"policies: [{{allow: [a__b]}}, {{who: {who}, allow: ['*']}}]"
     text = f"security: {{{oauth}, {TOKENS}, {rule}}}\n{HOSTS}"
     warnings = warnings_of(load_text(text, environ={}).config)

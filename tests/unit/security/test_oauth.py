@@ -308,3 +308,31 @@ async def test_a_provider_whose_keys_anybody_could_change_is_not_believed(
         asked = IntrospectionSettings("armory", "armory-secret")
         with pytest.raises(BackendError, match=f"{name} .* is not reached over https"):
             await scheme(provider, introspection=asked).identify(token)
+
+
+@pytest.mark.parametrize(
+    ("says", "own"),
+    [
+        ({"client_id": "armory"}, True),
+        ({"azp": "armory"}, True),
+        ({"cid": "armory", "azp": "armory"}, True),
+        ({"client_id": "an-app"}, False),
+        ({"client_id": "an-app", "azp": "armory"}, False),
+        ({"client_id": ["armory"]}, False),
+        ({}, False),
+    ],
+)
+async def test_only_a_token_that_the_gateway_got_itself_is_its_own(
+    says: dict[str, Any], own: bool, provider: IdentityProvider
+) -> None:
+    async with IdentityProvider() as second:
+        checks = scheme(provider, second, client_id="armory")
+        found = await checks.identify(provider.sign(aud=HERE, **says))
+        assert found is not None
+        assert found.delegated is not own
+        found = await checks.identify(second.sign(aud=HERE, **says))
+        assert found is not None
+        assert found.delegated  # there somebody else may be called so
+        found = await scheme(provider).identify(provider.sign(aud=HERE, **says))
+        assert found is not None
+        assert found.delegated

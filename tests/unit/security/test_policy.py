@@ -16,8 +16,8 @@ from armory.domain.catalog_builder import build_catalog
 from armory.domain.principal import ANONYMOUS, Principal
 from armory.domain.uris import has_steps, plain
 from armory.domain.visibility import EVERYTHING, Scope
+from armory.security.limits.quotas import Quota, Quotas
 from armory.security.policy import Policy, Rule
-from armory.security.quotas import Quota, Quotas
 
 ALICE = Principal("alice", user="ann", scopes=frozenset(("read", "docs:write")))
 
@@ -334,8 +334,8 @@ class Text(str):
 
 
 def test_caches_stay_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    for bound in ("_DECISIONS_KEPT", "_CALLERS_KEPT", "_VISIBLE_KEPT"):
-        monkeypatch.setattr(f"armory.security.policy.{bound}", 2)
+    for bound in ("rules._DECISIONS_KEPT", "rules._CALLERS_KEPT", "policy._VISIBLE_KEPT"):
+        monkeypatch.setattr(f"armory.security.{bound}", 2)
     policy, listed = Policy([Rule(allow=("a*",))]), catalog()
     held: dict[str, list[weakref.ref[Text]]] = {}
 

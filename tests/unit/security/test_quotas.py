@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from armory.domain.principal import Principal
-from armory.security.quotas import Quota, Quotas
+from armory.security.limits.quotas import Quota, Quotas
 
 
 def test_the_first_rule_that_fits_holds_whole() -> None:

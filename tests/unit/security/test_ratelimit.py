@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from armory.errors import ConfigError
-from armory.security.ratelimit import RateLimiter
+from armory.security.limits.ratelimit import RateLimiter
 
 
 def test_a_burst_passes_then_the_rate_counts() -> None:

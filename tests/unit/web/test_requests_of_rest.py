@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from armory.accounts.settings import AccountSettings
 from armory.domain.principal import ANONYMOUS
 from armory.errors import LoginNeeded, RateLimited
-from armory.security.ratelimit import RateLimiter
+from armory.security.limits.ratelimit import RateLimiter
 from armory.testing.embedder import HashingEmbedder
 from armory.testing.service import ADMIN_TOKEN, catalog_of, running_service
 from armory.web import rest

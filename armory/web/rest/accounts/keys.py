@@ -132,7 +132,8 @@ async def create_key(call: RestCall) -> Reply:
     if call.principal.delegated:
         raise AccessDenied(
             "a key is for every endpoint and outlasts the login with which you let this program "
-            "in for one; make it in the console, or with a key or token of your own"
+            "in for one; make it in the console after logging in there, or with `armory keys "
+            "create`, an API key or a static token"
         )
     if not call.admin:
         if user is not None and user != call.user:

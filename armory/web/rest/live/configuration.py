@@ -149,7 +149,7 @@ async def _save(live: LiveGateway, call: RestCall) -> Reply:
     if call.principal.delegated:
         raise AccessDenied(
             "what a configuration holds outlasts the login with which you let this program in; "
-            "save it in the console, or with a key or token of your own"
+            "save it in the console after logging in there, or with an API key or a static token"
         )
     try:
         saved = await _file(live).save(call.body.text, _tag(call))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
+import pickle
 import subprocess
 import sys
 import warnings
@@ -253,6 +255,15 @@ def test_a_filter_that_asks_the_memory_itself_is_told(memory: ToolMemory) -> Non
     for ask in asked:
         with pytest.raises(InvalidRequest, match="cannot be used by what it calls itself"):
             memory.select_tools_for_query("rain", filters=lambda _tool, ask=ask: bool(ask()))
+    assert len(memory.select_tools_for_query("weather")) == 1
+
+
+def test_a_memory_that_is_to_be_pickled_or_copied_says_what_to_do(memory: ToolMemory) -> None:
+    inside = AsyncToolMemory(embedder="none")
+    for make in (pickle.dumps, copy.copy, copy.deepcopy):
+        for one in (memory, inside):
+            with pytest.raises(TypeError, match="neither pickled nor copied; save"):
+                make(one)
     assert len(memory.select_tools_for_query("weather")) == 1
 
 

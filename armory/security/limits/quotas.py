@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from armory.domain.principal import Principal
-from armory.security.policy import ByNames, Rule
+from armory.security.rules import ByNames, Rule
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from armory.domain.limits import SLOT_WAIT_S, Counted, Demand, Rate, Taken, day_of
-from armory.security.ratelimit import RateLimiter
+from armory.security.limits.ratelimit import RateLimiter
 
 
 class LocalCounts:

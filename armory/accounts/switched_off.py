@@ -1,0 +1,88 @@
+"""Who is switched off, in memory: for gateways that look no accounts up.
+
+Owns: hearing of it. Satisfies `security.authentication.Admission`. Never asks the database for a
+request whose user has not changed: such a gateway serves while that is away.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+
+from sqlalchemy import select
+
+from armory.accounts.users import USER
+from armory.domain.principal import Principal
+from armory.errors import AuthenticationFailed, BackendError
+from armory.logger import Logger
+from armory.storage.changes import ChangeFeed
+from armory.storage.database import Database
+from armory.storage.tables import users
+from armory.tasks import Flights
+
+_log = Logger(__name__)
+
+
+class SwitchedOff:
+    """The users who were switched off, by whichever process.
+
+    Args:
+        database: where users are.
+        feed: tells of changes.
+    """
+
+    def __init__(self, database: Database, feed: ChangeFeed) -> None:
+        self._database = database
+        self._off: set[str] = set()
+        self._changes = count(1)
+        self._unread: dict[str, int] = {}
+        self._flights: Flights[None] = Flights()
+        feed.subscribe(USER, self._changed)
+
+    async def load(self) -> None:
+        """Read who is switched off now.
+
+        Raises:
+            BackendError: the database cannot be asked.
+        """
+        async with self._database.read() as connection:
+            found = await connection.execute(select(users.c.id).where(~users.c.is_active))
+            self._off = set(found.scalars())
+
+    async def admit(self, principal: Principal) -> None:
+        """Let in who is not switched off.
+
+        Raises:
+            AuthenticationFailed: it is.
+            BackendError: its user has changed, and the database could not be asked since.
+        """
+        user = principal.user
+        if user is None:
+            return
+        while user in self._unread:
+            await self._refresh(user)
+        if user in self._off:
+            raise AuthenticationFailed("this user's account is switched off")
+
+    async def _changed(self, user: str) -> None:
+        self._unread[user] = next(self._changes)
+        self._flights.forget(user)
+        try:
+            await self._refresh(user)
+        except BackendError as error:  # asked again before the next request of this user
+            _log.warning("user_not_read", error=error.message)
+
+    async def _refresh(self, user: str) -> None:
+        await self._flights.join(user, lambda: self._read(user))
+
+    async def _read(self, user: str) -> None:
+        before = self._unread.get(user)
+        async with self._database.read() as connection:
+            asked = select(users.c.is_active).where(users.c.id == user)
+            is_active = (await connection.execute(asked)).scalar()
+        if self._unread.get(user) != before:  # changed again meanwhile, and read again
+            return
+        self._unread.pop(user, None)
+        if is_active is False:
+            self._off.add(user)
+        else:
+            self._off.discard(user)

@@ -1,0 +1,1 @@
+"""What callers may use: rates, quotas, and counting them in one process."""

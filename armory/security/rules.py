@@ -1,0 +1,168 @@
+"""The rules of `security.policies`: what each of them says of whom, decided once.
+
+Owns: rules, and their decisions on names and URIs. Knows no packs and no snapshot.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Generic, TypeVar
+
+from armory.domain.naming import beginnings, expose_uri
+from armory.domain.principal import Principal
+from armory.domain.uris import has_steps, plain, read
+
+T = TypeVar("T")
+Applicable = tuple[int, ...]
+"""Positions of the rules that speak about a caller."""
+_DECISIONS_KEPT = 100_000
+_KEPT_CHARS = 256
+"""Of a name or URI whose decision is kept: what callers ask for may have millions."""
+_URI_CHARS = 65_536
+"""The longest URI that a rule allows: to find out what it means takes 20 ms, of 4 MiB a second."""
+_CALLERS_KEPT = 10_000
+_NAMES_CHARS = 8_000_000
+"""Of their names in all; a token may have hundreds of scopes."""
+_FIXED = re.compile(r"[^*?\[]*")
+"""The part of a glob pattern that stands for itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One line of `security.policies`.
+
+    Attributes:
+        who: glob patterns over scopes, user and subject; empty means everybody.
+        allow: glob patterns over exposed names (tools, prompts) and exposed URIs.
+        deny: likewise; wins over every `allow` of every rule that applies.
+    """
+
+    who: tuple[str, ...] = ()
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+
+    def applies_to(self, principal: Principal) -> bool:
+        """Whether this rule speaks about `principal`."""
+        if not self.who:
+            return True
+        names = [principal.subject, *principal.scopes]
+        if principal.user is not None:
+            names.append(principal.user)
+        return any(fnmatchcase(name, pattern) for pattern in self.who for name in names)
+
+
+class ByNames(Generic[T]):
+    """What is the same for all callers with the same names, found out once. It keeps no principal,
+    since with that would go the tokens that it came with.
+
+    Args:
+        find: finds it out, by what `Rule.applies_to` looks at.
+    """
+
+    def __init__(self, find: Callable[[Principal], T]) -> None:
+        self._find = find
+        self._known: dict[tuple[str, str | None, frozenset[str]], T] = {}
+        self._chars = 0
+
+    def of(self, principal: Principal) -> T:
+        """What was found out about a caller."""
+        names = subject, user, scopes = principal.subject, principal.user, principal.scopes
+        try:
+            return self._known[names]
+        except KeyError:
+            found = self._find(principal)
+        chars = len(subject) + len(user or "") + sum(map(len, scopes))
+        if len(self._known) >= _CALLERS_KEPT or self._chars + chars > _NAMES_CHARS:
+            self._known, self._chars = {}, 0
+        self._known[names] = found
+        self._chars += chars
+        return found
+
+
+class Rules:
+    """The rules, compiled to decisions: what no applicable rule allows is denied, and a `deny` of
+    any applicable rule wins. Where there are none, nothing is to be asked of them.
+
+    Args:
+        rules: as configured.
+    """
+
+    def __init__(self, rules: Sequence[Rule] = ()) -> None:
+        self.each = tuple(rules)
+        self._applicable = ByNames(self._applying)
+        self._decisions: dict[tuple[Applicable, str], bool] = {}
+        self._allowing: dict[tuple[Applicable, str], bool] = {}
+
+    def applicable(self, principal: Principal) -> Applicable:
+        """Those that speak about `principal`."""
+        return self._applicable.of(principal) if self.each else ()
+
+    def _applying(self, principal: Principal) -> Applicable:
+        return tuple(i for i, rule in enumerate(self.each) if rule.applies_to(principal))
+
+    def allow(self, principal: Principal, name: str) -> bool:
+        """Whether they allow `principal` an exposed name or URI."""
+        key = (self.applicable(principal), name)
+        known = self._decisions.get(key)
+        if known is None:
+            known = self.decide(key[0], name)
+            if len(name) <= _KEPT_CHARS:
+                if len(self._decisions) >= _DECISIONS_KEPT:
+                    self._decisions.clear()
+                self._decisions[key] = known
+        return known
+
+    def decide(self, applicable: Applicable, name: str) -> bool:
+        """The same of rules that apply, found out anew."""
+        allowed = False
+        for position in applicable:
+            rule = self.each[position]
+            if any(fnmatchcase(name, pattern) for pattern in rule.deny):
+                return False
+            allowed = allowed or any(fnmatchcase(name, pattern) for pattern in rule.allow)
+        return allowed
+
+    def deny(self, applicable: Applicable, name: str) -> bool:
+        """Whether one of those that apply denies a name or URI."""
+        rules = (self.each[position] for position in applicable)
+        return any(fnmatchcase(name, pattern) for rule in rules for pattern in rule.deny)
+
+    def may_allow(self, principal: Principal, server: str) -> bool:
+        """Whether what they allow may be of `server`; what they deny is not looked at."""
+        key = (self.applicable(principal), server)
+        known = self._allowing.get(key)
+        if known is None:
+            if len(self._allowing) >= _DECISIONS_KEPT:
+                self._allowing.clear()
+            known = self._allowing[key] = self._any_pattern(*key)
+        return known
+
+    def _any_pattern(self, applicable: Applicable, server: str) -> bool:
+        """Whether what one of the rules allows may be of `server`."""
+        allowed = (pattern for i in applicable for pattern in self.each[i].allow)
+        begun = [match[0] for pattern in allowed if (match := _FIXED.match(pattern))]
+        places = beginnings(server)
+        return any(p.startswith(text) or text.startswith(p) for p in places for text in begun)
+
+    def allow_however_spelt(self, applicable: Applicable, server: str, uri: str) -> bool:
+        """Whether no other spelling of a URI of `server` is denied, or leads elsewhere; whether the
+        one that is given is allowed is not looked at.
+        """
+        if len(uri) > _URI_CHARS or has_steps(uri):
+            return False
+        opened, simple = read(uri), plain(uri)
+        if opened != uri and not self.decide(applicable, expose_uri(server, opened)):
+            return False
+        return simple == uri or not self.deny(applicable, expose_uri(server, simple))
+
+    def deny_open(self, applicable: Applicable, server: str, uri: str) -> bool:
+        """Whether a URI of `server`, parts of which are open, is denied in some spelling, so that
+        all is that it may become; or is very long.
+        """
+        if len(uri) > _URI_CHARS:
+            return True
+        spelt = (uri, read(uri), plain(uri))
+        return any(self.deny(applicable, expose_uri(server, one)) for one in spelt)
