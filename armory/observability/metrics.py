@@ -111,6 +111,8 @@ class Metrics:
             "one.",
             "state",
         )
+        for state in ("full", "degraded", "without_query"):
+            self._lists.labels(state)  # there from 0 on: a rate is of a difference
         self._list_seconds = self._histogram(
             "listing_seconds", "Duration of answers to queries, but the agent's.", _LIST_S
         )
