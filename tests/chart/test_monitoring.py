@@ -93,7 +93,7 @@ def test_what_is_absent_says_of_which_release() -> None:
 def test_who_goes_on_failing_is_told_of(ends: str, every_s: int, trial_s: int, told: bool) -> None:
     (rule,) = (rule for rule in alerts() if rule["alert"] == "ArmoryUpstreamBreakerOpen")
     over = re.search(r'state="open"\}\[(\d+)m\]', rule["expr"])
-    window_s = 60 * int(over[1]) if over else 1
+    window_s = 60 * int(over[1]) if over else 30  # as old as the latest scrape may be
     pending_s = 60 * int(rule["for"].removesuffix("m"))
     breaker, begun, seen, since = Breaker(), None, -math.inf, None
     for _ in range(5):
