@@ -25,6 +25,8 @@ def replacing(path: Path) -> Generator[BinaryIO]:
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
+            file.flush()
+            os.fsync(file.fileno())  # else a power cut may leave an empty file in its place
         Path(name).replace(path)
     except BaseException:
         with suppress(OSError):

@@ -195,8 +195,12 @@ class DatabaseSink:
         else:
             async with self._database.write() as connection:
                 await connection.run_sync(self._append, entries, now)
-        if now - self._pruned_ms >= _DAY_MS:
+        if self._due(now):
             self._pruned_ms = now
+
+    def _due(self, now: int) -> bool:
+        """Whether it was pruned a day ago, or by a clock that was ahead."""
+        return abs(now - self._pruned_ms) >= _DAY_MS
 
     def _append(self, connection: Connection, entries: Sequence[Entry], now: int) -> None:
         if self._database.dialect == "postgresql":
@@ -215,8 +219,8 @@ class DatabaseSink:
         if last is not None and (record := parsed(last[1])) is not None:
             chain = Chain(last[0], str(record["hash"]))
         added = list(entries)
-        if now - self._pruned_ms >= _DAY_MS:
-            kept = _pruned(run, now - self._retention_ms)
+        if self._due(now):
+            kept = _pruned(run, now - self._retention_ms, chain.seq + 1)
             if kept is not None:
                 added.append(own_entry(PRUNED, "retention", code=str(kept)))
         return [_row(chain, entry) for entry in added]
@@ -226,14 +230,19 @@ class DatabaseSink:
         await self._database.close()
 
 
-def _pruned(run: Run, before_ms: int) -> int | None:
-    """Delete what is too old; `seq` of the oldest that stays, None: nothing was deleted."""
-    newest = "SELECT max(seq) FROM audit WHERE at_ms < :before"
-    (upto,) = run(newest, {"before": before_ms}).fetchone()
-    if upto is None:
-        return None
-    run("DELETE FROM audit WHERE seq <= :upto", {"upto": upto})
-    return int(upto) + 1
+def _pruned(run: Run, before_ms: int, end: int) -> int | None:
+    """Delete what is too old, up to the first record that is not: one that was written while the
+    clock was wrong says nothing of those before it.
+
+    Returns:
+        `seq` of the oldest that stays, or `end`, the next one; None: nothing was deleted.
+    """
+    # in the order of `seq`, without the index of times, which has all that stay
+    kept = "SELECT seq FROM audit WHERE +at_ms >= :before ORDER BY seq LIMIT 1"
+    found = run(kept, {"before": before_ms}).fetchone()
+    first = end if found is None else int(found[0])
+    gone = run("DELETE FROM audit WHERE seq < :first", {"first": first})
+    return first if gone.rowcount else None
 
 
 Run = Callable[[str, dict[str, int]], Any]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, delete, func, select
+from sqlalchemy import BigInteger, ColumnElement, delete, func, literal, select
 
 from armory.domain.principal import OWNER_CHARS
 from armory.storage.changes import LEARNED_USES, ChangeFeed
@@ -94,9 +94,10 @@ class StoredUses:
             BackendError: the database failed.
         """
         columns = learned_uses.c
+        seen = literal(updated_at_ms, BigInteger)
         newest = (
             select(learned_uses)
-            .where(columns.updated_at_ms >= updated_at_ms)
+            .where(columns.updated_at_ms >= self._database.not_after_now(seen, _LATE_MS))
             .order_by(columns.used_at_ms.desc())
             .limit(self._most)
         )

@@ -21,6 +21,7 @@ from armory.gateway.results.answers import succeeded
 from armory.observability.operation import CURRENT, Operation
 from armory.protocol.jsonrpc import code_of
 from armory.protocol.link import NOWHERE, UNSENT, Call, ClientChannel, Hop, Owner, Params, Reply
+from armory.protocol.methods import REQUESTS
 from armory.protocol.rawjson import text_of
 from armory.protocol.session_events import Ended, SessionEvent
 from armory.protocol.versions import Era
@@ -232,10 +233,12 @@ def _measured(
     if kind == "resource":
         about = None
     transport = "pipe" if hop.host is None else "tcp"
+    known = call.method in REQUESTS
+    method = call.method if known else c.OTHER
     series = c.Series(
-        call.method, kind, about, failure, status, hop.version, transport, hop.host, hop.port
+        method, kind, about, failure, status, hop.version, transport, hop.host, hop.port
     )
-    stands = failure is None and call.name_header == about and call.hop is not NOWHERE
+    stands = known and failure is None and call.name_header == about and call.hop is not NOWHERE
     usual = (hop, call.method, about) if stands else None
     durations.record(_DURATION, seconds, series, usual)
 

@@ -105,12 +105,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._calls = CallTallies(_CALL_S)
         self.registry.register(self._calls)
-        self._lists = self._counter(
-            "listings",
-            "Answers to queries over MCP, whole or degraded, and listings that were cut without "
-            "one.",
-            "state",
-        )
+        self._lists = self._answers()
         self._list_seconds = self._histogram(
             "listing_seconds", "Duration of answers to queries, but the agent's.", _LIST_S
         )
@@ -156,6 +151,18 @@ class Metrics:
         )
         self.registry.register(_Live(upstreams, edge, stores))
         ProcessCollector(registry=self.registry)  # memory, descriptors and CPU, where /proc is
+
+    def _answers(self) -> Counter:
+        """How many queries were answered; from 0 on: a rate is of a difference."""
+        found = self._counter(
+            "listings",
+            "Answers to queries over MCP, whole or degraded, and listings that were cut without "
+            "one.",
+            "state",
+        )
+        for state in ("full", "degraded", "without_query"):
+            found.labels(state)
+        return found
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"armory_{name}", text, labels, registry=self.registry)

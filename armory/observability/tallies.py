@@ -91,8 +91,7 @@ class CallTallies(Collector):
         for server, tally in self._servers.items():
             counts = (tally.succeeded, tally.failed, tally.cancelled)
             for outcome, count in zip(("ok", "error", "cancelled"), counts, strict=True):
-                if count:
-                    calls.add_metric([server, outcome], count)
+                calls.add_metric([server, outcome], count)  # from 0 on: a rate is of a difference
             upto = zip(self._names, accumulate(tally.buckets), strict=True)
             took.add_metric([server], [(name, float(n)) for name, n in upto], tally.seconds)
         yield calls

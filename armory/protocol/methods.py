@@ -1,4 +1,4 @@
-"""Notifications of MCP by name, and the levels of log messages.
+"""Requests and notifications of MCP by name, and the levels of log messages.
 
 Owns: their methods, and the members of `subscriptions/listen` that ask for notifications. Never
 imports anything.
@@ -25,6 +25,38 @@ TASK_STATUS = "notifications/tasks/status"
 ELICITATION_COMPLETE = "notifications/elicitation/complete"
 LISTEN = "subscriptions/listen"
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+
+REQUESTS = frozenset(
+    (
+        "completion/complete",
+        "groups/get",
+        "groups/list",
+        "initialize",
+        "logging/setLevel",
+        "ping",
+        "prompts/get",
+        "prompts/list",
+        "resources/directory/read",
+        "resources/list",
+        "resources/read",
+        "resources/subscribe",
+        "resources/templates/list",
+        "resources/unsubscribe",
+        "server/discover",
+        "skills/get",
+        "skills/list",
+        LISTEN,
+        "tasks/cancel",
+        "tasks/get",
+        "tasks/result",
+        "tasks/update",
+        "tools/call",
+        "tools/describe",
+        "tools/list",
+        "tools/manifest",
+    )
+)
+"""What a client may send, in any revision; upstreams may know more."""
 
 LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """Least severe first."""

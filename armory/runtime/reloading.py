@@ -50,16 +50,33 @@ class Reloaded:
         self.removed += [key for key in old if key not in new]
 
 
+def in_force(started: Config, new: Config) -> Config:
+    """What of a new configuration holds while the process lives: what takes a restart stays as the
+    gateway began, for those parts, too, that are swapped and go by some of it.
+
+    Args:
+        started: what the gateway began with.
+        new: what has been read now.
+    """
+    held = {block: getattr(started, block) for block in _RESTART_BLOCKS}
+    for block, keys in _FIXED_KEYS.items():
+        first = getattr(started, block)
+        fixed = {key: getattr(first, key) for key in keys}
+        held[block] = getattr(new, block).model_copy(update=fixed)
+    return new.model_copy(update=held)
+
+
 def difference(started: Config, last: Config, new: Config) -> Reloaded:
     """Which blocks differ from what is in force, by whether they can be swapped.
 
     Args:
         started: what the gateway began with, which what takes a restart is compared with: a change
             that was read before is still due, and one that was taken back is not.
-        last: what was read last, which is in force as far as it can be swapped.
+        last: what is in force (`in_force`).
         new: what has been read now.
     """
     report = Reloaded()
+    report.needs_restart += _lacking_pages(started, new)
     for block in Config.model_fields:
         first, before, after = (getattr(config, block) for config in (started, last, new))
         if block in _RESTART_BLOCKS:
@@ -73,3 +90,20 @@ def difference(started: Config, last: Config, new: Config) -> Reloaded:
         if before != (after.model_copy(update=unfixed) if fixed else after):
             report.applied.append(block)
     return report
+
+
+def _lacking_pages(started: Config, new: Config) -> list[str]:
+    """Upstreams where people are to log in, if the gateway began without the pages for that."""
+    if _with_logins(started):
+        return []
+    return [f"upstreams.{key}.auth" for key in _with_logins(new)]
+
+
+def _with_logins(config: Config) -> list[str]:
+    """Upstreams at which each caller has an account of its own."""
+    enabled = {key: block.auth for key, block in config.upstreams.items() if block.enabled}
+    return [
+        key
+        for key, auth in enabled.items()
+        if auth is not None and (auth.type, auth.per) == ("authorization_code", "principal")
+    ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from armory.accounts.opening import Opening
@@ -38,7 +39,7 @@ from armory.runtime.entry.home_watch import HomeWatch
 from armory.runtime.figures import Figures
 from armory.runtime.limits import Limits
 from armory.runtime.memory.allocator import give_back
-from armory.runtime.reloading import Reloaded, difference
+from armory.runtime.reloading import Reloaded, difference, in_force
 from armory.runtime.replicas.shared import Shared
 from armory.runtime.retrieval import Progress, open_retriever, retriever_settings
 from armory.runtime.settings import activity_settings, reloadable
@@ -68,7 +69,7 @@ class Runtime:
     """A gateway that runs. Made by `opening.open_runtime`.
 
     Attributes:
-        loaded: the configuration that was read last.
+        loaded: the configuration in force: as read last, what takes a restart as `started`.
         started: the one that it began with: what takes a restart is as it says.
         gateway: the request path.
         accounts: users, keys, packs, statistics; None for the operator's own commands.
@@ -328,11 +329,14 @@ class Runtime:
         """
         new = loaded.config
         hide_secrets(new)
-        parts = reloadable(loaded, self.packs())
+        hide_secrets(self.loaded.config)  # in force still, and so forgotten last
         authenticator(new, schemes(new, self.accounts))
-        settings = retriever_settings(new.tool_rag, loaded.home)
-        pinning = self._pinning(loaded)
         report = difference(self.started, self.loaded.config, new)
+        config = in_force(self.started, new)
+        loaded = replace(loaded, config=config)
+        parts = reloadable(loaded, self.packs())
+        settings = retriever_settings(config.tool_rag, loaded.home)
+        pinning = self._pinning(loaded)
         report.sort(self.pool.specs(), parts.specs)
         if dry_run:
             return report
@@ -340,7 +344,7 @@ class Runtime:
         if self.retriever is not None:
             self.retriever.settings = settings
         self.gateway.reconfigure(policy=policy, settings=parts.gateway)
-        self.limits.reconfigure(new)
+        self.limits.reconfigure(config)
         await self.supervisor.update(parts.specs)
         self.keeper.reconfigure(parts.rules, pinning)
         self.loaded = loaded

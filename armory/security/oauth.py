@@ -60,7 +60,7 @@ class OAuthScheme:
         self._anywhere = frozenset(settings.audience)
         self._leeway_s = settings.clock_skew_s
         self._checked: TLRUCache[bytes, tuple[Principal | None, float, int]] = TLRUCache(
-            10_000, ttu=lambda _key, entry, _now: entry[1], timer=time.time
+            10_000, ttu=lambda _key, entry, _now: entry[1], timer=time.monotonic
         )
 
     async def identify(self, credential: str) -> Principal | None:
@@ -92,7 +92,7 @@ class OAuthScheme:
         else:
             return None
         assert principal.expires_at is not None
-        until = min(time.time() + _CHECKED_S, principal.expires_at)
+        until = time.monotonic() + min(_CHECKED_S, principal.expires_at - time.time())
         self._checked[digest] = (principal, until, self._generation)
         return principal
 
@@ -115,7 +115,7 @@ class OAuthScheme:
         named = text(said.get("iss")) if said is not None else ""
         if said is None or (named and not same_issuer(named, first.name)):
             _log.info("access_token_refused", reason="not active" if said is None else "issuer")
-            self._checked[digest] = (None, time.time() + _REFUSED_S, self._generation)
+            self._checked[digest] = (None, time.monotonic() + _REFUSED_S, self._generation)
             raise AuthenticationFailed(REFUSED)
         if isinstance(said.get("cnf"), Mapping):  # bound to a key that a bearer does not show
             _log.info("access_token_refused", reason="cnf", issuer=first.name)

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from sqlalchemy import BigInteger, Select, bindparam, case, delete, func, insert, select
+from sqlalchemy import BigInteger, Select, bindparam, delete, func, insert, select
 
 from armory.errors import BackendError
 from armory.logger import Logger
@@ -263,14 +263,11 @@ class ChangeFeed:
 
 
 def _since(database: Database) -> Select[*tuple[Any, ...]]:
-    """What came since `floor_ms`, or since `late_ms` before now where that is earlier: a clock that
-    was set back gives what changes from then on earlier times than what was seen last.
-
-    Built once, as it is asked again and again.
+    """What came since `floor_ms`, or since `late_ms` before now where that is earlier. Built once,
+    as it is asked again and again.
     """
-    floor = bindparam("floor_ms", type_=BigInteger)
-    late = database.now_ms - bindparam("late_ms", type_=BigInteger)
-    earlier = select(case((late < floor, late), else_=floor)).scalar_subquery()  # once, not by row
+    floor, late = (bindparam(name, type_=BigInteger) for name in ("floor_ms", "late_ms"))
+    earlier = database.not_after_now(floor, late)
     return (
         select(changes.c.id, changes.c.at_ms, changes.c.topic, changes.c.value)
         .where(changes.c.at_ms >= earlier)

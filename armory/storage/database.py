@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, cast, extract, func, text
+from sqlalchemy import BigInteger, ColumnElement, case, cast, extract, func, select, text
 from sqlalchemy.engine import Row
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.sql import Insert
@@ -224,6 +224,19 @@ class Database:
         if self.dialect == "postgresql":
             return cast(extract("epoch", func.clock_timestamp()) * 1000, BigInteger)
         return cast((func.julianday("now") - 2440587.5) * 86_400_000, BigInteger)
+
+    def not_after_now(self, at_ms: Any, late_ms: Any) -> Any:
+        """From which time on to look for what was stored since `at_ms`: `late_ms` before now, where
+        that is earlier. A clock that was set back gives what is stored from then on earlier times
+        than what was seen last.
+
+        Args:
+            at_ms: what was seen last, by the database's own clock.
+            late_ms: how late a transaction may commit.
+        """
+        late = self.now_ms - late_ms
+        earlier = case((late < at_ms, late), else_=at_ms)
+        return select(earlier).scalar_subquery()  # once, not by row
 
     @contextmanager
     def _translated(self) -> Generator[None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Any
 
@@ -12,6 +13,7 @@ import yaml
 from armory.domain.principal import ANONYMOUS
 from armory.domain.results import CallOutcome
 from armory.observability.metrics import STORES, AuditFigures, EdgeFigures, Metrics, UpstreamFigures
+from armory.upstreams.breaker import Breaker
 from tests.chart.conftest import CHART, ROOT, Render, scenario
 
 FOREIGN = {"kube_pod_container_resource_limits"}
@@ -40,9 +42,12 @@ def known() -> dict[str, set[str]]:
     return found
 
 
+def alerts() -> list[dict[str, Any]]:
+    return yaml.safe_load((CHART / "files" / "alerts.yaml").read_text(encoding="utf-8"))
+
+
 def expressions() -> dict[str, str]:
-    alerts = yaml.safe_load((CHART / "files" / "alerts.yaml").read_text(encoding="utf-8"))
-    found = {rule["alert"]: rule["expr"] for rule in alerts}
+    found = {rule["alert"]: rule["expr"] for rule in alerts()}
     dashboard = json.loads((CHART / "files" / "dashboard.json").read_text(encoding="utf-8"))
     for panel in dashboard["panels"]:
         for target in panel.get("targets", []):
@@ -75,6 +80,39 @@ def test_what_is_absent_says_of_which_release() -> None:
         assert re.fullmatch(r"\w+\{[^{}]*\}", inside), where
 
 
+@pytest.mark.parametrize(
+    ("ends", "every_s", "trial_s", "told"),
+    [
+        ("never", 1, 0, True),
+        ("never", 60, 1, True),
+        ("never", 1, 120, True),  # it hangs, as long as a call may take
+        ("at the first trial", 1, 120, False),
+        ("nobody asks", 1, 0, False),
+    ],
+)
+def test_who_goes_on_failing_is_told_of(ends: str, every_s: int, trial_s: int, told: bool) -> None:
+    (rule,) = (rule for rule in alerts() if rule["alert"] == "ArmoryUpstreamBreakerOpen")
+    over = re.search(r'state="open"\}\[(\d+)m\]', rule["expr"])
+    window_s = 60 * int(over[1]) if over else 30  # as old as the latest scrape may be
+    pending_s = 60 * int(rule["for"].removesuffix("m"))
+    breaker, begun, seen, since = Breaker(), None, -math.inf, None
+    for _ in range(5):
+        breaker.failed(0)
+    for now in range(1_800):
+        if begun is None and now % every_s == 0 and ends != "nobody asks" and breaker.admits(now):
+            begun = now
+        if begun is not None and now - begun >= trial_s:
+            begun = None
+            breaker.failed(now) if ends == "never" else breaker.succeeded()
+        if now % 30 == 0 and breaker.state(now) == "open":  # a scrape
+            seen = now
+        since = (now if since is None else since) if now - seen < window_s else None
+        if since is not None and now - since >= pending_s:
+            assert told
+            return
+    assert not told
+
+
 def test_rules_select_this_release_alone(render: Render) -> None:
     objects = render(scenario("replicas"))
     rule: Any = objects["PrometheusRule", "armory"]
@@ -93,6 +131,5 @@ def test_rules_select_this_release_alone(render: Render) -> None:
 
 def test_the_documents_tell_what_each_alert_means() -> None:
     text = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
-    alerts = yaml.safe_load((CHART / "files" / "alerts.yaml").read_text(encoding="utf-8"))
-    missing = [rule["alert"] for rule in alerts if f"`{rule['alert']}`" not in text]
+    missing = [rule["alert"] for rule in alerts() if f"`{rule['alert']}`" not in text]
     assert missing == []

@@ -110,6 +110,18 @@ REFUSED = {
         {"autoscaling": {"enabled": True, "maxReplicas": 1}, **REDIS_AND_POSTGRES},
         "autoscaling.maxReplicas is 1",
     ),
+    "autoscaling without what it goes by": (
+        {
+            "autoscaling": {"enabled": True},
+            "resources": {"requests": {"cpu": None}},
+            **REDIS_AND_POSTGRES,
+        },
+        "targetCPU is a part of resources.requests.cpu",
+    ),
+    "autoscaling without resources": (
+        {"autoscaling": {"enabled": True}, "resources": None, **REDIS_AND_POSTGRES},
+        "targetCPU is a part of resources.requests.cpu",
+    ),
     "an address that nobody else reaches": (
         {"config": {"server": {"host": "127.0.0.1"}}},
         "server.host is 127.0.0.1",

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sqlalchemy import update
 
 from armory.accounts.users import Users
 from armory.feedback.store import StoredUse, StoredUses
 from armory.storage.changes import LEARNED_USES
+from armory.storage.tables import learned_uses
 
 pytestmark = pytest.mark.anyio
 
@@ -50,6 +52,19 @@ async def test_stored_read_and_forgotten_by_all(processes: Any) -> None:
     assert [u.tool for u in (await theirs.since())[0]] == ["a__x", "a__y"]
     assert await mine.forget() == 2
     assert await theirs.count() == 0
+
+
+async def test_what_is_learned_after_the_clock_was_set_back_is_read(processes: Any) -> None:
+    here, there = await processes.open(), await processes.open()
+    mine, theirs = StoredUses(here.database, here.feed), StoredUses(there.database, there.feed)
+    await mine.add([use("a__x", "ann", "one", 1)])
+    ahead = learned_uses.c.updated_at_ms + 3_600_000
+    async with here.database.write() as connection:
+        await connection.execute(update(learned_uses).values(updated_at_ms=ahead))
+    _, seen = await theirs.since()
+    await mine.add([use("a__y", "ann", "two", 2)])
+    found, _ = await theirs.since(seen)
+    assert [u.tool for u in found] == ["a__x", "a__y"]
 
 
 async def test_who_is_deleted_has_taught_nothing(processes: Any) -> None:

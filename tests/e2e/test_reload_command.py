@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 import yaml
+from aiohttp import ClientSession
 from click.testing import CliRunner
+from mcp import Client
 
 from armory.cli.gateway.running import gateways
 from armory.cli.main import cli
@@ -19,6 +21,7 @@ from armory.config import load_file
 from armory.domain.principal import ANONYMOUS
 from armory.domain.results import CallOutcome
 from armory.errors import ArmoryError
+from armory.observability.redaction import redacted
 from armory.runtime import open_runtime
 from armory.testing.upstreams.http import ScriptedUpstream
 from armory.testing.waiting import wait_until
@@ -147,6 +150,72 @@ async def test_a_dry_run_says_what_a_reload_does(
             with pytest.raises(ArmoryError, match="upstreams"):
                 await reload()
             assert runtime.pool.upstream("same") is before["same"]
+
+
+@pytest.mark.anyio
+async def test_what_takes_a_restart_is_not_half_in_force_until_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ARMORY_HOME", str(tmp_path / "home"))
+    path = tmp_path / "armory.yaml"
+
+    async with ScriptedUpstream() as one:
+
+        def write(server: dict[str, Any], rag: dict[str, Any], **blocks: Any) -> None:
+            both = {"server": {"port": 0, **server}, "tool_rag": {"embedding_model": "none", **rag}}
+            path.write_text(
+                yaml.safe_dump({**both, "upstreams": {"up": {"url": one.url}}, **blocks})
+            )
+
+        write({}, {})
+        async with open_runtime(load_file(path), address=("127.0.0.1", 0)) as runtime:
+            await runtime.ready()
+            assert runtime.listening is not None
+            base = runtime.listening.url
+
+            async def seen() -> tuple[Any, list[str]]:
+                async with ClientSession() as session, Client(f"{base}/mcp") as client:
+                    async with session.get(f"{base}/.well-known/mcp.json") as answer:
+                        document = await answer.json()
+                    return document, [tool.name for tool in (await client.list_tools()).tools]
+
+            before, upstream = await seen(), runtime.pool.upstream("up")
+            limits = {"stdio_line_bytes": 1 << 20, "query_chars": 10}
+            write({"base_path": "/on", "experimental": ["groups"], "limits": limits}, {})
+            report = await runtime.read_again()
+            assert (report.needs_restart, report.applied, report.kept) == (["server"], [], ["up"])
+            assert await seen() == before
+            assert runtime.pool.upstream("up") is upstream
+            write({}, {}, agent={"enabled": True})
+            assert (await runtime.read_again()).needs_restart == ["agent"]
+            assert await seen() == before
+            write({}, {"enabled": False, "max_tools": 4})
+            report = await runtime.read_again()
+            assert (report.needs_restart, report.applied) == (["tool_rag.enabled"], ["tool_rag"])
+            assert await seen() == before
+            assert runtime.loaded.config.tool_rag.max_tools == 4
+
+
+@pytest.mark.anyio
+async def test_however_much_is_tried_secrets_in_force_are_hidden(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ARMORY_HOME", str(tmp_path / "home"))
+    path = tmp_path / "armory.yaml"
+
+    def write(token: str) -> None:
+        upstream = {"url": "http://127.0.0.1:9/mcp", "headers": {"X-Token": token}}
+        rag = {"embedding_model": "none"}
+        path.write_text(yaml.safe_dump({"tool_rag": rag, "upstreams": {"up": upstream}}))
+
+    write("the-first-one")
+    async with open_runtime(load_file(path)) as runtime:
+        write("the-one-in-force")
+        await runtime.read_again()
+        for number in range(30):
+            write(f"only-tried-{number}")
+            await runtime.read_again(dry_run=True)
+        assert redacted("it is the-one-in-force") == "it is ***"
 
 
 @pytest.mark.anyio

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,21 @@ def test_a_file_is_there_whole_and_for_its_owner_alone(tmp_path: Path) -> None:
     assert path.read_bytes() == b"after"
     assert path.stat().st_mode & 0o777 == 0o600
     assert [*tmp_path.iterdir()] == [path]
+
+
+def test_what_takes_the_place_is_on_the_disk_by_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, synced = tmp_path / "kept", list[tuple[int, bytes]]()
+    path.write_bytes(b"before")
+
+    def fsync(descriptor: int) -> None:
+        synced.append((os.fstat(descriptor).st_size, path.read_bytes()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with replacing(path) as file:
+        file.write(b"after")
+    assert synced == [(5, b"before")]
 
 
 def fill(path: Path) -> None:

@@ -9,11 +9,13 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-from sqlalchemy import Executable, Select, bindparam, case, func, select, tuple_, update
+from sqlalchemy import BigInteger, Executable, Select, bindparam, case, func, select, tuple_, update
 
 from armory.storage.database import Database
 from armory.storage.tables import server_days, tool_days, user_tools
 
+LATE_MS = 15_000
+"""How late what was stored may become visible: a transaction took its time before it committed."""
 _Rows = Select[*tuple[Any, ...]]
 
 
@@ -106,14 +108,14 @@ class UsageStatements:
 
     @cached_property
     def changed_tools(self) -> _Rows:
-        """(tool, when its rows changed last) of those that did since `since_ms`, from `since_day`
-        on.
+        """(tool, when its rows changed last) of those that did since `since_ms` (`_since`), from
+        `since_day` on.
         """
         columns = tool_days.c
         return (
             select(columns.tool, func.max(columns.updated_at_ms))
             .where(
-                columns.updated_at_ms >= bindparam("since_ms"),
+                columns.updated_at_ms >= self._since,
                 columns.day >= bindparam("since_day"),
             )
             .group_by(columns.tool)
@@ -132,8 +134,12 @@ class UsageStatements:
 
     @cached_property
     def changed_users(self) -> _Rows:
-        """The rows of users that changed since `since_ms`."""
-        return select(user_tools).where(user_tools.c.updated_at_ms >= bindparam("since_ms"))
+        """The rows of users that changed since `since_ms` (`_since`)."""
+        return select(user_tools).where(user_tools.c.updated_at_ms >= self._since)
+
+    @property
+    def _since(self) -> Any:
+        return self._database.not_after_now(bindparam("since_ms", type_=BigInteger), LATE_MS)
 
     @cached_property
     def newest_of_users(self) -> _Rows:

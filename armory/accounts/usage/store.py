@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import delete
 
 from armory.accounts.usage.sketch import LatencySketch
-from armory.accounts.usage.statements import UsageStatements
+from armory.accounts.usage.statements import LATE_MS, UsageStatements
 from armory.storage.connection import AsyncConnection
 from armory.storage.database import Database
 from armory.storage.tables import server_days, tool_days
@@ -24,7 +24,6 @@ from armory.storage.tables import server_days, tool_days
 _CHUNK = 200
 _SUMMED_AT_ONCE = 20
 """Tools whose days are read at once: each has up to a window of them."""
-_LATE_MS = 15_000
 
 
 @dataclass(slots=True)
@@ -186,7 +185,7 @@ class UsageStore:
                 for tool, days in groupby(rows, key=lambda row: row.tool):
                     found[tool] = await _summed(list(days))
         if times:
-            self._tools_seen_ms = max(times.values()) - _LATE_MS
+            self._tools_seen_ms = max(times.values()) - LATE_MS
         return found
 
     async def changed_users(self) -> dict[tuple[str, str], UserTool]:
@@ -195,12 +194,12 @@ class UsageStore:
         async with self._database.read() as connection:
             if self._users_seen_ms is None:
                 newest = (await connection.execute(statements.newest_of_users)).scalar_one()
-                self._users_seen_ms = (newest or 0) - _LATE_MS
+                self._users_seen_ms = (newest or 0) - LATE_MS
                 return {}
             since = {"since_ms": self._users_seen_ms}
             rows = (await connection.execute(statements.changed_users, since)).all()
         if rows:
-            self._users_seen_ms = max(row.updated_at_ms for row in rows) - _LATE_MS
+            self._users_seen_ms = max(row.updated_at_ms for row in rows) - LATE_MS
         return {(row.user_id, row.tool): _of_row(row) for row in rows}
 
     async def of_user(self, user: str) -> dict[str, UserTool]:

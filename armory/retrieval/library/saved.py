@@ -6,7 +6,6 @@ Owns: the file's form, writing it atomically, reading it. Never imports the memo
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
@@ -35,8 +34,6 @@ def write(folder: Path, content: dict[str, Any]) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         with replacing(path) as file:
             file.write(json.dumps(content).encode())  # ASCII: half of an emoji is no UTF-8
-            file.flush()
-            os.fsync(file.fileno())
     except (OSError, TypeError, ValueError) as error:
         raise ConfigError(f"{path} cannot be written: {error}") from error
     return path

@@ -58,7 +58,7 @@ def write_bundle(file: Path, findings: Sequence[Finding], loaded: Loaded | None)
 
 def _environment() -> dict[str, str]:
     return {
-        name: HIDDEN if names_secret(name) else redacted(value)
+        name: HIDDEN if names_secret(name) or name.endswith("_HEADERS") else redacted(value)
         for name, value in sorted(os.environ.items())
         if name.startswith(_VARIABLES)
     }

@@ -116,8 +116,12 @@ class Logins:
         return self._read().get(server)
 
     def save(self, server: str, login: Login | None) -> None:
-        """Keep a login, or forget it."""
-        every = self._read()
+        """Keep a login, or forget it.
+
+        Raises:
+            OSError: the file cannot be read or written; it is as it was.
+        """
+        every = self._every()
         if login is not None:
             every[server] = login
         elif every.pop(server, None) is None:
@@ -128,12 +132,21 @@ class Logins:
 
     def _read(self) -> dict[str, Login]:
         try:
+            return self._every()
+        except OSError as error:
+            return self._unreadable(error)
+
+    def _every(self) -> dict[str, Login]:
+        try:
             return _all.decode(self._path.read_bytes())
         except FileNotFoundError:
             return {}
-        except (OSError, msgspec.DecodeError) as error:
-            _log.warning("logins_unreadable", path=str(self._path), error=type(error).__name__)
-            return {}
+        except msgspec.DecodeError as error:
+            return self._unreadable(error)
+
+    def _unreadable(self, error: Exception) -> dict[str, Login]:
+        _log.warning("logins_unreadable", path=str(self._path), error=type(error).__name__)
+        return {}
 
 
 class FileLogin:

@@ -16,7 +16,8 @@ from typing import Any
 import msgspec
 from yarl import URL
 
-from armory.errors import ArmoryError
+from armory.errors import ArmoryError, BackendError
+from armory.logger import Logger
 from armory.tasks import Flight
 from armory.upstreams.oauth.client import NoToken
 from armory.upstreams.oauth.code_flow import BegunLogin, Clients, CodeFlow, with_tokens
@@ -26,6 +27,7 @@ from armory.upstreams.oauth.logins import FileLogin, Login, LoginStore
 from armory.upstreams.oauth.providers import resource_for
 from armory.upstreams.oauth.tokens import Tokens
 
+_log = Logger(__name__)
 _ELSEWHERE_S = 15.0
 _LOOK_S = 0.1
 Visit = Callable[[str], Awaitable[Mapping[str, str]]]
@@ -54,6 +56,7 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
         super().__init__(server, grant, clients, **more)
         self._store = FileLogin(Path(grant.store), server) if store is None else store
         self._login: Login | None = None
+        self._unkept: tuple[Login, Login] | None = None  # what is kept, what should be
         self._refreshing = Flight[Login]("refreshing a login")
 
     def login_needed(self, reason: str) -> ArmoryError:
@@ -64,6 +67,8 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
         """As `Tokens.current`."""
         login = self._login
         if login is not None and _fresh(login):
+            if self._unkept is not None:
+                await self._kept_at_last()
             return login.access_token
         async with self._lock:
             login = self._login = await self.kept(url)
@@ -93,7 +98,7 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
                 return (await self._refreshed(login)).access_token
             wanted = tuple(dict.fromkeys((*login.wanted, *challenge.scopes)))
             if wanted != login.wanted:
-                await self._store.replace(msgspec.structs.replace(login, wanted=wanted))
+                await self._replace(login, msgspec.structs.replace(login, wanted=wanted))
             first = "; add them to 'auth.scopes'" if self._grant.scopes else ""
             asked = " ".join(challenge.scopes)
             raise self.login_needed(f"it wants further permissions ({asked}){first}")
@@ -126,8 +131,8 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
         kept = False
         try:
             given = await self.given_to(login, form)
-            login = with_tokens(login, given)
-            kept = await self._store.replace(login)
+            before, login = login, with_tokens(login, given)
+            kept = await self._replace(before, login)
         except NoToken as error:
             # Another process may have been first.
             newer = await self._store.load()
@@ -146,6 +151,40 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
         self._login = login
         return login
 
+    async def _replace(self, before: Login, login: Login) -> bool:
+        """Keep a login in place of the one before; whether there still is one.
+
+        One that cannot be kept now, because of a full disk say, is used all the same, and kept when
+        that can be done: the refresh token of the one before may have worked for the last time.
+        """
+        before = before if self._unkept is None else self._unkept[0]
+        try:
+            there = await self._store.replace(login)
+        except (OSError, BackendError) as error:
+            if self._unkept is None:
+                _log.error("login_not_kept", upstream=self._server, error=str(error))
+            self._unkept = before, login
+            return True
+        self._unkept = None
+        return there
+
+    async def _load(self) -> Login | None:
+        """The login as it is kept, or should be."""
+        login = await self._store.load()
+        if self._unkept is None:
+            return login
+        before, newer = self._unkept
+        if login is None or login.access_token != before.access_token:  # changed elsewhere
+            self._unkept = None
+            return login
+        return newer if await self._replace(before, newer) else None
+
+    async def _kept_at_last(self) -> None:
+        """Try again to keep the login that is used."""
+        async with self._lock:
+            with suppress(BackendError):  # as before
+                await self._load()
+
     async def _leased(self, login: Login) -> tuple[Login, bool]:
         """(the login as kept, whether another process has just refreshed it).
 
@@ -154,7 +193,7 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
         until = time.monotonic() + _ELSEWHERE_S
         leased = await self._store.lease()
         while True:
-            kept = await self._store.load()  # after the lease: it may have just been saved
+            kept = await self._load()  # after the lease: it may have just been saved
             if kept is None:
                 raise self.login_needed("nobody has logged in")
             if kept.access_token != login.access_token and _fresh(kept):
@@ -178,13 +217,13 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
         """The login at the upstream that is at `url`; None where there is none: one of another
         upstream, which had the same key before, goes nowhere.
         """
-        login = await self._store.load()
+        login = await self._load()
         return login if login is not None and is_at(login.resource, url) else None
 
     async def log_out(self) -> bool:
         """Forget the login, and give its tokens back if that can be done; whether there was one."""
         async with self._unrefreshed():
-            login = await self._store.load()
+            login = await self._load()
             if login is None:
                 return False
             await self._store.save(None)

@@ -6,9 +6,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 
 from armory.accounts.usage.statistics import UsageStatistics
 from armory.storage.database import Database
+from armory.storage.tables import tool_days, user_tools
 
 pytestmark = pytest.mark.anyio
 DAY_MS = 86_400_000
@@ -81,6 +83,22 @@ async def test_a_process_that_ran_on_agrees_with_one_that_starts(database: Datab
         here, there = running.statistics("ann", TOOLS), started.statistics("ann", TOOLS)
         assert here.popularity.tolist() == there.popularity.tolist()
         assert here.performance.tolist() == there.performance.tolist()
+
+
+async def test_what_is_counted_after_the_clock_was_set_back_counts(database: Database) -> None:
+    here, elsewhere = usage(database, Clock()), usage(database, Clock())
+    await count(here, "mail__read")
+    await here.recall("ann")
+    hour_ahead = 3_600_000
+    async with database.write() as connection:
+        for table in (tool_days, user_tools):
+            later = table.c.updated_at_ms + hour_ahead
+            await connection.execute(update(table).values(updated_at_ms=later))
+    await here.refresh()
+    await count(elsewhere, "mail__send", uses=2)
+    await here.refresh()
+    assert set(here.tools()) == {"mail__read", "mail__send"}
+    assert here.statistics("ann", TOOLS).history.tolist()[0] == 1.0
 
 
 async def test_of_many_users_those_that_asked_last_are_in_memory(database: Database) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -100,12 +101,35 @@ async def test_two_replicas_write_one_chain(tmp_path: Path) -> None:
 
 async def test_old_rows_go_and_the_chain_says_so(tmp_path: Path) -> None:
     place = Place("database", tmp_path)
-    await place.write([entry(n, at=1_000.0) for n in range(20)])
-    await place.write([entry(99)], days=30)
-    assert "user-5" not in await place.calls()
+    now = time.time()
+    await place.write([entry(n, at=now) for n in range(20)])
+    await age(place, "seq <= 10")
+    await place.write([entry(99, at=now)], days=30)
+    assert await place.calls() == [f"user-{n}" for n in (*range(9, 20), 99)]
     found = await checked(place.url, [])
-    assert found.problem is None
-    assert found.first > 1
+    assert (found.problem, found.first) == (None, 11)
+    await age(place, "seq > 0")
+    await place.write([entry(100)], days=30)
+    found = await checked(place.url, [])
+    assert (found.problem, await place.calls()) == (None, ["user-100"])
+
+
+async def test_a_record_of_a_clock_that_was_wrong_takes_no_others_with_it(tmp_path: Path) -> None:
+    place = Place("database", tmp_path)
+    now = time.time()
+    await place.write([entry(n, at=now) for n in range(3)])
+    await place.write([entry(3, at=86_400.0)])  # it began before it knew what time it was
+    await place.write([entry(4, at=now)], days=30)
+    assert await place.calls() == [f"user-{n}" for n in range(5)]
+    assert (await checked(place.url, [])).problem is None
+
+
+async def age(place: Place, rows: str) -> None:
+    """Have rows be of 1970."""
+    database = Database(str(place.url))
+    async with database.write() as connection:
+        await connection.execute(text(f"UPDATE audit SET at_ms = 1000 WHERE {rows}"))
+    await database.close()
 
 
 class Failing:

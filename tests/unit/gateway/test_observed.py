@@ -110,6 +110,25 @@ async def test_what_was_not_sent_has_the_address_that_it_was_for(
 
 
 @pytest.mark.anyio
+async def test_methods_that_nobody_knows_are_one_series() -> None:
+    hop = Hop("2026-07-28", "h", 80)
+
+    async def answer(call: Call, _owner: Owner) -> Reply:
+        call.hop = hop  # as a link does
+        return result({})
+
+    taken = Buckets({})
+    tracing = Tracing(None, taken, Sampling({}), queries=False)
+    upstreams = {"web": ScriptedUpstream(ServerLists(), answer)}
+    pool = ObservedPool(ScriptedPool(upstreams), tracing, lambda _: ("h", 80))
+    for method in ("x/one", "x/two", "ping"):
+        for _ in range(2):
+            await pool.request("web", Owner(ANONYMOUS), Call(method, {}))
+    assert {of[c.METHOD]: count for of, count in counted(taken)} == {c.OTHER: 4, "ping": 2}
+    assert set(taken.usual) == {(hop, "ping", None)}
+
+
+@pytest.mark.anyio
 async def test_uris_are_no_series_of_their_own() -> None:
     taken = Buckets({})
     tracing = Tracing(None, taken, Sampling({}), queries=False)

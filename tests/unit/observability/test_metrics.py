@@ -61,6 +61,22 @@ def test_calls_listings_and_the_state_of_upstreams_are_counted() -> None:
         assert line in lines, line
 
 
+def test_what_has_not_happened_yet_is_counted_as_nought() -> None:
+    """A rate is that of a difference: the first failures of all would be in none."""
+    metrics = Metrics(dict, lambda: None)
+    metrics.called(ANONYMOUS, CallOutcome("a__b", ok=True, latency_ms=20))
+    lines = metrics.text().decode().splitlines()
+    for line in (
+        'armory_tool_calls_total{outcome="ok",server="a"} 1.0',
+        'armory_tool_calls_total{outcome="error",server="a"} 0.0',
+        'armory_tool_calls_total{outcome="cancelled",server="a"} 0.0',
+        'armory_listings_total{state="full"} 0.0',
+        'armory_listings_total{state="degraded"} 0.0',
+        'armory_listings_total{state="without_query"} 0.0',
+    ):
+        assert line in lines, line
+
+
 def test_two_gateways_in_one_process_count_apart() -> None:
     first, second = (Metrics(dict, lambda: None) for _ in range(2))
     first.called(ANONYMOUS, CallOutcome("a__b", ok=True, latency_ms=1))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from armory.config import Config, load_text
-from armory.runtime.reloading import difference
+from armory.runtime.reloading import difference, in_force
 
 BEGAN: dict[str, Any] = {"server": {"port": 8091}, "tool_rag": {"max_tools": 5}}
 PORT: dict[str, Any] = {"server": {"port": 8095}}
@@ -16,6 +16,15 @@ TOKENS: dict[str, Any] = {"security": {"tokens": {"t": {"token": "a-token-long-e
 KEY: dict[str, Any] = {"security": {"encryption_key": ["a-key-that-is-long-enough"]}}
 MODEL: dict[str, Any] = {"tool_rag": {"max_tools": 5, "embedding_model": "hash"}}
 FEWER: dict[str, Any] = {"tool_rag": {"max_tools": 4}}
+LOGINS: dict[str, Any] = {
+    "upstreams": {
+        key: {
+            "url": f"https://{key}.example/mcp",
+            "auth": {"type": "authorization_code", "per": "principal"},
+        }
+        for key in ("docs", "mail")
+    }
+}
 BOTH: dict[str, Any] = {"tool_rag": {"max_tools": 4, "embedding_model": "hash"}}
 
 
@@ -40,10 +49,28 @@ def config(*changes: dict[str, Any]) -> Config:
         (config(MODEL), config(BOTH), ["tool_rag"], ["tool_rag.embedding_model"]),
         (config(BOTH), config(), ["tool_rag"], []),
         (config(FEWER), config(FEWER), [], []),
+        (
+            config(),
+            config(LOGINS),  # there are no pages to log in at
+            ["upstreams"],
+            ["upstreams.docs.auth", "upstreams.mail.auth"],
+        ),
     ],
 )
 def test_what_takes_a_restart_is_compared_with_what_runs(
     last: Config, new: Config, applied: list[str], needs_restart: list[str]
 ) -> None:
-    report = difference(config(), last, new)
+    report = difference(config(), in_force(config(), last), new)
     assert (report.applied, report.needs_restart) == (applied, needs_restart)
+
+
+def test_what_takes_a_restart_is_as_it_was_and_the_rest_as_it_was_read() -> None:
+    held = in_force(config(), config(PORT, TOKENS, BOTH))
+    assert (held.server.port, held.security.tokens) == (8091, {})
+    assert (held.tool_rag.max_tools, held.tool_rag.embedding_model) == (4, "embedded")
+    assert in_force(config(LOGINS), config()).upstreams == {}
+
+
+def test_where_people_log_in_already_another_upstream_is_added_at_once() -> None:
+    began = config({"upstreams": {"docs": LOGINS["upstreams"]["docs"]}})
+    assert difference(began, began, config(LOGINS)).needs_restart == []

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
 import pytest
 
 from armory.errors import AuthenticationFailed, BackendError
+from armory.security import oauth
 from armory.security.issuer import Issuer
 from armory.security.oauth import OAuthScheme
 from armory.security.settings import IntrospectionSettings, OAuthSettings
@@ -44,6 +46,27 @@ async def test_opaque_tokens_are_asked_about(provider: IdentityProvider) -> None
             await checks.identify(token)
     assert provider.fetched["/idp/introspect"] == 7
     assert await scheme(provider).identify("good") is None
+
+
+async def test_a_clock_that_is_set_back_prolongs_no_verdict(
+    provider: IdentityProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, ahead = time.time, 3_600
+    monkeypatch.setattr(time, "time", lambda: real() + ahead)
+    monkeypatch.setattr(oauth, "_CHECKED_S", 0.01)
+    checks = scheme(provider, introspection=IntrospectionSettings("armory", "armory-secret"))
+    provider.opaque = {"one": {"active": True, "sub": "ann", "aud": HERE}}
+    assert await checks.identify("one") is not None
+    ahead = 0
+    provider.opaque = {}  # revoked
+    refused = False
+    async with asyncio.timeout(10):
+        while not refused:
+            await asyncio.sleep(0)
+            try:
+                await checks.identify("one")
+            except AuthenticationFailed:
+                refused = True
 
 
 @pytest.mark.parametrize(("sub", "user"), [(None, "bob"), ("ann", "ann")])

@@ -14,10 +14,12 @@ from armory.gateway.context import RequestContext
 from armory.gateway.gateway import Gateway
 from armory.protocol.jsonrpc import error_of
 from armory.protocol.link import Call, Owner, Reply
+from armory.protocol.methods import REQUESTS
 from armory.testing.front import ScriptedPool, ScriptedUpstream, raws, result, tool
 from armory.wire.caller import Caller
 from armory.wire.dispatch import Dispatcher
 from armory.wire.interaction.interactions import Interactions
+from armory.wire.methods import METHODS
 from armory.wire.requests import modern_request
 
 pytestmark = pytest.mark.anyio
@@ -25,6 +27,10 @@ pytestmark = pytest.mark.anyio
 
 async def nowhere(_data: bytes) -> None:
     """Nothing is said before the answer."""
+
+
+async def test_the_table_has_what_the_protocol_knows() -> None:
+    assert set(METHODS) == REQUESTS
 
 
 async def test_a_check_of_the_transport_that_breaks_is_an_error_of_the_table() -> None:

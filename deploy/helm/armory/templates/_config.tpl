@@ -106,6 +106,10 @@
 {{- if and .enabled (gt (int .minReplicas) (int .maxReplicas)) }}
 {{- fail (printf "autoscaling.maxReplicas is %d, below autoscaling.minReplicas, %d" (int .maxReplicas) (int .minReplicas)) }}
 {{- end }}
+{{- $resources := $.Values.resources | default dict }}
+{{- if and .enabled (not (or (dig "requests" "cpu" "" $resources) (dig "limits" "cpu" "" $resources))) }}
+{{- fail "autoscaling.targetCPU is a part of resources.requests.cpu, which is not there: give it, else the replicas stay as many as they are" }}
+{{- end }}
 {{- end }}
 {{- $name := include "armory.fullname" . }}
 {{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $name) }}

@@ -358,6 +358,7 @@ async def test_a_set_up_that_works_is_well_and_its_bundle_has_no_secret(
     scripted: ScriptedUpstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ARMORY_TOKEN", "a-secret-of-the-environment")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-honeycomb-team=of-the-collector")
     config = upstream(
         url=scripted.url, headers={"X-Custom": "hidden-in-a-header", "X-Ref": "${ARMORY_TOKEN}"}
     )
@@ -374,7 +375,7 @@ async def test_a_set_up_that_works_is_well_and_its_bundle_has_no_secret(
     with zipfile.ZipFile(file) as archive:
         texts = {name: archive.read(name).decode() for name in archive.namelist()}
     assert sorted(texts) == sorted(names)
-    for secret in ("a-secret-of-the", "hidden-in-a-header", "-in-the-file"):
+    for secret in ("a-secret-of-the", "hidden-in-a-header", "-in-the-file", "of-the-collector"):
         assert all(secret not in text for text in texts.values()), secret
     assert "X-Custom" in texts["armory.yaml"]
     assert {"check", "state", "detail", "fix"} == json.loads(texts["findings.json"])[0].keys()

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import base64
+import os
 from collections.abc import Mapping
 from dataclasses import replace
+from errno import EMFILE, ENOSPC
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,7 +20,7 @@ from armory.errors import UpstreamUnavailable
 from armory.protocol.link import Call, Owner
 from armory.testing.upstreams.oauth import World
 from armory.upstreams.oauth.discovery import Challenge, is_at
-from armory.upstreams.oauth.logins import FileLogin
+from armory.upstreams.oauth.logins import FileLogin, Login, Logins
 from armory.upstreams.oauth.person import AuthorizationCodeTokens
 from armory.upstreams.pool import Pool
 from armory.upstreams.spec import UpstreamSpec
@@ -62,6 +65,76 @@ async def test_a_person_is_asked_to_log_in_again_where_that_helps(
     assert ("run: armory login kept" in failed.value.message) is helps
     rig.world.refusal = None
     assert await tokens.current(URL(rig.world.url)) == f"token-{len(rig.world.requests)}"
+
+
+class FullDisk(FileLogin):
+    """A file on a disk that may be full."""
+
+    full = True
+    tries = 0
+
+    async def replace(self, login: Login) -> bool:
+        self.tries += 1
+        if self.full:
+            raise OSError(ENOSPC, os.strerror(ENOSPC))
+        return await super().replace(login)
+
+
+async def test_a_login_that_cannot_be_kept_is_used_and_kept_later(rig: Rig) -> None:
+    """The refresh token that is kept may have worked for the last time."""
+    await rig.log_in()
+    url, store = URL(rig.world.url), FullDisk(rig.file, "kept")
+    await expired(rig)
+    tokens = AuthorizationCodeTokens("kept", rig.grant, store, named=(rig.world.url,))
+    rig.world.lifetime = 0
+    assert await tokens.current(url) == "token-2"
+    rig.world.lifetime = 600
+    assert await tokens.current(url) == "token-3"
+    used = [form["refresh_token"] for form in rig.world.requests[1:]]
+    assert used == ["refresh-1", "refresh-2"]
+    assert await tokens.current(url) == "token-3"
+    kept = await store.load()
+    assert kept is not None
+    assert kept.refresh_token == "refresh-1"
+    store.full = False
+    assert await tokens.current(url) == "token-3"
+    kept = await store.load()
+    assert kept is not None
+    assert kept.refresh_token == "refresh-3"
+    tries = store.tries
+    assert await tokens.current(url) == "token-3"
+    assert store.tries == tries
+    assert len(rig.world.requests) == 3
+
+
+async def test_who_logs_out_elsewhere_meanwhile_is_logged_out(rig: Rig) -> None:
+    await rig.log_in()
+    url, store = URL(rig.world.url), FullDisk(rig.file, "kept")
+    await expired(rig)
+    tokens = AuthorizationCodeTokens("kept", rig.grant, store, named=(rig.world.url,))
+    rig.world.lifetime = 0
+    assert await tokens.current(url) == "token-2"
+    await store.save(None)
+    assert await tokens.current(url) is None
+
+
+def test_a_file_that_cannot_be_read_just_now_keeps_its_logins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logins = Logins(tmp_path / "logins.json")
+    mine = Login("https://as.example", "https://as.example/token", "https://a.example", "me")
+    logins.save("docs", mine)
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(Path, "read_bytes", _too_many_files)
+        assert logins.load("docs") is None
+        with pytest.raises(OSError, match="Too many open files"):
+            logins.save("mail", mine)
+    logins.save("mail", mine)
+    assert (logins.load("docs"), logins.load("mail")) == (mine, mine)
+
+
+def _too_many_files(_: Path) -> bytes:
+    raise OSError(EMFILE, os.strerror(EMFILE))
 
 
 async def test_a_registration_that_the_server_has_lost_is_made_anew(rig: Rig) -> None:
