@@ -14,7 +14,7 @@ from aiohttp import web
 from msgspec import Raw
 
 from armory.domain.catalog import ServerLists
-from armory.domain.principal import ANONYMOUS, Principal
+from armory.domain.principal import ANONYMOUS
 from armory.errors import UpstreamUnavailable
 from armory.protocol.link import Call, Owner
 from armory.protocol.session_events import Lost
@@ -23,7 +23,7 @@ from armory.testing.clock import FakeClock
 from armory.testing.upstreams.exchange import Json, Wire, definition
 from armory.testing.upstreams.http import ScriptedUpstream
 from armory.testing.upstreams.script import Script
-from armory.testing.waiting import eventually, until
+from armory.testing.waiting import until
 from armory.upstreams.clock import Clock
 from armory.upstreams.owner import LONGEST_PAUSE_S, pause_s
 from armory.upstreams.pool import Pool
@@ -268,48 +268,6 @@ async def test_a_missed_probe_is_no_death_two_are(houses: Build) -> None:
         assert "HTTP 503" in house.supervisor.status()["up"].error
         server.fail_with = None
         await until(lambda: house.state("up") == "ready")
-
-
-async def answers(house: House, owner: Owner) -> bool:
-    """Whether the upstream answers a call of that caller's."""
-    call = Call("tools/call", {"name": Raw(b'"who"')}, name_header="who")
-    try:
-        return (await house.pool.request("up", owner, call)).error is None
-    except UpstreamUnavailable:
-        return False
-
-
-async def test_one_that_speaks_an_older_era_by_now_is_called_in_that(houses: Build) -> None:
-    async with ScriptedUpstream(eras="modern") as server:
-        house = houses(UpstreamSpec("up", url=server.url, health_interval_s=0.1))
-        await house.supervisor.start()
-        assert await house.supervisor.wait_first(10)
-        await until(lambda: bool(server.listens))
-        caller = Owner(Principal("ann"))
-        assert await answers(house, caller)
-        await server.stop()
-        server.eras = "legacy"
-        await server.start()
-        await eventually(lambda: answers(house, caller), 30)
-        await until(lambda: house.state("up") == "ready")
-        assert house.supervisor.status()["up"].era == "legacy"
-        sessions = house.pool.status()["up"].sessions
-        assert (sessions.open, sessions.shared) == (2, 1)
-
-
-async def test_one_that_could_not_list_is_asked_anew_what_it_speaks(houses: Build) -> None:
-    async with ScriptedUpstream(eras="modern") as server:
-        house = houses(UpstreamSpec("up", url=server.url))
-        await house.supervisor.start()
-        assert await house.supervisor.wait_first(10)
-        await until(lambda: bool(server.listens))
-        server.script.broken_lists.add("tools/list")
-        await server.announce("notifications/tools/list_changed")
-        await until(lambda: house.state("up") == "down")
-        server.eras = "legacy"
-        server.script.broken_lists.clear()
-        await until(lambda: house.state("up") == "ready")
-        assert house.supervisor.status()["up"].era == "legacy"
 
 
 async def test_an_expired_session_has_its_lists_fetched_anew(houses: Build) -> None:

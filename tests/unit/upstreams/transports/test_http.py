@@ -7,22 +7,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
-from aiohttp import web
 from msgspec import Raw
 
 from armory.domain.principal import ANONYMOUS
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
-from armory.protocol.link import Call, ClientGone, Owner, Params, Refused
+from armory.protocol.link import Call, Owner, Refused
 from armory.protocol.session_events import Renewed
 from armory.testing.clients.recording import RecordingClient, RecordingObserver, plain
-from armory.testing.upstreams.exchange import (
-    Json,
-    Request,
-    ScriptState,
-    Wire,
-    definition,
-    notification,
-)
+from armory.testing.upstreams.exchange import Json, Wire, definition
 from armory.testing.upstreams.http import ScriptedUpstream
 from armory.testing.upstreams.script import Script
 from armory.testing.waiting import until
@@ -110,31 +102,6 @@ async def test_a_multi_round_trip_passes_through(connect: Open) -> None:
     assert plain(reply.result)["structuredContent"] == {"got": {"a": {"action": "accept"}}}
 
 
-class Leaving(RecordingClient):
-    """Is gone when it is told of anything."""
-
-    async def notify(self, method: str, params: Params) -> None:
-        await super().notify(method, params)
-        raise ClientGone
-
-
-@pytest.mark.parametrize("eras", ["modern", "legacy"])
-async def test_what_was_for_a_client_that_has_gone_is_for_nobody(
-    connect: Open, server: ScriptedUpstream, observer: RecordingObserver, eras: str
-) -> None:
-    async def tell(_script: ScriptState, request: Request) -> Json:
-        for method in ("notifications/message", "notifications/message", "notifications/x"):
-            await request.wire.send(notification(method, {"level": "error", "data": "hers"}))
-        return {"content": []}
-
-    server.script.behaviour["tell"] = tell
-    link = await connect(eras)
-    client = Leaving(log_level="debug")
-    assert "error" not in await call(link, "tell", client=client)
-    assert len(client.notes) == 1
-    assert observer.notified == []
-
-
 @pytest.mark.parametrize("stream", [False, True])
 async def test_connections_are_used_again(
     connect: Open, server: ScriptedUpstream, stream: bool
@@ -200,46 +167,6 @@ async def test_what_is_not_acknowledged_is_not_watched(
     with pytest.raises(Refused, match="no updates of mem://one"):
         await link.subscriptions.set_resources(frozenset({"mem://one"}))
     await until(lambda: len(server.listens) == lists)
-
-
-async def test_what_it_refuses_to_watch_does_not_cost_what_it_told_of_before(
-    connect: Open, server: ScriptedUpstream, observer: RecordingObserver
-) -> None:
-    link = await connect("modern")
-    assert await link.subscriptions.watch_lists()
-    server.unknown = {"mem://none"}
-    with pytest.raises(UpstreamUnavailable):
-        await link.subscriptions.set_resources(frozenset({"mem://none"}))
-    server.end_streams()
-    await observer.until(lambda: "notifications/tools/list_changed" in observer.methods)
-    await until(lambda: len(server.listens) == 1)
-
-
-class Slow(ScriptedUpstream):
-    """Lets who listens wait until it may."""
-
-    def __init__(self) -> None:
-        super().__init__(eras="modern")
-        self.begun, self.may = asyncio.Event(), asyncio.Event()
-
-    async def _listen(self, http: web.Request, message: Json) -> web.StreamResponse:
-        self.begun.set()
-        await self.may.wait()
-        return await super()._listen(http, message)
-
-
-async def test_what_is_listened_to_while_a_link_is_closed_ends_as_well() -> None:
-    server = Slow()
-    async with server:
-        connector = Connector(UpstreamSpec("up", url=server.url), INFO)
-        link = await connector.connect(Owner(ANONYMOUS), {}, RecordingObserver())
-        watching = asyncio.create_task(link.subscriptions.watch_lists())
-        await asyncio.wait_for(server.begun.wait(), 10)
-        await link.close()
-        server.may.set()
-        assert await asyncio.wait_for(watching, 10) is False
-        await until(lambda: not server.listens)
-        await connector.close()
 
 
 # --- legacy
