@@ -38,7 +38,8 @@ class EventParser:
         limit_bytes: largest event that is accepted.
 
     Attributes:
-        last_id: last event id seen, for resumption; an empty one says that there is none.
+        last_id: last event id seen, for resumption; an empty one says that there is none. That of
+            an event which is not complete yet does not count: it is still to come.
         retry_ms: reconnection delay that the server asked for, or None.
     """
 
@@ -49,6 +50,7 @@ class EventParser:
         self._data: list[bytes] = []
         self._size = 0
         self._name = ""
+        self._id: str | None = None
         self._after_cr = False
         self._started = False
         self.last_id: str | None = None
@@ -62,7 +64,8 @@ class EventParser:
     def continued(self) -> EventParser:
         """A parser for the stream that goes on where this one broke off."""
         parser = EventParser(self._limit)
-        parser.last_id, parser.retry_ms = self.last_id, self.retry_ms
+        parser.last_id = parser._id = self.last_id
+        parser.retry_ms = self.retry_ms
         return parser
 
     def feed(self, chunk: bytes) -> list[Event]:
@@ -130,11 +133,12 @@ class EventParser:
             self._name = value.decode("utf-8", "replace")
         elif field == b"id":
             if b"\0" not in value:
-                self.last_id = value.decode("utf-8", "replace") or None
+                self._id = value.decode("utf-8", "replace") or None
         elif field == b"retry" and value.isdigit():
             self.retry_ms = int(value[:9])
 
     def _dispatch(self, events: list[Event]) -> None:
+        self.last_id = self._id
         if self._data:
             data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
             events.append(Event(data, self._name or "message", self.last_id))

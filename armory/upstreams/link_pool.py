@@ -254,11 +254,12 @@ class LinkPool:
             raise self._gone()
         slot.link = link
         slot.last_used = self._clock.now()
-        if link.era == "modern":
-            self._slots.serve_every_profile(slot)
+        self._slots.connected(slot, link)
         verdict = self._connector.verdict
         before, self._era = self._era, None if verdict is None else verdict.era
         if before is not None and before != self._era:
+            for stale in self._slots.stale_links(self._era):
+                self.end(stale)
             self._replaced()
         await self._watched.tell(slot.owner, link)
         return link

@@ -16,6 +16,7 @@ import msgspec
 from armory.errors import UpstreamOverloaded
 from armory.protocol.link import Owner
 from armory.protocol.session_events import SessionEvent
+from armory.protocol.versions import Era
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.spec import UpstreamSpec
 
@@ -96,12 +97,27 @@ class LinkSlots:
         for key in [key for key, other in self.by_key.items() if other is slot]:
             del self.by_key[key]
 
-    def serve_every_profile(self, slot: LinkSlot) -> None:
-        """A modern link serves whatever its owner's clients declare: no other is needed."""
-        plain = (slot.owner, NO_CAPABILITIES)
-        if plain not in self.by_key:
+    def connected(self, slot: LinkSlot, link: BaseLink) -> None:
+        """A modern link serves whatever its owner's clients declare, and no other is needed; one
+        with a handshake those alone that declare what it did.
+        """
+        text = NO_CAPABILITIES
+        if link.era == "legacy" and slot.capabilities:
+            text = capability_profile(slot.capabilities)
+        if (slot.owner, text) not in self.by_key and slot in self.by_key.values():
             self.forget(slot)
-            self.by_key[plain] = slot
+            self.by_key[slot.owner, text] = slot
+
+    def stale_links(self, era: Era | None) -> list[BaseLink]:
+        """The links that speak another era than `era` and keep no session, so that they would not
+        notice that the upstream does not speak theirs any more; their slots are without one now.
+        """
+        stale: list[BaseLink] = []
+        for slot in self.by_key.values():
+            if slot.link is not None and slot.link.stateless and slot.link.era != era:
+                stale.append(slot.link)
+                slot.link = None
+        return stale
 
     def to_give_up(
         self,

@@ -134,6 +134,7 @@ class UpstreamOwner:
         failures = 0
         while True:
             worked_since: float | None = None  # a start that is long in failing is no work
+            link: BaseLink | None = None
             try:
                 link = await self.upstream.own_link()
                 self._lost = None
@@ -144,6 +145,8 @@ class UpstreamOwner:
                 self._for_people(error)
             except UpstreamUnavailable as error:
                 self._down(str(error), "login_required" if error.code == _LOGIN else "down")
+                if link is not None and link.stateless:
+                    await link.close()  # another release may serve by now, of another era
             if worked_since is not None and self._clock.now() - worked_since >= STABLE_S:
                 failures = 0
                 self._told.clear()

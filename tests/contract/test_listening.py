@@ -62,3 +62,17 @@ async def test_it_ends_with_its_upstream(modern: Rig) -> None:
     with pytest.raises(UpstreamUnavailable):
         async with asyncio.timeout(BOUND_S):
             await listening
+
+
+async def test_a_subscription_that_its_upstream_cancels_is_begun_anew(modern: Rig) -> None:
+    link = await modern.pool.upstream("up").own_link()
+    assert await link.subscriptions.watch_lists()
+
+    async def call(tool: str) -> None:
+        await link.request(Call("tools/call", {"name": raw(tool)}, name_header=tool))
+
+    await call("end_listening")
+    changed = "notifications/tools/list_changed"
+    await modern.observer.until(lambda: changed in modern.observer.methods)  # while it was away
+    await call("grow")
+    await modern.observer.until(lambda: modern.observer.methods.count(changed) == 2)

@@ -109,6 +109,21 @@ async def test_an_event_id_of_a_session_before_costs_no_event(front: Front) -> N
     assert event.data["method"] == "notifications/tools/list_changed"
 
 
+async def test_a_stream_that_is_resumed_from_its_beginning_begins_there(front: Front) -> None:
+    """Its first event names no place beyond what is read again behind it."""
+    client = await front.start_legacy()
+    async with front.http.get(client.url, headers=client.headers) as response:
+        stream = events(response)
+        beginning = (await next_event(stream)).id
+        change_tools(front)
+        said = await next_event(stream)
+    resumed = {**client.headers, "Last-Event-ID": beginning or ""}
+    async with front.http.get(client.url, headers=resumed) as response:
+        stream = events(response)
+        assert (await next_event(stream)).id == beginning
+        assert await next_event(stream) == said
+
+
 async def test_modern_disconnect_cancels(front: Front, hanging: Hanging) -> None:
     call = asyncio.ensure_future(front.modern("tools/call", {"name": "old__now", "arguments": {}}))
     await asyncio.wait_for(hanging.begun.wait(), 10)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 from msgspec import Raw
 
 from armory.domain.tool import ToolRecord
-from armory.errors import UpstreamTimeout
+from armory.errors import ArmoryError, UpstreamTimeout
 from armory.gateway.views.definitions import must_be_task
 from armory.protocol.link import Params, Reply
 from armory.protocol.rawjson import members_or_none, pack, scalar, text_of
@@ -59,13 +60,19 @@ async def drive(server: str, params: Params, send: Send) -> Reply:
                     return told
             return await send("tasks/result", dict(named))
     except TimeoutError:
-        await send("tasks/cancel", dict(named))
+        await _cancelled(send, named)
         raise UpstreamTimeout(
             f"upstream {server!r}: its task was not done after {WAIT_S:g} s", upstream=server
         ) from None
     except asyncio.CancelledError:
-        await asyncio.shield(start(send("tasks/cancel", dict(named)), "tasks/cancel"))
+        await asyncio.shield(start(_cancelled(send, named), "tasks/cancel"))
         raise
+
+
+async def _cancelled(send: Send, named: Params) -> None:
+    """Have a task cancelled, where its server can be told: the call has ended in either case."""
+    with suppress(ArmoryError):
+        await send("tasks/cancel", dict(named))
 
 
 def _interval_s(task: dict[str, Raw]) -> float:

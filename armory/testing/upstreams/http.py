@@ -87,6 +87,7 @@ class ScriptedUpstream:
         lists_stay: refuse `subscriptions/listen`.
         honours: members of a filter that are acknowledged, None: all; where that leaves none, the
             stream ends at once, as those of some SDKs.
+        unknown: resources for which `subscriptions/listen` is refused.
     """
 
     def __init__(
@@ -116,6 +117,7 @@ class ScriptedUpstream:
         self.ask_on_get = False
         self.lists_stay = False
         self.honours: frozenset[str] | None = None
+        self.unknown: set[str] = set()
         self.disconnected = asyncio.Event()
         self.peers: set[Any] = set()
         self._dropped = asyncio.Event()
@@ -285,9 +287,11 @@ class ScriptedUpstream:
     async def _listen(self, http: web.Request, message: Json) -> web.StreamResponse:
         if self.lists_stay:
             return _refusal(message, 404, -32601, "Method not found", None)
+        wanted: Json = message["params"]["notifications"]
+        if not self.unknown.isdisjoint(wanted.get("resourceSubscriptions", ())):
+            return _refusal(message, 400, -32602, "unknown resource", None)
         stream = web.StreamResponse(headers=STREAM)
         await stream.prepare(http)
-        wanted: Json = message["params"]["notifications"]
         if self.honours is not None:
             wanted = {name: asked for name, asked in wanted.items() if name in self.honours}
         meta = {f"{PREFIX}subscriptionId": message["id"]}

@@ -221,6 +221,13 @@ async def _news(request: Request, method: str, params: Json) -> None:
         await request.wire.announce(method, params)
 
 
+async def _end_listening(script: ScriptState, request: Request) -> Json:
+    """End what listens as a cancellation is described, which is told alone."""
+    last = next(m for m in reversed(script.received) if m["method"] == "subscriptions/listen")
+    await request.wire.announce("notifications/cancelled", {"requestId": last["id"]})
+    return text("ended")
+
+
 async def _loose(_script: ScriptState, request: Request) -> Json:
     """Answer as the specification does not say, but SDKs take it."""
     forms: dict[str, type] = {"text": str, "float": float}
@@ -261,5 +268,6 @@ TOOLS: dict[str, Tool] = {
     "free": _free,
     "grow": _grow,
     "touch": _touch,
+    "end_listening": _end_listening,
     "loose": _loose,
 }

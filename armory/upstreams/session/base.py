@@ -18,6 +18,7 @@ from armory.errors import UpstreamUnavailable
 from armory.http1.reading import BodyTooLarge, give_up
 from armory.observability.redaction import redacted
 from armory.protocol.hop_meta import MetaStamp, legacy_meta
+from armory.protocol.jsonrpc import error_of
 from armory.protocol.link import (
     Call,
     ClientChannel,
@@ -246,8 +247,12 @@ class BaseLink(ABC):
         """Ask for a sign of life.
 
         Raises:
-            UpstreamUnavailable: there was none.
+            UpstreamUnavailable: there was none, or it does not speak the modern era any more.
             UpstreamTimeout: there was none in time.
         """
-        method = "server/discover" if self.era == "modern" else "ping"
-        await self.request(Call(method, {}, timeout_s=self.spec.connect_timeout_s))
+        modern = self.era == "modern"
+        method = "server/discover" if modern else "ping"
+        reply = await self.request(Call(method, {}, timeout_s=self.spec.connect_timeout_s))
+        if modern and reply.error is not None:
+            error = error_of(reply.error)
+            raise self.unavailable(f"it refused the probe: {error.code} {error.message}")

@@ -124,12 +124,20 @@ class ListenStream:
 
     async def want(self, *, lists: bool | None = None, uris: frozenset[str] | None = None) -> bool:
         """Change what is listened for; True once the upstream has acknowledged it, though perhaps
-        not all of it: see `unheard`.
+        not all of it: see `unheard`. Where it has not, nothing is added: with what it refuses it
+        would refuse the rest as well when the stream has to be opened anew.
         """
         async with self._lock:
+            before = self._lists, self._uris
             self._lists = self._lists if lists is None else lists
             self._uris = self._uris if uris is None else uris
-            return await self._renew()
+            renewed = False
+            try:
+                renewed = await self._renew()
+            finally:
+                if not renewed:
+                    self._lists, self._uris = self._lists and before[0], self._uris & before[1]
+            return renewed
 
     async def close(self) -> None:
         """End the stream and the task that keeps it."""
@@ -146,6 +154,9 @@ class ListenStream:
             return True
         stream = await self._open()
         if stream is None:
+            return False
+        if self._closed:  # meanwhile
+            await _end(stream)
             return False
         self._stream = stream
         await _end(old)

@@ -140,8 +140,7 @@ class RequestMultiplexer:
         cost = self._cost_of_changes(message.method) if message.method in LISTS_CHANGED else 1.0
         self._link.budget.notification(len(memoryview(message.params)), cost)
         if message.method == CANCELLED:
-            self.questions.withdraw(params)
-            return None
+            return self._cancelled(params)
         target = self._target(message.method, params, via)
         if target is not None:
             pending, note = target
@@ -149,6 +148,19 @@ class RequestMultiplexer:
         if message.method != PROGRESS:
             self._link.notified(message.method, params)
         return None
+
+    def _cancelled(self, params: Params) -> tuple[Pending, Item] | None:
+        """The upstream asks for an answer no more or, in an era in which it asks nothing, ends a
+        subscription.
+        """
+        if self._link.era == "legacy":
+            self.questions.withdraw(params)
+            return None
+        known = own_id(scalar(params.get("requestId")))
+        pending = None if known is None else self.pending.get(known)
+        if pending is None or pending.call.method != LISTEN:
+            return None
+        return pending, self._link.unavailable("it ended the subscription")
 
     def _cost_of_changes(self, method: str) -> float:
         """Units that a changed list costs.
@@ -206,14 +218,14 @@ class RequestMultiplexer:
         if method == LOGGED:
             target = via if via is not None else self._only_call()
             if target is None or target.client is None:
-                return None
+                return _of_nobody(target)
             wants = target.client.log_level
             loud = loud_enough(text_of(params, "level"), wants)
             return target, Note(method, params) if loud else None
         if via is not None:
-            if via.client is None or (method in NEWS_FOR_LISTENERS and via.call.method != LISTEN):
+            if method in NEWS_FOR_LISTENERS and via.call.method != LISTEN:
                 return None
-            return via, Note(method, params)
+            return _of_nobody(via) if via.client is None else (via, Note(method, params))
         listener = self._listener(params)
         return None if listener is None else (listener, Note(method, params))
 
@@ -239,6 +251,11 @@ class RequestMultiplexer:
         if len(owned) != 1 or self.questions.may_be_anothers(owned[0].call):
             return None
         return owned[0]
+
+
+def _of_nobody(target: Pending | None) -> tuple[Pending, None] | None:
+    """Where something goes that is for no client: nowhere, if it was for one that has gone."""
+    return None if target is None or target.call.client is None else (target, None)
 
 
 def _subscription(meta: Raw) -> object:

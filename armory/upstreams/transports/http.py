@@ -5,7 +5,7 @@ Owns: `HttpLink`, the hot path toward HTTP upstreams. Never imports a transport 
 
 from __future__ import annotations
 
-from armory.errors import UpstreamTimeout
+from armory.errors import UpstreamTimeout, UpstreamUnavailable
 from armory.http1.eventstream import EventParser, EventTooLarge
 from armory.http1.failing import broken
 from armory.http1.pool import Fields
@@ -155,6 +155,8 @@ class HttpLink(BaseLink):
                     elif isinstance(item, Reply):
                         release(response)
                         return item
+                    elif isinstance(item, UpstreamUnavailable):
+                        raise item
                 await self.rest()
         raise self.unintelligible(f"its stream ended before the answer to {pending.call.method}")
 

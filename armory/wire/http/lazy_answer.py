@@ -18,7 +18,7 @@ from armory.protocol import versions
 from armory.protocol.errors import Malformed
 from armory.protocol.headers import SESSION_HEADER
 from armory.protocol.jsonrpc import Message
-from armory.protocol.link import Reply
+from armory.protocol.link import ClientGone, Reply
 from armory.tasks import spawn, start, stop
 from armory.wire.dispatch import Dispatcher
 from armory.wire.errors import status_of
@@ -72,11 +72,19 @@ class LazyAnswer:
         return response
 
     async def event(self, data: bytes) -> None:
-        """Say something before the result; lost on clients that take JSON only."""
+        """Say something before the result; lost on clients that take JSON only.
+
+        Raises:
+            ClientGone: the client is. As an error of its connection that would pass for one of the
+                upstream's, on whose answer this is called.
+        """
         if not self._admitted.takes_sse:
             return
-        response = await self._open()
-        await response.write(frame(data))
+        try:
+            response = await self._open()
+            await response.write(frame(data))
+        except ConnectionError:
+            raise ClientGone("the client has closed the connection") from None
 
     async def finish(self, id: bytes, reply: Reply) -> web.StreamResponse:
         """Write the result, and end the answer."""

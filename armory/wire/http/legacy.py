@@ -148,7 +148,8 @@ class LegacyEndpoint:
             response = new_stream(admitted, {SESSION_HEADER: session.id})
             await response.prepare(admitted.request)
             if stream is session.general and session.version >= versions.PRIMING_SINCE:
-                await response.write(priming(stream.event_id(after or stream.delivered)))
+                last = stream.delivered if after is None else after
+                await response.write(priming(stream.event_id(last)))
             pumping = pump(response.write, stream, ids=True, after=after)
             await while_valid(admitted.caller.principal, pumping)
             session.touch()

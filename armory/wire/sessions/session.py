@@ -210,15 +210,20 @@ class Session:
                 return await future
         except TimeoutError:
             late = f"there was no answer within {ASK_TIMEOUT_S:g} s"
-            stream.put(jsonrpc.notification(CANCELLED, cancelled_params(Raw(key), late)))
+            self._withdraw(stream, cancelled_params(Raw(key), late))
             raise ClientGone("the client did not answer") from None
         except asyncio.CancelledError:
-            over = cancelled_params(Raw(key), "the call ended")
-            stream.put(jsonrpc.notification(CANCELLED, over))
+            self._withdraw(stream, cancelled_params(Raw(key), "the call ended"))
             raise
         finally:
             self._questions.pop(key, None)
             self._progress.pop(key, None)
+
+    def _withdraw(self, stream: Outlet, params: Params) -> None:
+        """Tell the client that a question needs no answer any more: where it was put, or where the
+        client reads by now.
+        """
+        self._read_now(stream).put(jsonrpc.notification(CANCELLED, params))
 
     def progressed(self, params: Params) -> None:
         """Pass on how far the client is with what it is being asked."""

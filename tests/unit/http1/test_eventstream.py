@@ -43,6 +43,18 @@ def test_an_empty_id_takes_back_the_one_before() -> None:
     assert (event.id, parser.last_id) == (None, None)
 
 
+def test_the_id_of_an_event_counts_once_that_is_complete() -> None:
+    """A stream that breaks off in an event is resumed before it: nobody has that event yet."""
+    parser = EventParser(1_000)
+    parser.feed(b"id: 3\ndata: a\n\nid: 4\ndata: half of ")
+    assert parser.last_id == "3"
+    resumed = parser.continued()
+    (event,) = resumed.feed(b"data: c\n\n")
+    assert (event.id, resumed.last_id) == ("3", "3")
+    parser.feed(b"it\n\n")
+    assert parser.last_id == "4"
+
+
 def test_an_unfinished_event_is_not_reported() -> None:
     assert parse(b"data: a\n") == []
 

@@ -14,7 +14,7 @@ from armory.domain.principal import ANONYMOUS, Principal
 from armory.errors import BackendError
 from armory.gateway.endpoint import ALL, Endpoint
 from armory.gateway.gateway import Gateway
-from armory.protocol.jsonrpc import decode, request
+from armory.protocol.jsonrpc import decode, params_of, request
 from armory.protocol.link import Owner, Reply
 from armory.storage.cache import MemoryCache
 from armory.testing.front import (
@@ -28,6 +28,7 @@ from armory.testing.front import (
 from armory.testing.waiting import until
 from armory.wire.caller import Caller
 from armory.wire.http.replicas import Replicas
+from armory.wire.messages import whole
 from armory.wire.sessions.registry import Sessions, TooMany
 from armory.wire.sessions.session import Session
 from armory.wire.settings import HttpSettings
@@ -294,3 +295,21 @@ async def test_whoever_opens_more_and_more_has_sessions_looked_at_once_a_second(
     await opened(sessions)
     assert first.closed
     await sessions.close()
+
+
+async def test_a_question_is_withdrawn_where_its_client_reads_by_now() -> None:
+    """The call that it was put on was answered before it: that stream has ended."""
+    session = await opened(Sessions(behind(ScriptedPool())))
+    stream = session.open_stream()
+    reader = stream.attach()
+    asking = asyncio.create_task(session.ask(stream, "elicitation/create", {}))
+    put = await stream.next(reader, 10)
+    assert put is not None
+    stream.close()
+    reader = session.general.attach()
+    asking.cancel()
+    told = await session.general.next(reader, 10)
+    assert told is not None
+    withdrawn = decode(whole(told[1]))
+    assert withdrawn.method == "notifications/cancelled"
+    assert params_of(withdrawn)["requestId"] == decode(whole(put[1])).id

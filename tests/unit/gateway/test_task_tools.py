@@ -1,0 +1,50 @@
+"""Tools that must be called as tasks, called as plain ones and given up."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from msgspec import Raw
+
+from armory.errors import UpstreamTimeout, UpstreamUnavailable
+from armory.gateway.calls import task_tools
+from armory.gateway.calls.task_tools import drive
+from armory.protocol.link import Params, Reply
+
+pytestmark = pytest.mark.anyio
+WORKING = Reply(Raw(b'{"task":{"taskId":"t","status":"working","pollInterval":1}}'))
+
+
+class Leaving:
+    """A server that makes a task and is gone when it is asked to cancel it."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+
+    async def send(self, method: str, params: Params) -> Reply:
+        del params
+        if method == "tools/call":
+            return WORKING
+        if method == "tasks/get":
+            self.asked.set()
+            await asyncio.Event().wait()
+        raise UpstreamUnavailable("upstream 'up': it is gone", upstream="up")
+
+
+async def test_a_call_that_is_cancelled_stays_so_where_its_server_cannot_be_told() -> None:
+    server = Leaving()
+    driving = asyncio.create_task(drive("up", {}, server.send))
+    await asyncio.wait_for(server.asked.wait(), 10)
+    driving.cancel()
+    await asyncio.wait([driving], timeout=10)
+    assert driving.cancelled()
+
+
+async def test_a_task_that_takes_too_long_is_said_to_where_its_server_cannot_be_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(task_tools, "WAIT_S", 0.1)
+    with pytest.raises(UpstreamTimeout, match="its task was not done"):
+        async with asyncio.timeout(10):
+            await drive("up", {}, Leaving().send)
