@@ -105,6 +105,24 @@ async def test_what_does_not_fit_the_token_budget_is_passed_over(bench: Bench) -
     assert await bench.tools(asked) == ["up__second", *META]
 
 
+async def test_pinned_tools_are_marked_wherever_they_are_listed(bench: Bench) -> None:
+    """For clients that defer tools by themselves, a small catalog listed in full included."""
+    configure(bench, pin=("*tool3",))
+
+    async def marked(**asked: Any) -> list[str]:
+        reply = await bench.gateway.tool_lists.list(bench.context(**asked), {})
+        return [tool["name"] for tool in read(reply)["tools"] if "_meta" in tool]
+
+    assert await marked() == ["up__tool3"]
+    assert await marked(url={"mode": ["all"]}) == ["up__tool3"]
+    assert await marked(url={"servers": ["up"]}) == ["up__tool3"]
+    assert await marked(url={"mode": ["search"]}) == ["up__tool3", *META]
+    assert await marked(url={"mode": ["raw"]}) == []
+    assert await marked(url={"mode": ["raw"], "servers": ["up"]}) == []
+    configure(bench, pin=())
+    assert await marked() == []
+
+
 async def test_filters_alone_narrow_the_list(bench: Bench) -> None:
     asked = bench.context(meta={"dev.armory/servers": ["nope"]})
     assert await bench.tools(asked) == []
@@ -235,7 +253,13 @@ def shown(definition: dict[str, Any], form: Form, **rules: Any) -> dict[str, Any
 
 
 def test_definitions_keep_what_they_have() -> None:
-    definition = {"name": "a", "title": "T", "icons": [{"src": "x"}], "new": {"deep": [1.5]}}
+    definition = {
+        "name": "a",
+        "title": "T",
+        "inputSchema": {"type": "object", "x": None},
+        "icons": [{"src": "x"}],
+        "new": {"deep": [1.5]},
+    }
     assert shown(definition, Form("modern", original=True, headers=True)) == definition
     assert shown(definition, Form("modern")) == {**definition, "name": "s__a"}
     assert shown(definition, Form("modern"), rename={"a": "b"}, describe={"a": "d"}) == {
@@ -261,16 +285,22 @@ def test_app_links_are_mapped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "kept"), [({"type": "object"}, True), ({"type": "array"}, False), (True, False)]
+    ("schema", "kept", "modern"),
+    [
+        ({"type": "object"}, True, True),
+        ({"type": "array"}, False, True),
+        (True, False, False),
+    ],
 )
-def test_output_schemas_of_legacy_clients(schema: Any, kept: bool) -> None:
+def test_output_schemas_of_clients(schema: Any, kept: bool, modern: bool) -> None:
     definition = {"name": "a", "outputSchema": schema}
     assert ("outputSchema" in shown(definition, Form("legacy"))) is kept
-    assert "outputSchema" in shown(definition, Form("modern"))
+    assert ("outputSchema" in shown(definition, Form("modern"))) is modern
 
 
 def test_header_annotations() -> None:
     schema = {
+        "type": "object",
         "properties": {
             "zone": {"type": "string", "x-mcp-header": "Zone"},
             "x-mcp-header": {"type": "string"},
@@ -293,10 +323,10 @@ def test_header_annotations() -> None:
 
 
 def test_listed_records() -> None:
-    definition = {"uri": "ui://a", "_meta": {"ui": {"resourceUri": "ui://a"}}}
+    definition = {"uri": "ui://a", "name": "a", "_meta": {"ui": {"resourceUri": "ui://a"}}}
     record = ListedRecord("ui://s/a", "s", "ui://a", definition, "")
     got = msgspec.json.decode(listed_bytes(record, "resources", Form("modern")))
-    assert got == {"uri": "ui://s/a", "_meta": {"ui": {"resourceUri": "ui://s/a"}}}
+    assert got == {**definition, "uri": "ui://s/a", "_meta": {"ui": {"resourceUri": "ui://s/a"}}}
     same = msgspec.json.decode(listed_bytes(record, "resources", Form("modern", original=True)))
     assert same == definition
 
@@ -325,7 +355,10 @@ def test_search_tools_says_what_is_behind_within_bounds() -> None:
 
 def test_tool_records_without_a_schema() -> None:
     record = ToolRecord("s__a", "s", "a", {"name": "a"}, "")
-    assert msgspec.json.decode(tool_bytes(record, Form("modern"))) == {"name": "s__a"}
+    own = Form("modern", original=True)
+    assert msgspec.json.decode(tool_bytes(record, own)) == {"name": "a"}
+    listed = msgspec.json.decode(tool_bytes(record, Form("modern")))
+    assert listed == {"name": "s__a", "inputSchema": {"type": "object"}}
 
 
 def test_queries_that_were_written_for_a_tool_are_in_its_hint() -> None:
