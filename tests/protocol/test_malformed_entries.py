@@ -33,6 +33,8 @@ TOOLS: list[dict[str, Any]] = [
     {"name": "hints", "inputSchema": SCHEMA, "annotations": {"readOnlyHint": "yes"}},
     {"name": "icons", "inputSchema": SCHEMA, "icons": [{"mimeType": "image/png"}, {"src": "a:b"}]},
     {"name": "output", "inputSchema": SCHEMA, "outputSchema": {**SCHEMA, "required": None}},
+    {"name": "lost", "inputSchema": SCHEMA, "outputSchema": {**SCHEMA, "not": {"$ref": "#/x"}}},
+    {"name": "any", "inputSchema": SCHEMA, "outputSchema": {**SCHEMA, "not": {"type": "any"}}},
     {"name": "task", "inputSchema": SCHEMA, "execution": {"taskSupport": "maybe"}},
     {"name": "numbers", "title": 1, "description": 2, "inputSchema": SCHEMA, "_meta": 3},
 ]

@@ -11,6 +11,9 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, cast
+from urllib.parse import unquote
+
+from armory.protocol.headers import schemas_in
 
 _OUT = object()
 """Stands for what is left out."""
@@ -93,6 +96,43 @@ def _properties(value: Any) -> Any:
     return {name: s if type(s) in (dict, bool) else {} for name, s in given.items()}
 
 
+def _results(value: Any) -> Any:
+    """A schema of results. The TypeScript SDK of the handshake era compiles those of a whole list,
+    and ends at the first that it cannot: such a one is left out.
+    """
+    schema = _schema(value)
+    return schema if schema is _OUT or _compiles(schema) else _OUT
+
+
+def _compiles(schema: Mapping[str, Any]) -> bool:
+    """Whether it is of types that there are, and refers to what is there."""
+    nodes = [node for _, node in schemas_in(schema)]
+    kinds = [node.get("type") for node in nodes]
+    if any(isinstance(kind, str) and kind not in _TYPES for kind in kinds):
+        return False
+    if any("$id" in node for node in nodes if node is not schema):
+        return True  # pointers begin there, and clients know more of that
+    refs = [ref for node in nodes if isinstance(ref := node.get("$ref"), str)]
+    return all(_leads(schema, ref) for ref in refs if not ref.startswith("#") or "/" in ref)
+
+
+def _leads(schema: Mapping[str, Any], ref: str) -> bool:
+    """Whether a reference leads anywhere in a schema."""
+    outside, _, pointer = ref.partition("#")
+    if outside and outside != schema.get("$id"):
+        return False
+    found: Any = schema
+    for step in unquote(pointer).split("/")[1:]:
+        step = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(found, dict) and step in found:
+            found = cast("dict[str, Any]", found)[step]
+        elif isinstance(found, list) and step.isdecimal() and int(step) < len(found):  # pyright: ignore
+            found = cast("list[Any]", found)[int(step)]
+        else:
+            return False
+    return True
+
+
 def _is_moment(value: Any) -> bool:
     if not isinstance(value, str) or not _MOMENT.fullmatch(value):
         return False
@@ -103,6 +143,7 @@ def _is_moment(value: Any) -> bool:
     return True
 
 
+_TYPES = frozenset(("null", "boolean", "object", "array", "number", "integer", "string"))
 _TEXT, _FLAG, _ANY = _of(str), _of(bool), _of(dict)
 _TEXTS = _list(_TEXT)
 _schema = _object({"$schema": _TEXT, "properties": _properties, "required": _TEXTS})
@@ -134,7 +175,7 @@ _ENTRIES: Mapping[str, _Mend] = {
     "tools": _object(
         {
             **_COMMON,
-            "outputSchema": _schema,
+            "outputSchema": _results,
             "annotations": _object({"title": _TEXT, **dict.fromkeys(_HINTS, _FLAG)}),
             "execution": _object({"taskSupport": _that(lambda value: value in _SUPPORT)}),
         }

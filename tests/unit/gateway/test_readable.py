@@ -108,6 +108,38 @@ def test_what_is_wrong_is_left_out_alone(kind: str, member: str, given: Any, lis
     assert found == {"name": "a", "inputSchema": SCHEMA, "vendor": None}
 
 
+@pytest.mark.parametrize(
+    ("part", "kept"),
+    [
+        ({"$ref": "#/$defs/x"}, True),
+        ({"$ref": "#"}, True),
+        ({"$ref": "#/$defs/a~1b~0c%20d/anyOf/1"}, True),
+        ({"$ref": "#named"}, True),
+        ({"$ref": "https://example.org/s#/$defs/x"}, True),
+        ({"default": {"type": "circle", "$ref": "#/nowhere"}, "const": {"type": "x"}}, True),
+        ({"properties": {"type": {"type": "string"}, "$ref": {"type": ["null", "string"]}}}, True),
+        ({"$ref": "#/components/schemas/Pet"}, False),
+        ({"$ref": "#/$defs/a~1b~0c%20d/anyOf/2"}, False),
+        ({"$ref": "https://example.org/other"}, False),
+        ({"$ref": "Pet"}, False),
+        ({"type": "any"}, False),
+        ({"anyOf": [{"type": "date"}]}, False),
+        ({"$id": "https://example.org/inner", "properties": {"a": {"$ref": "#/x"}}}, True),
+    ],
+)
+def test_a_schema_of_results_that_cannot_be_compiled_is_left_out(
+    part: dict[str, Any], kept: bool
+) -> None:
+    schema = {
+        "$id": "https://example.org/s",
+        "type": "object",
+        "properties": {"part": part},
+        "$defs": {"x": {}, "a/b~c d": {"anyOf": [{}, {"type": "null"}]}},
+    }
+    found = readable({"name": "a", "inputSchema": SCHEMA, "outputSchema": schema}, "tools")
+    assert found.get("outputSchema") == (schema if kept else None)
+
+
 def test_what_has_no_name_is_called_by_its_address() -> None:
     assert readable({"uri": "a:b", "name": None}, "resources") == {"uri": "a:b", "name": "a:b"}
     assert readable({"uriTemplate": "a:{b}"}, "templates")["name"] == "a:{b}"
