@@ -221,7 +221,7 @@ async def test_a_server_without_resources_has_not_the_one_that_is_read(front: Fr
         front.pool.upstreams[server].answer = knows_none
         params = {"uri": f"{server}+file:///readme"}
         for capabilities in ({}, {"elicitation": {}}):
-            asked = {"params": params, "capabilities": capabilities}
+            asked: dict[str, Any] = {"params": params, "capabilities": capabilities}
             status, message = await front.modern("resources/read", **asked)
             assert (status, message["error"]["code"]) == (400, -32602)
             assert message["error"]["data"] == params
