@@ -19,7 +19,7 @@ _OUT = object()
 """Stands for what is left out."""
 _Mend = Callable[[Any], Any]
 """Gives a value as it may be listed: the very value where nothing is wrong, or `_OUT`."""
-_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d)", re.ASCII)
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)", re.ASCII)
 
 
 def readable(definition: Mapping[str, Any], kind: str) -> Mapping[str, Any]:

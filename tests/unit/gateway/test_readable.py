@@ -46,7 +46,10 @@ WHOLE: list[tuple[str, dict[str, Any]]] = [
             },
         },
     ),
-    ("resources", {"uri": "a", "name": "a", "annotations": {"lastModified": "2025-01-12T15:00Z"}}),
+    (
+        "resources",
+        {"uri": "a", "name": "a", "annotations": {"lastModified": "2025-01-12T15:00:58Z"}},
+    ),
     ("templates", {"uriTemplate": "a:{b}", "name": "a", "annotations": {"priority": 0.5}}),
 ]
 
@@ -97,6 +100,7 @@ def test_a_schema_of_arguments_is_one_of_an_object(given: Any, listed: Any) -> N
         ),
         ("resources", "annotations", {"lastModified": "2025-13-12T15:00:58Z"}, {}),
         ("resources", "annotations", {"lastModified": "2025-01-12"}, {}),
+        ("resources", "annotations", {"lastModified": "2025-01-12T15:00Z"}, {}),
         ("templates", "mimeType", 5, None),
     ],
 )
