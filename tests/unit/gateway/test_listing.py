@@ -105,24 +105,6 @@ async def test_what_does_not_fit_the_token_budget_is_passed_over(bench: Bench) -
     assert await bench.tools(asked) == ["up__second", *META]
 
 
-async def test_pinned_tools_are_marked_wherever_they_are_listed(bench: Bench) -> None:
-    """For clients that defer tools by themselves, a small catalog listed in full included."""
-    configure(bench, pin=("*tool3",))
-
-    async def marked(**asked: Any) -> list[str]:
-        reply = await bench.gateway.tool_lists.list(bench.context(**asked), {})
-        return [tool["name"] for tool in read(reply)["tools"] if "_meta" in tool]
-
-    assert await marked() == ["up__tool3"]
-    assert await marked(url={"mode": ["all"]}) == ["up__tool3"]
-    assert await marked(url={"servers": ["up"]}) == ["up__tool3"]
-    assert await marked(url={"mode": ["search"]}) == ["up__tool3", *META]
-    assert await marked(url={"mode": ["raw"]}) == []
-    assert await marked(url={"mode": ["raw"], "servers": ["up"]}) == []
-    configure(bench, pin=())
-    assert await marked() == []
-
-
 async def test_filters_alone_narrow_the_list(bench: Bench) -> None:
     asked = bench.context(meta={"dev.armory/servers": ["nope"]})
     assert await bench.tools(asked) == []
