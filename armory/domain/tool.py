@@ -126,6 +126,14 @@ class ToolRecord:
         value = self.definition.get("inputSchema")
         return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
 
+    @property
+    def arguments_schema(self) -> Mapping[str, Any]:
+        """The same for whoever gives tools to a model: arguments are an object, and APIs of models
+        refuse what does not say so, every other tool with it.
+        """
+        schema = self.input_schema
+        return schema if schema.get("type") == "object" else {**schema, "type": "object"}
+
 
 def names_by_server(tools: Iterable[ToolRecord]) -> dict[str, list[str]]:
     """The exposed names of each server's tools, in the order given."""

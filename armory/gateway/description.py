@@ -49,7 +49,9 @@ class Description:
             _merge_primitives(merged, lists)
             declared = lists.capabilities.get("extensions")
             if isinstance(declared, dict):
-                extensions.update(cast("dict[str, Any]", declared))
+                named = cast("dict[str, Any]", declared)
+                # clients refuse the whole answer for settings that are no object
+                extensions |= {k: v for k, v in named.items() if transparent or type(v) is dict}
             if transparent:
                 left_out = ("extensions", "tasks") if modern else ("extensions",)
                 merged |= {k: v for k, v in lists.capabilities.items() if k not in left_out}

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from msgspec import Raw
 
-from armory.gateway.calls.forwarding import Forwarder
+from armory.gateway.calls.forwarding import Forwarder, unknown_resource
 from armory.gateway.context import RequestContext
 from armory.gateway.results.completions import values_seen
 from armory.gateway.tasks.ownership import TaskOwnership
 from armory.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from armory.protocol.errors import RpcError
+from armory.protocol.jsonrpc import code_of
 from armory.protocol.link import Reply
 from armory.protocol.rawjson import members_or_none, need_text, pack, text_of
 
@@ -50,14 +51,22 @@ class Primitives:
         """Answer `resources/read`.
 
         Raises:
-            RpcError: no such resource for this caller.
+            RpcError: no such resource for this caller, or its upstream has none at all.
             UpstreamUnavailable: its upstream cannot answer.
         """
-        server, uri = await self._forwarder.located(context, need_text(params, "uri"))
+        given = need_text(params, "uri")
+        server, uri = await self._forwarder.located(context, given)
         sent = {**params, "uri": pack(uri)}
-        return await self._forwarder.send(
+        reply = await self._forwarder.send(
             context, server, "resources/read", sent, uri, safe_to_retry=True
         )
+        if (
+            reply.error is not None
+            and not context.endpoint.transparent
+            and code_of(reply.error) == METHOD_NOT_FOUND
+        ):
+            raise unknown_resource(context, given)
+        return reply
 
     async def complete(self, context: RequestContext, params: dict[str, Raw]) -> Reply:
         """Answer `completion/complete`: the reference says whose completion it is; of a kind that

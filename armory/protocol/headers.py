@@ -116,7 +116,7 @@ def annotation_problem(schema: object) -> str | None:
     an integer or a boolean, and where it names a header that no other property names.
     """
     seen: dict[str, str] = {}
-    for path, node in _schemas(schema):
+    for path, node in schemas_in(schema):
         if HEADER_KEY not in node:
             continue
         if not path:
@@ -146,7 +146,7 @@ def _flaw(node: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _schemas(root: object) -> Iterator[tuple[tuple[str, ...] | None, dict[str, Any]]]:
+def schemas_in(root: object) -> Iterator[tuple[tuple[str, ...] | None, dict[str, Any]]]:
     """Every schema in `root` with its path of `properties`; None: something else leads there."""
     stack: list[tuple[tuple[str, ...] | None, object]] = [((), root)]
     while stack:

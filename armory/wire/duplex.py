@@ -83,21 +83,34 @@ class Duplex:
         self._session: Session | None = None
         self._opening = False
 
-    async def take(self, data: bytes) -> None:
-        """One frame from the client: a message or, in 2025-03-26, a batch. Never raises."""
+    async def take(self, data: bytes, headers: Mapping[str, str] | None = None) -> None:
+        """One frame from the client: a message or, in 2025-03-26, a batch. Never raises.
+
+        Args:
+            data: the frame.
+            headers: what stands in for those of the caller in this frame; None: nothing.
+        """
+        caller = self._caller
+        if headers is not None:
+            caller = msgspec.structs.replace(caller, headers=headers)
         try:
             if self._json_depth is not None:
                 bodies.check_depth(data, self._json_depth)
             if bodies.is_batch(data):
-                await self._batch(bodies.decode_batch(data))
+                await self._batch(bodies.decode_batch(data), caller)
             else:
-                await self._message(jsonrpc.decode(data))
+                await self._message(jsonrpc.decode(data), caller)
         except Malformed as bad:
             await self.refuse(bad.code, bad.message, bad.id)
 
     async def refuse(self, code: int, message: str, id: bytes = jsonrpc.NULL) -> None:
         """Answer what could not even be read."""
         await self._out.write(refused(id, code, message))
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Those that the connection was opened with."""
+        return self._caller.headers
 
     def seen_as(self, principal: Principal) -> None:
         """Who is at the other end came again, with the scopes that it has by now."""
@@ -108,15 +121,15 @@ class Duplex:
 
     # -- what comes --------------------------------------------------------------------------
 
-    async def _message(self, message: Message) -> None:
+    async def _message(self, message: Message, caller: Caller) -> None:
         if not message.is_request:
             self._receive(message)
         elif message.method == "initialize":
             await self._initialize(message)
         else:
-            self._start(message, self._out.write)
+            self._start(message, caller, self._out.write)
 
-    async def _batch(self, items: list[Raw]) -> None:
+    async def _batch(self, items: list[Raw], caller: Caller) -> None:
         if self._session is None or self._session.version != versions.BATCHES:
             raise Malformed(
                 codes.INVALID_REQUEST,
@@ -144,7 +157,7 @@ class Duplex:
                 elif message.method == "initialize":
                     await self._initialize(message)
                 else:
-                    calls.append(self._start(message, collect))
+                    calls.append(self._start(message, caller, collect))
             except Malformed as bad:
                 answers.append(refused(bad.id, bad.code, bad.message))
         # What the client says meanwhile must still be read: a call may have to ask it something.
@@ -189,7 +202,7 @@ class Duplex:
 
     # -- requests ----------------------------------------------------------------------------
 
-    def _start(self, message: Message, deliver: Deliver) -> asyncio.Task[None]:
+    def _start(self, message: Message, caller: Caller, deliver: Deliver) -> asyncio.Task[None]:
         """Serve a request in a task of its own; its answer goes to `deliver`.
 
         Raises:
@@ -200,7 +213,7 @@ class Duplex:
         if len(self._requests) >= _AT_ONCE:
             why = f"more than {_AT_ONCE:,} requests at a time; wait for answers"
             raise Malformed(codes.LIMITED, why, message.key)
-        work = self._run(message, params, meta, deliver)
+        work = self._run(message, caller, params, meta, deliver)
         if self.account is not None:
             work = self._counted(work)
         task = self._requests.spawn(work, "request of a client")
@@ -211,14 +224,19 @@ class Duplex:
         await InContext(work, self)
 
     async def _run(
-        self, message: Message, params: dict[str, Raw], meta: dict[str, Raw], deliver: Deliver
+        self,
+        message: Message,
+        caller: Caller,
+        params: dict[str, Raw],
+        meta: dict[str, Raw],
+        deliver: Deliver,
     ) -> None:
         method = message.method if message.method is not UNSET else ""
         try:
             if inbound.is_modern(None, meta, method):
-                answer = await self._modern(message.key, method, params, meta)
+                answer = await self._modern(message.key, caller, method, params, meta)
             else:
-                answer = await self._legacy(message.key, method, params, meta)
+                answer = await self._legacy(message.key, caller, method, params, meta)
             if self._out.held_bytes + len(answer) > _HELD_BYTES:
                 why = f"{self._out.held_bytes:,} bytes of answers wait to be read"
                 answer = refused(message.key, codes.LIMITED, why)
@@ -228,25 +246,35 @@ class Duplex:
                 del self._inflight[message.key]
 
     async def _legacy(
-        self, key: bytes, method: str, params: dict[str, Raw], meta: dict[str, Raw]
+        self,
+        key: bytes,
+        caller: Caller,
+        method: str,
+        params: dict[str, Raw],
+        meta: dict[str, Raw],
     ) -> Data:
         session = self._session
         if session is None:
             if method == "ping":
                 return jsonrpc.response(key, EMPTY_OBJECT)
             return refused(key, codes.INVALID_REQUEST, "send initialize first")
-        request = session_request(self._caller, session, self._out, meta, key)
+        request = session_request(caller, session, self._out, meta, key)
         return encoded(key, await self._dispatcher.answer(request, method, params))
 
     async def _modern(
-        self, key: bytes, method: str, params: dict[str, Raw], meta: dict[str, Raw]
+        self,
+        key: bytes,
+        caller: Caller,
+        method: str,
+        params: dict[str, Raw],
+        meta: dict[str, Raw],
     ) -> Data:
         version = text_of(meta, PROTOCOL_VERSION)
         rejected = inbound.refusal(method, version, params, meta, named_parameter(method), None)
         if rejected is not None:
             return jsonrpc.error_response(key, error_object(rejected))
         version = version or versions.MODERN_VERSIONS[-1]
-        request = modern_request(self._caller, version, meta, self._out.write, key)
+        request = modern_request(caller, version, meta, self._out.write, key)
         if method == LISTEN:
             return await self._listen(request, key, params)
         try:

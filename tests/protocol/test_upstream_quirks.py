@@ -208,3 +208,25 @@ async def test_a_refused_answer_to_a_question_is_the_callers_own(front: Front) -
     _, message = await front.modern("tools/call", params)
     assert message["error"]["message"] == "inputResponses cannot be read"
     assert (listed, len(front.pool.calls)) == ([], 1)
+
+
+async def test_a_server_without_resources_has_not_the_one_that_is_read(front: Front) -> None:
+    """That it knows no such method is no word about the gateway's."""
+
+    async def knows_none(call: Call, owner: Owner) -> Reply:
+        del owner
+        return refused(-32601, f"Method not found: {call.method}")
+
+    for server in ("old", "new"):
+        front.pool.upstreams[server].answer = knows_none
+        params = {"uri": f"{server}+file:///readme"}
+        for capabilities in ({}, {"elicitation": {}}):
+            asked: dict[str, Any] = {"params": params, "capabilities": capabilities}
+            status, message = await front.modern("resources/read", **asked)
+            assert (status, message["error"]["code"]) == (400, -32602)
+            assert message["error"]["data"] == params
+        client = await front.start_legacy()
+        assert (await client.request("resources/read", params))["error"]["code"] == -32002
+        params = {"uri": "file:///readme"}
+        _, message = await front.modern("resources/read", params, path=f"/mcp/{server}")
+        assert message["error"]["code"] == -32601

@@ -145,5 +145,5 @@ def _with_definitions(result: AgentResult) -> dict[str, Any]:
     told = result.as_json()
     for entry, found in zip(told["tools"], result.tools, strict=True):
         entry["description"] = found.tool.description
-        entry["inputSchema"] = dict(found.tool.input_schema) or {"type": "object"}
+        entry["inputSchema"] = dict(found.tool.arguments_schema)
     return told

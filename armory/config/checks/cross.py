@@ -16,7 +16,7 @@ from armory.config.checks import authorization, stores
 from armory.config.model import Config
 from armory.config.partial import concerns
 from armory.config.problems import Path, nearest
-from armory.domain.naming import is_server_key, slug
+from armory.domain.naming import beginnings, is_server_key, slug
 
 Found = Iterator[tuple[Path, str]]
 
@@ -87,6 +87,33 @@ def _set_queries(config: Config) -> Found:
             )
 
 
+_WILD = re.compile(r"[*?\[]")
+
+
+def _cut_names(config: Config) -> Found:
+    """Patterns that begin with a key which is too long to stand in all names of its tools: of what
+    they deny, some would be allowed.
+    """
+    cut = {f"{key}__": beginnings(key)[0] for key in config.upstreams}
+    cut = {begin: shown for begin, shown in cut.items() if not f"{shown}_".startswith(begin)}
+    if not cut:
+        return
+    places: list[tuple[Path, list[str]]] = [(("tool_rag", "pin"), config.tool_rag.pin)]
+    places += [(("sets", name, "tools"), chosen.tools) for name, chosen in config.sets.items()]
+    for number, rule in enumerate(config.security.policies):
+        places.append((("security", "policies", number, "allow"), rule.allow))
+        places.append((("security", "policies", number, "deny"), rule.deny))
+    for path, patterns in places:
+        for position, pattern in enumerate(patterns):
+            for begin, shown in cut.items():
+                if pattern.startswith(begin) and _WILD.search(pattern):
+                    yield (
+                        (*path, position),
+                        "this misses the tools of that upstream whose names are cut: they begin "
+                        f"with {shown!r}; write '{shown}*', or give the upstream a shorter key",
+                    )
+
+
 def _proxies(config: Config) -> Found:
     for position, network in enumerate(config.server.trusted_proxies):
         try:
@@ -146,6 +173,7 @@ def _metrics_port(config: Config) -> Found:
 _CHECKS: tuple[tuple[Callable[[Config], Found], tuple[Path, ...]], ...] = (
     (_sets, (("upstreams",), ("sets",))),
     (_set_queries, (("sets",), ("server", "limits"))),
+    (_cut_names, (("upstreams",), ("sets",), ("tool_rag", "pin"), ("security", "policies"))),
     (fit.upstreams, ()),
     (fit.hosts, (("server", "allowed_hosts"),)),
     (fit.origins, (("server", "allowed_origins"),)),

@@ -119,6 +119,11 @@ def located(pool: Pool, context: RequestContext, uri: str) -> tuple[str, str]:
             error = not_known(pool, context, "resource", server, uri)
             if error is not None:
                 raise error
-        code = RESOURCE_NOT_FOUND if context.era == "legacy" else INVALID_PARAMS
-        raise RpcError(code, f"unknown resource: {uri[:200]}", {"uri": uri})
+        raise unknown_resource(context, uri)
     return place
+
+
+def unknown_resource(context: RequestContext, uri: str) -> RpcError:
+    """The answer for a resource that is not there, in the client's era."""
+    code = RESOURCE_NOT_FOUND if context.era == "legacy" else INVALID_PARAMS
+    return RpcError(code, f"unknown resource: {uri[:200]}", {"uri": uri})

@@ -6,12 +6,14 @@ Owns: `ViewDifference`. Never imports a transport.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Literal
 
 from armory.domain.principal import Principal
 from armory.domain.tool import ListedRecord, ToolRecord
 from armory.domain.visibility import Scope
 from armory.gateway.endpoint import Endpoint
+from armory.gateway.settings import GROUPS
 from armory.gateway.views.view import View
 from armory.protocol.methods import (
     GROUPS_CHANGED,
@@ -26,6 +28,11 @@ _METHODS: tuple[tuple[str, tuple[Kind, ...]], ...] = (
     (PROMPTS_CHANGED, ("prompts",)),
     (RESOURCES_CHANGED, ("resources", "templates", "skills")),
 )
+_OF_LISTINGS = attrgetter(
+    "tool_rag", "without_query", "full_list_limit", "search_tools", "call_tool", "find_tools",
+    "pin", "server_pins", "query_chars", "query_top_k",
+)  # fmt: skip
+"""The settings that say which of the visible tools are listed, and what beside them."""
 
 
 class ViewDifference:
@@ -74,6 +81,8 @@ class ViewDifference:
             for method, kinds in _METHODS
             if any(self._differs(kind, before.names(kind), after.names(kind)) for kind in kinds)
         }
+        if not endpoint.transparent and _listing(old, endpoint) != _listing(new, endpoint):
+            changed.add(TOOLS_CHANGED)
         if any(new.may_use(principal, endpoint, server) for server in self._regrouped):
             changed.add(GROUPS_CHANGED)
         return frozenset(changed)
@@ -95,6 +104,13 @@ class ViewDifference:
             }
             before, after, changed = before - private, after - private, changed - private
         return before != after or not changed.isdisjoint(after)
+
+
+def _listing(view: View, endpoint: Endpoint) -> object:
+    """What decides which of the visible tools are listed at an endpoint."""
+    settings = view.settings
+    grouped = GROUPS in settings.experimental
+    return _OF_LISTINGS(settings), grouped, view.set_spec(endpoint)
 
 
 def _scope(view: View, endpoint: Endpoint) -> Scope:

@@ -130,7 +130,9 @@ class ToolLists:
         if request.narrowed:
             tools = view.catalog.tools
             names = [n for n in tools if n in visible.tools.names and _fits(tools[n], request)]
-            body = view.listed.tools(names, Form(context.era, headers=request.mode == "raw"))
+            raw = request.mode == "raw"
+            pinned = () if raw else view.pinned(visible)
+            body = view.listed.tools(names, Form(context.era, headers=raw), pinned)
             self._outcomes.cut(context, names, len(body), started)
             return list_result(context, LIST, _MEMBER, body, kept=False, private=True)
         wanted = _mode(context, request)
@@ -138,7 +140,9 @@ class ToolLists:
         few = len(visible.tools) <= settings.full_list_limit or not searching
         whole = wanted == "all" or (wanted == "auto" and few)
         if whole or not (searching or settings.call_tool):
-            return _everything(context, Form(context.era))
+            pins = settings.pin or settings.server_pins
+            pinned = view.pinned(visible) if pins else ()
+            return _everything(context, Form(context.era), pinned)
         revealed = context.session.revealed if context.session is not None else ()
         shown = [*view.pinned(visible), *(name for name in revealed if name in visible.tools.names)]
         names = _in_order(view, shown)
@@ -225,9 +229,11 @@ def _nothing(query: Query, visible: int, degraded: str) -> Selection:
     return Selection((), visible, query.threshold or 0.0, degraded=degraded)
 
 
-def _everything(context: RequestContext, form: Form, *, kept: bool = False) -> Reply:
+def _everything(
+    context: RequestContext, form: Form, pinned: Sequence[str] = (), *, kept: bool = False
+) -> Reply:
     view = context.view
-    body = view.listed.all_tools(view.visible(context), form)
+    body = view.listed.all_tools(view.visible(context), form, pinned)
     return list_result(context, LIST, _MEMBER, body, kept=kept)
 
 

@@ -69,7 +69,7 @@ def _found(match: Match, ui: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {
         "name": match.tool.name,
         "description": match.tool.description,
-        "inputSchema": match.tool.input_schema or {"type": "object"},
+        "inputSchema": match.tool.arguments_schema,
         "score": round(match.score, 4),
         "reason": match.reason,
     }
@@ -159,7 +159,7 @@ def finding_structure(result: AgentResult) -> dict[str, Any]:
             {
                 "name": finding.tool.name,
                 "description": finding.tool.description,
-                "inputSchema": finding.tool.input_schema or {"type": "object"},
+                "inputSchema": finding.tool.arguments_schema,
                 "score": round(finding.score, 4),
                 "reason": finding.reason,
             }

@@ -18,15 +18,19 @@ from msgspec import Raw
 
 from armory.protocol.codes import INVALID_PARAMS
 from armory.protocol.errors import RpcError
-from armory.protocol.meta import QUERY
+from armory.protocol.meta import OWN_PREFIX
 from armory.protocol.rawjson import members, need_value
 
 FILTER = "filter"
 MAX_PATTERNS = 64
 MAX_PATTERN_CHARS = 256
 _NAMES, _URIS = "namePatterns", "uriPatterns"
+CARRIED = (
+    "query", "threshold", "top_k", "servers", "categories", "ranker", "hour", "last_tool",
+)  # fmt: skip
+"""Keys of `_meta`, without their prefix, that count in the filter of a list of tools as well."""
 _SUPPORTED: Mapping[str, tuple[str, ...]] = {
-    "tools": (_NAMES, QUERY),
+    "tools": (_NAMES, *(OWN_PREFIX + name for name in CARRIED)),
     "prompts": (_NAMES,),
     "resources": (_NAMES, _URIS),
 }

@@ -14,6 +14,7 @@ import msgspec
 from armory.domain.naming import expose_uri
 from armory.domain.skills import exposed_skill
 from armory.domain.tool import SEARCH_HINT, ListedRecord, ToolRecord
+from armory.gateway.views.readable import readable
 from armory.protocol.headers import HEADER_KEY, HEADER_KEY_JSON
 from armory.protocol.meta import ALWAYS_LOAD, UI, UI_RESOURCE
 from armory.protocol.versions import Era
@@ -41,7 +42,7 @@ class Form:
 
 def tool_bytes(record: ToolRecord, form: Form) -> bytes:
     """One tool as JSON."""
-    definition = record.definition
+    definition = record.definition if form.original else readable(record.definition, "tools")
     changed: dict[str, Any] = dict(definition)
     if not form.original:
         changed["name"] = record.name
@@ -53,7 +54,8 @@ def tool_bytes(record: ToolRecord, form: Form) -> bytes:
         hint = record.hint
         if hint and not record.search_hint:
             changed["_meta"] = {**_members(changed.get("_meta")), SEARCH_HINT: hint}
-    if record.description != definition.get("description", ""):
+    said = definition.get("description")
+    if record.description != (said if isinstance(said, str) else ""):
         changed["description"] = record.description
     if form.era == "legacy" and not _object_schema(definition.get("outputSchema")):
         changed.pop("outputSchema", None)
@@ -75,8 +77,8 @@ def listed_bytes(record: ListedRecord | ToolRecord, kind: Kind, form: Form) -> b
     if kind == "skills":
         return _encode(exposed_skill(record.definition, record.server))
     key = {"prompts": "name", "resources": "uri", "templates": "uriTemplate"}[kind]
-    changed = {**record.definition, key: record.name}
-    mapped = _mapped_ui(record.definition.get("_meta"), record.server)
+    changed = {**readable(record.definition, kind), key: record.name}
+    mapped = _mapped_ui(changed.get("_meta"), record.server)
     if mapped is not None:
         changed["_meta"] = mapped
     return _encode(changed)

@@ -6,7 +6,8 @@ decides what a caller sees.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from itertools import islice
 
 from cachetools import LRUCache
@@ -58,18 +59,29 @@ class ListedBytes:
             known[name] = data
         return data
 
-    def tools(self, names: Iterable[str], form: Form) -> bytes:
-        """Several tools as JSON items, comma-separated, in the order given."""
-        return b",".join([self.tool(name, form) for name in names])
+    def tools(self, names: Iterable[str], form: Form, pinned: Collection[str] = ()) -> bytes:
+        """Several tools as JSON items, comma-separated, in the order given; those that are pinned
+        are marked as ones to load always.
+        """
+        if not pinned:
+            return b",".join([self.tool(name, form) for name in names])
+        always, loaded = frozenset(pinned), replace(form, load=True)
+        return b",".join([self.tool(name, loaded if name in always else form) for name in names])
 
-    def all_tools(self, visible: VisibleCatalog, form: Form) -> bytes:
-        """Every visible tool, comma-separated, in catalog order; joined once per visible set."""
+    def all_tools(self, visible: VisibleCatalog, form: Form, pinned: Collection[str] = ()) -> bytes:
+        """Every visible tool likewise, in catalog order; joined once per visible set.
+
+        Args:
+            visible: what the caller sees.
+            form: how it is listed.
+            pinned: all of it that is pinned, or nothing.
+        """
 
         def joined() -> bytes:
             names = [name for name in self._catalog.tools if name in visible.tools.names]
-            return self.tools(names, form)
+            return self.tools(names, form, pinned)
 
-        return self.once((visible.tools.key, form, "tools"), joined)
+        return self.once((visible.tools.key, form, "marked" if pinned else "tools"), joined)
 
     def all_of(self, kind: Kind, visible: VisibleCatalog, form: Form) -> bytes:
         """Every visible prompt, resource, template or skill likewise."""

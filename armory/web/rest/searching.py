@@ -185,7 +185,7 @@ def record_json(
         "name": record.name,
         "server": record.server,
         "description": record.description,
-        "inputSchema": record.input_schema or {"type": "object"},
+        "inputSchema": record.arguments_schema,
         "score": round(score, _DIGITS),
         "relevance": round(relevance, _DIGITS),
         "reason": reason,

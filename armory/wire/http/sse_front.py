@@ -6,9 +6,11 @@ Owns: these two routes. Sessions live as long as their stream.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from functools import partial
 
 from aiohttp import web
+from multidict import CIMultiDict
 
 from armory.protocol import codes
 from armory.protocol.errors import Malformed
@@ -19,6 +21,9 @@ from armory.wire.http.answers import tell_held
 from armory.wire.http.context import EdgeContext
 from armory.wire.http.replicas import was_passed
 from armory.wire.streams import EventStream, pump
+
+_OF_ONE_MESSAGE = ("x-armory-", "x-prefer-format", "traceparent", "tracestate")
+"""How headers begin that say something of one request, whatever its stream was opened with."""
 
 
 class SseFront:
@@ -99,7 +104,7 @@ class SseFront:
                 return await self._elsewhere(admitted, id)
             if duplex.closed:  # meanwhile
                 return _no_session(admitted)
-            await duplex.take(body)
+            await duplex.take(body, _headers_of(duplex.headers, admitted.caller.headers))
         except Malformed as bad:
             if duplex is None:
                 raise
@@ -113,6 +118,18 @@ class SseFront:
         replicas = self._edge.replicas
         answer = None if replicas is None else await replicas.elsewhere(admitted, id)
         return _no_session(admitted) if answer is None else answer
+
+
+def _headers_of(opened: Mapping[str, str], posted: Mapping[str, str]) -> Mapping[str, str] | None:
+    """The headers of one message, those of its stream but for what it says itself; None: just
+    those.
+    """
+    own = [line for line in posted.items() if line[0].lower().startswith(_OF_ONE_MESSAGE)]
+    if not own:
+        return None
+    said = {name.lower() for name, _ in own}
+    kept = [line for line in opened.items() if line[0].lower() not in said]
+    return CIMultiDict([*kept, *own])
 
 
 def _no_session(admitted: AdmittedRequest) -> web.StreamResponse:

@@ -13,9 +13,21 @@ const client = new Client(
 );
 await client.connect(new StreamableHTTPClientTransport(new URL(url)));
 const { tools } = await client.listTools();
+const { prompts } = await client.listPrompts();
+const { resources } = await client.listResources();
+const { resourceTemplates } = await client.listResourceTemplates();
+const named = (entries, key) => entries.map((entry) => entry[key]);
 const results = [];
 for (const [name, args] of JSON.parse(calls)) {
   results.push(await client.callTool({ name, arguments: args }));
 }
-console.log(JSON.stringify({ tools: tools.map((tool) => tool.name), results }));
+console.log(
+  JSON.stringify({
+    tools: named(tools, "name"),
+    prompts: named(prompts, "name"),
+    resources: named(resources, "uri"),
+    templates: named(resourceTemplates, "uriTemplate"),
+    results,
+  }),
+);
 await client.close();

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from armory.config import ConfigProblems, load_text
+from armory.domain.naming import expose_names
 from armory.runtime.checking import checked
 
 
@@ -148,3 +149,23 @@ def test_addresses_and_names_to_bind_are_taken(host: str) -> None:
 )
 def test_an_address_that_works_is_taken(text: str) -> None:
     load_text(text, environ={})
+
+
+def test_patterns_that_begin_with_a_key_that_names_have_no_room_for_are_refused() -> None:
+    """What they deny would be allowed: the names of its tools are cut within the key."""
+    fits, long = "a" * 42, "b" * 43
+    deny = f'["*__x", "{long}__*", "{long}*", "{long}+*", "{long}__x"]'
+    text = f"""
+upstreams: {{{fits}: {{command: x}}, {long}: {{command: x}}}}
+sets: {{s: {{servers: [{long}], tools: ["{fits}__*", "{long}__x*"]}}}}
+tool_rag: {{pin: ["{long}__*"]}}
+security: {{policies: [{{deny: {deny}, allow: ["{fits}__*"]}}]}}
+"""
+    found = problems(text)
+    assert set(found) == {"sets.s.tools[1]", "tool_rag.pin[0]", "security.policies[0].deny[1]"}
+    assert f"write '{long}*'" in found["security.policies[0].deny[1]"]
+    for key, whole in ((fits, True), (long, False)):
+        short, cut = expose_names(key, ["x", "x" * 9]).values()
+        assert short == f"{key}__x"
+        assert cut.startswith(f"{key}__") is whole
+        assert cut.startswith(key)

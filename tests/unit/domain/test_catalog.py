@@ -207,7 +207,12 @@ def test_titles_annotations_schemas_of_odd_definitions() -> None:
     assert record(annotations={"title": 3}).title == ""
     assert record(annotations=[]).annotations == {}
     assert record(inputSchema=[]).input_schema == {}
-    assert record(inputSchema={"type": "object"}).input_schema == {"type": "object"}
+    schema = {"type": "object", "x": 1}
+    assert record(inputSchema=schema).input_schema is schema
+    assert record(inputSchema=schema).arguments_schema is schema
+    for odd in ({"x": 1}, {"type": "string", "x": 1}):
+        assert record(inputSchema=odd).arguments_schema == schema
+    assert record().arguments_schema == {"type": "object"}
 
 
 def test_a_principals_folder_is_its_users_and_nobody_elses() -> None:

@@ -106,6 +106,34 @@ async def test_a_set_that_changes_is_a_change(bench: Bench) -> None:
     assert len(listener.heard) == 2
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"pin": ("*1",)},
+        {"server_pins": {"up": ("tool1",)}},
+        {"without_query": "search"},
+        {"full_list_limit": 0},
+        {"search_tools": False},
+        {"sets": {"x": SetSpec(("up",), query=("write a file",))}},
+    ],
+)
+async def test_settings_that_change_what_is_listed_are_a_change(
+    bench: Bench, changed: dict[str, Any]
+) -> None:
+    before = GatewaySettings(sets={"x": SetSpec(("up",))})
+    bench.gateway.reconfigure(settings=before)
+    endpoint = bench.gateway.view.endpoint("set", "x")
+    own = bench.gateway.view.endpoint("server", "up")
+    assert endpoint is not None
+    assert own is not None
+    listener, direct = Listener(bench, endpoint=endpoint), Listener(bench, endpoint=own)
+    bench.gateway.reconfigure(settings=replace(before, result_formats={"up": "toon"}))
+    assert listener.heard == []
+    bench.gateway.reconfigure(settings=replace(before, **changed))
+    assert listener.heard == [(TOOLS, {})]
+    assert direct.heard == []
+
+
 async def test_watching_counts(bench: Bench) -> None:
     changes = bench.gateway.changes
     one, two = Listener(bench), Listener(bench)

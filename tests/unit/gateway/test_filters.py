@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 ALL = [f"up__tool{i}" for i in range(6)]
 META = ["search_tools", "call_tool"]
+CARRIED_BY_META = (
+    "query", "threshold", "top_k", "servers", "categories", "ranker", "hour", "last_tool",
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -124,7 +127,12 @@ async def test_capabilities_name_what_is_understood(filtering: Bench) -> None:
     describe = filtering.gateway.description.of_endpoint
     for era in ("modern", "legacy"):
         found = describe(filtering.context(era))["capabilities"]
-        assert found["tools"]["filtering"] == {"supported": ["namePatterns", "dev.armory/query"]}
+        names, *vendor = found["tools"]["filtering"]["supported"]
+        assert names == "namePatterns"
+        assert set(vendor) == {f"dev.armory/{name}" for name in CARRIED_BY_META}
+        for key in vendor:  # what is not understood is ignored
+            with pytest.raises(RpcError, match=key):
+                await filtering.tools(filtering.context(era), {"filter": {key: {}}})
         assert found["resources"]["filtering"]["supported"] == ["namePatterns", "uriPatterns"]
         assert found["prompts"]["filtering"]["supported"] == ["namePatterns"]
         assert found["tools"]["listChanged"] is True

@@ -238,7 +238,13 @@ def shown(definition: dict[str, Any], form: Form, **rules: Any) -> dict[str, Any
 
 
 def test_definitions_keep_what_they_have() -> None:
-    definition = {"name": "a", "title": "T", "icons": [{"src": "x"}], "new": {"deep": [1.5]}}
+    definition = {
+        "name": "a",
+        "title": "T",
+        "inputSchema": {"type": "object", "x": None},
+        "icons": [{"src": "x"}],
+        "new": {"deep": [1.5]},
+    }
     assert shown(definition, Form("modern", original=True, headers=True)) == definition
     assert shown(definition, Form("modern")) == {**definition, "name": "s__a"}
     assert shown(definition, Form("modern"), rename={"a": "b"}, describe={"a": "d"}) == {
@@ -264,16 +270,22 @@ def test_app_links_are_mapped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "kept"), [({"type": "object"}, True), ({"type": "array"}, False), (True, False)]
+    ("schema", "kept", "modern"),
+    [
+        ({"type": "object"}, True, True),
+        ({"type": "array"}, False, True),
+        (True, False, False),
+    ],
 )
-def test_output_schemas_of_legacy_clients(schema: Any, kept: bool) -> None:
+def test_output_schemas_of_clients(schema: Any, kept: bool, modern: bool) -> None:
     definition = {"name": "a", "outputSchema": schema}
     assert ("outputSchema" in shown(definition, Form("legacy"))) is kept
-    assert "outputSchema" in shown(definition, Form("modern"))
+    assert ("outputSchema" in shown(definition, Form("modern"))) is modern
 
 
 def test_header_annotations() -> None:
     schema = {
+        "type": "object",
         "properties": {
             "zone": {"type": "string", "x-mcp-header": "Zone"},
             "x-mcp-header": {"type": "string"},
@@ -296,10 +308,10 @@ def test_header_annotations() -> None:
 
 
 def test_listed_records() -> None:
-    definition = {"uri": "ui://a", "_meta": {"ui": {"resourceUri": "ui://a"}}}
+    definition = {"uri": "ui://a", "name": "a", "_meta": {"ui": {"resourceUri": "ui://a"}}}
     record = ListedRecord("ui://s/a", "s", "ui://a", definition, "")
     got = msgspec.json.decode(listed_bytes(record, "resources", Form("modern")))
-    assert got == {"uri": "ui://s/a", "_meta": {"ui": {"resourceUri": "ui://s/a"}}}
+    assert got == {**definition, "uri": "ui://s/a", "_meta": {"ui": {"resourceUri": "ui://s/a"}}}
     same = msgspec.json.decode(listed_bytes(record, "resources", Form("modern", original=True)))
     assert same == definition
 
@@ -328,7 +340,10 @@ def test_search_tools_says_what_is_behind_within_bounds() -> None:
 
 def test_tool_records_without_a_schema() -> None:
     record = ToolRecord("s__a", "s", "a", {"name": "a"}, "")
-    assert msgspec.json.decode(tool_bytes(record, Form("modern"))) == {"name": "s__a"}
+    own = Form("modern", original=True)
+    assert msgspec.json.decode(tool_bytes(record, own)) == {"name": "a"}
+    listed = msgspec.json.decode(tool_bytes(record, Form("modern")))
+    assert listed == {"name": "s__a", "inputSchema": {"type": "object"}}
 
 
 def test_queries_that_were_written_for_a_tool_are_in_its_hint() -> None:

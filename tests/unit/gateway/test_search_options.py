@@ -1,4 +1,6 @@
-"""What a search over MCP may carry beside its query: the situation, limits, an explanation."""
+"""What a search over MCP may carry beside its query: the situation, limits, an explanation; and
+what a listing marks for clients that search by themselves.
+"""
 
 from __future__ import annotations
 
@@ -135,3 +137,21 @@ async def test_the_last_call_counts_where_the_caller_names_none(bench: Bench) ->
     assert await last(era="legacy") is None  # the session has called nothing yet
     await bench.call("up__tool4", {}, era="legacy")
     assert (await last(era="legacy"), await last()) == ("up__tool4", "up__tool2")
+
+
+async def test_pinned_tools_are_marked_wherever_they_are_listed(bench: Bench) -> None:
+    """For clients that defer tools by themselves, a small catalog listed in full included."""
+    bench.gateway.reconfigure(settings=replace(bench.gateway.view.settings, pin=("*tool3",)))
+
+    async def marked(**asked: Any) -> list[str]:
+        reply = await bench.gateway.tool_lists.list(bench.context(**asked), {})
+        return [tool["name"] for tool in read(reply)["tools"] if "_meta" in tool]
+
+    assert await marked() == ["up__tool3"]
+    assert await marked(url={"mode": ["all"]}) == ["up__tool3"]
+    assert await marked(url={"servers": ["up"]}) == ["up__tool3"]
+    assert await marked(url={"mode": ["search"]}) == ["up__tool3", "search_tools", "call_tool"]
+    assert await marked(url={"mode": ["raw"]}) == []
+    assert await marked(url={"mode": ["raw"], "servers": ["up"]}) == []
+    bench.gateway.reconfigure(settings=replace(bench.gateway.view.settings, pin=()))
+    assert await marked() == []

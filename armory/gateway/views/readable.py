@@ -1,0 +1,202 @@
+"""Definitions that every client can read, whatever their upstream wrote.
+
+The official SDKs refuse a whole list for one entry that is not as the specification has it: where
+several upstreams share a list, one entry would cost all of them theirs. Owns: what is left out of
+such an entry, or added. What is as it should be, unknown members included, stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, cast
+from urllib.parse import unquote
+
+from armory.protocol.headers import schemas_in
+
+_OUT = object()
+"""Stands for what is left out."""
+_Mend = Callable[[Any], Any]
+"""Gives a value as it may be listed: the very value where nothing is wrong, or `_OUT`."""
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)", re.ASCII)
+
+
+def readable(definition: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    """A definition as every client can read it; the same object where nothing is wrong.
+
+    Args:
+        definition: of a tool, a prompt, a resource or a resource template.
+        kind: `tools`, `prompts`, `resources` or `templates`.
+    """
+    found: Mapping[str, Any] = _ENTRIES[kind](definition)
+    if kind == "tools":
+        given = found.get("inputSchema")
+        schema = _arguments(given)
+        return found if schema is given else {**found, "inputSchema": schema}
+    if kind != "prompts" and "name" not in found:
+        return {**found, "name": found["uri" if kind == "resources" else "uriTemplate"]}
+    return found
+
+
+def _arguments(given: object) -> Mapping[str, Any]:
+    """A schema of arguments, which are always an object."""
+    schema = _schema(given)
+    if schema is _OUT:
+        return {"type": "object"}
+    return schema if schema.get("type") == "object" else {**schema, "type": "object"}
+
+
+def _of(*kinds: type) -> _Mend:
+    return lambda value: value if type(value) in kinds else _OUT
+
+
+def _that(holds: Callable[[Any], bool]) -> _Mend:
+    return lambda value: value if holds(value) else _OUT
+
+
+def _list(mend: _Mend) -> _Mend:
+    """A list whose items are mended; those that cannot be are left out."""
+
+    def mended(value: Any) -> Any:
+        if not isinstance(value, list):
+            return _OUT
+        given = cast("list[Any]", value)
+        items = [mend(item) for item in given]
+        same = all(item is other for item, other in zip(items, given, strict=True))
+        return given if same else [item for item in items if item is not _OUT]
+
+    return mended
+
+
+def _object(members: Mapping[str, _Mend], *needed: str) -> _Mend:
+    """An object some of whose members are known; without those that it needs it is left out."""
+
+    def mended(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return _OUT
+        given = found = cast("dict[str, Any]", value)
+        for name, mend in members.items():
+            if name in given and (member := mend(given[name])) is not given[name]:
+                found = {**found, name: member}
+        if found is not given:
+            found = {name: member for name, member in found.items() if member is not _OUT}
+        return found if all(name in found for name in needed) else _OUT
+
+    return mended
+
+
+def _properties(value: Any) -> Any:
+    """Schemas by name; where one is none, anything holds."""
+    if not isinstance(value, dict):
+        return _OUT
+    given = cast("dict[str, Any]", value)
+    if all(type(schema) in (dict, bool) for schema in given.values()):
+        return given
+    return {name: s if type(s) in (dict, bool) else {} for name, s in given.items()}
+
+
+def _results(value: Any) -> Any:
+    """A schema of results. The TypeScript SDK of the handshake era compiles those of a whole list,
+    and ends at the first that it cannot: such a one is left out.
+    """
+    schema = _schema(value)
+    return schema if schema is _OUT or _compiles(schema) else _OUT
+
+
+def _compiles(schema: Mapping[str, Any]) -> bool:
+    """Whether it is of types that there are, and refers to what is there."""
+    nodes = [node for _, node in schemas_in(schema)]
+    kinds = [node.get("type") for node in nodes]
+    if any(isinstance(kind, str) and kind not in _TYPES for kind in kinds):
+        return False
+    if any("$id" in node for node in nodes if node is not schema):
+        return True  # pointers begin there, and clients know more of that
+    refs = [ref for node in nodes if isinstance(ref := node.get("$ref"), str)]
+    return all(_leads(schema, ref) for ref in refs if not ref.startswith("#") or "/" in ref)
+
+
+def _leads(schema: Mapping[str, Any], ref: str) -> bool:
+    """Whether a reference leads anywhere in a schema."""
+    outside, _, pointer = ref.partition("#")
+    if outside and outside != schema.get("$id"):
+        return False
+    found: Any = schema
+    for step in unquote(pointer).split("/")[1:]:
+        step = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(found, dict) and step in found:
+            found = cast("dict[str, Any]", found)[step]
+        elif isinstance(found, list) and step.isdecimal() and int(step) < len(found):  # pyright: ignore
+            found = cast("list[Any]", found)[int(step)]
+        else:
+            return False
+    return True
+
+
+def _is_moment(value: Any) -> bool:
+    if not isinstance(value, str) or not _MOMENT.fullmatch(value):
+        return False
+    try:
+        datetime.fromisoformat(value)
+    except ValueError:
+        return False
+    return True
+
+
+_TYPES = frozenset(("null", "boolean", "object", "array", "number", "integer", "string"))
+_TEXT, _FLAG, _ANY = _of(str), _of(bool), _of(dict)
+_TEXTS = _list(_TEXT)
+_schema = _object({"$schema": _TEXT, "properties": _properties, "required": _TEXTS})
+_ICON = _object(
+    {
+        "src": _TEXT,
+        "mimeType": _TEXT,
+        "sizes": _TEXTS,
+        "theme": _that(lambda value: value in ("light", "dark")),
+    },
+    "src",
+)
+_COMMON = {"title": _TEXT, "description": _TEXT, "icons": _list(_ICON), "_meta": _ANY}
+_HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+_LISTED = {
+    **_COMMON,
+    "name": _TEXT,
+    "mimeType": _TEXT,
+    "annotations": _object(
+        {
+            "audience": _list(_that(lambda value: value in ("user", "assistant"))),
+            "priority": _that(lambda value: type(value) in (int, float) and 0 <= value <= 1),
+            "lastModified": _that(_is_moment),
+        }
+    ),
+}
+_SUPPORT = ("required", "optional", "forbidden")
+_ENTRIES: Mapping[str, _Mend] = {
+    "tools": _object(
+        {
+            **_COMMON,
+            "outputSchema": _results,
+            "annotations": _object({"title": _TEXT, **dict.fromkeys(_HINTS, _FLAG)}),
+            "execution": _object({"taskSupport": _that(lambda value: value in _SUPPORT)}),
+        }
+    ),
+    "prompts": _object(
+        {
+            **_COMMON,
+            "arguments": _list(
+                _object(
+                    {"name": _TEXT, "title": _TEXT, "description": _TEXT, "required": _FLAG},
+                    "name",
+                )
+            ),
+        }
+    ),
+    "resources": _object(
+        {
+            **_LISTED,
+            "size": _that(lambda n: type(n) is int or (type(n) is float and n.is_integer())),
+        }
+    ),
+    "templates": _object(_LISTED),
+}
+"""What the specification's schemas say of each kind, as far as clients refuse what is not so."""
