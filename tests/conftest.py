@@ -25,7 +25,13 @@ if TYPE_CHECKING:
 # the interpreter's lock held, waits for ever.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 remember_makers()
-hypothesis.settings.register_profile("any machine", deadline=None)  # nothing here is timed
+# Nothing here is timed, and what must hold before a change lands does not hang on chance.
+hypothesis.settings.register_profile(
+    "any machine",
+    deadline=None,
+    derandomize="ARMORY_CI" in os.environ,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
 hypothesis.settings.load_profile("any machine")
 
 
