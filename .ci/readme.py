@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,7 @@ import time
 from pathlib import Path
 
 BLOCK = re.compile(r"<!-- ci: (\w+) -->\n+```\w*\n(.*?)```", re.DOTALL)
+PORT = 8080  # of the README's gateway, which takes the default
 READY_S = 600
 RUN_S = 300
 
@@ -69,6 +71,7 @@ def main(readme: str) -> None:
 
 def serve(text: str, copy: Path, env: dict[str, str], log: Path) -> subprocess.Popen[bytes]:
     """Start a block that does not end, and wait until the gateway is ready."""
+    wait_for_port()
     with log.open("wb") as sink:
         server = subprocess.Popen(
             ["bash", "-euo", "pipefail", "-c", text],
@@ -84,6 +87,18 @@ def serve(text: str, copy: Path, env: dict[str, str], log: Path) -> subprocess.P
             sys.exit(f"the gateway did not get ready:\n{log.read_text(errors='replace')}")
         time.sleep(0.5)
     return server
+
+
+def wait_for_port() -> None:
+    """Wait until nobody else listens where the gateway will, such as another run of this."""
+    end = time.monotonic() + READY_S
+    while True:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", PORT)):
+                return
+        if time.monotonic() > end:
+            sys.exit(f"somebody else listens on port {PORT}, where the README's gateway would")
+        time.sleep(0.5)
 
 
 def run(text: str, copy: Path, env: dict[str, str]) -> str:

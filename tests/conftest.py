@@ -8,13 +8,14 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
 import structlog
 
 from armory.logger import before_first
+from armory.observability import redaction
 from tests.sockets import remember_makers
 
 if TYPE_CHECKING:
@@ -25,7 +26,13 @@ if TYPE_CHECKING:
 # the interpreter's lock held, waits for ever.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 remember_makers()
-hypothesis.settings.register_profile("any machine", deadline=None)  # nothing here is timed
+# Nothing here is timed, and what must hold before a change lands does not hang on chance.
+hypothesis.settings.register_profile(
+    "any machine",
+    deadline=None,
+    derandomize="ARMORY_CI" in os.environ,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
 hypothesis.settings.load_profile("any machine")
 
 
@@ -39,6 +46,21 @@ def own_logging() -> Iterator[None]:
     root.setLevel(level)
     structlog.reset_defaults()
     before_first(None)
+
+
+@pytest.fixture(autouse=True)
+def own_secrets() -> Iterator[None]:
+    """What a configuration in this process has hidden is hidden in its own test alone."""
+    kept: list[list[Any]] = [
+        redaction._told,  # pyright: ignore[reportPrivateUsage]
+        redaction._known,  # pyright: ignore[reportPrivateUsage]
+        redaction._told_parameters,  # pyright: ignore[reportPrivateUsage]
+        redaction._parameters,  # pyright: ignore[reportPrivateUsage]
+    ]
+    before = [each[:] for each in kept]
+    yield
+    for each, was in zip(kept, before, strict=True):
+        each[:] = was
 
 
 @pytest.fixture

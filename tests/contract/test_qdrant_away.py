@@ -33,7 +33,7 @@ VECTORS = {row.key: unit((1, DIM), i) for i, row in enumerate(ROWS)}
 
 @pytest.fixture
 async def index(server: QdrantServer) -> AsyncIterator[QdrantIndex]:
-    index = QdrantIndex("model", DIM, QdrantSettings(url=server.url), timeout_s=1)
+    index = QdrantIndex("model", DIM, QdrantSettings(url=server.url), timeout_s=3)
     yield index
     await index.aclose()
 
@@ -110,7 +110,7 @@ async def test_a_refused_key_is_told(server: QdrantServer) -> None:
 def watched(monkeypatch: pytest.MonkeyPatch) -> None:
     """A watch that takes no time."""
     monkeypatch.setattr("armory.retrieval.search.recovery.BACKOFF_S", (0.02,))
-    for name, seconds in (("PROBE_S", 0.05), ("IDLE_S", 0.05), ("SLOW_S", 0.1)):
+    for name, seconds in (("PROBE_S", 0.05), ("IDLE_S", 0.05), ("SLOW_S", 0.5)):
         monkeypatch.setattr(f"armory.retrieval.search.watch.{name}", seconds)
 
 
@@ -131,7 +131,7 @@ def tools() -> list[ToolRecord]:
 def retriever(server: QdrantServer) -> Retriever:
     model = HashingEmbedder()
     index = QdrantIndex(
-        model.identity, model.dimension, QdrantSettings(url=server.url), timeout_s=1
+        model.identity, model.dimension, QdrantSettings(url=server.url), timeout_s=30
     )
     return Retriever(model, index, make_rankers())
 
@@ -187,7 +187,7 @@ async def test_a_stall_is_told_and_cuts_the_searches_that_wait_for_it(
         async with asyncio.timeout(10):
             found = await asyncio.gather(*(names(one) for _ in range(16)))
         assert {why for _, why in found} == {
-            "lexical only: the vector store does not answer within 0.1 s"
+            "lexical only: the vector store does not answer within 0.5 s"
         }
         server.fault = None
         server.released.set()

@@ -51,7 +51,13 @@ QUERIES = [
     "rename a branch",
     "what is the weather",
 ]
-SETTINGS = RetrieverSettings(limits=Limits(threshold=0.0, max_tools=10))
+SETTINGS = RetrieverSettings(limits=Limits(threshold=0.0, max_tools=10), dense_timeout_s=60.0)
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine the store may take long: nothing takes it for away meanwhile."""
+    monkeypatch.setattr("armory.retrieval.search.watch.PROBE_S", 3_600.0)
 
 
 def catalog() -> list[ToolRecord]:
@@ -75,7 +81,9 @@ def retriever(index: VectorIndex) -> Retriever:
 
 async def test_every_ranker_gives_the_scores_of_exact(server: QdrantServer) -> None:
     model, tools = HashingEmbedder(), catalog()
-    store = QdrantIndex(model.identity, model.dimension, QdrantSettings(url=server.url))
+    store = QdrantIndex(
+        model.identity, model.dimension, QdrantSettings(url=server.url), timeout_s=60
+    )
     some = VisibleSet(frozenset(tool.name for tool in tools[100:500]))
     async with retriever(store) as one, retriever(ExactIndex()) as alone:
         await one.index(tools)
@@ -95,7 +103,9 @@ async def test_every_ranker_gives_the_scores_of_exact(server: QdrantServer) -> N
 async def test_however_few_the_store_returns(server: QdrantServer) -> None:
     """A tool may be among the best by meaning and words together, and by neither alone."""
     model, tools = HashingEmbedder(), catalog()
-    store = QdrantIndex(model.identity, model.dimension, QdrantSettings(url=server.url))
+    store = QdrantIndex(
+        model.identity, model.dimension, QdrantSettings(url=server.url), timeout_s=60
+    )
     some = VisibleSet(frozenset(tool.name for tool in tools[100:500]))
     few = replace(SETTINGS, candidates=10)
     async with Retriever(model, store, make_rankers(), few) as one, retriever(ExactIndex()) as all_:

@@ -171,7 +171,7 @@ async def test_ten_thousand_tools(tmp_path: Path, packages: Path) -> None:
     assert facts["elements"] < 60
     assert facts["last"] == "10000"
     median = facts["frames"][len(facts["frames"]) // 2]
-    assert median < 100, facts["frames"]
+    assert median < 500, facts["frames"]
 
 
 @pytest.mark.node

@@ -248,4 +248,4 @@ def test_an_open_stream_ends_with_its_key(serve: Callable[..., Any], tmp_path: P
         assert ask("DELETE", f"{keys}/{key['id']}", ROOT)[0] == 204
         started = time.monotonic()
         stream.read()  # to its end
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 12  # before its next sign of life

@@ -149,7 +149,7 @@ async def test_a_client_that_was_answered_leaves_nothing(front: Front, gone: Gon
 async def test_a_client_that_leaves_in_mid_call_leaves_nothing(front: Front, gone: Gone) -> None:
     body = modern_body(1, "tools/call", {"name": "up__hold", "arguments": {}})
     _, writer = await front.open(body, modern_headers(body))
-    await asyncio.wait_for(front.begun.wait(), 5)
+    await asyncio.wait_for(front.begun.wait(), 30)
     writer.transport.abort()
     await gone(Connection)
 
@@ -170,7 +170,7 @@ async def test_a_request_that_is_refused_leaves_nothing(
 ) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", front.port)
     writer.write(request_)
-    status = await asyncio.wait_for(reader.readline(), 5)
+    status = await asyncio.wait_for(reader.readline(), 30)
     assert status.split()[1].startswith(b"4")
     writer.transport.abort()
     await gone(Connection)
@@ -182,10 +182,15 @@ def test_a_line_that_is_no_message_leaves_nothing(line: bytes) -> None:
         decode(line)
     gc.collect()
     gc.disable()
+    left: list[int] = []
     try:
-        with suppress(UnreadableMessage):
-            decode(line)
-        assert gc.collect() == 0
+        for _ in range(5):  # what other threads leave, or other tests' finalizers, is not in each
+            with suppress(UnreadableMessage):
+                decode(line)
+            left.append(gc.collect())
+            if not left[-1]:
+                break
+        assert left[-1] == 0, left
     finally:
         gc.enable()
 
@@ -198,7 +203,7 @@ async def test_a_session_that_ends_in_mid_call_leaves_nothing(front: Front, gone
     headers = {"Mcp-Session-Id": session, "MCP-Protocol-Version": LEGACY}
     call = {"name": "up__hold", "arguments": {}}
     front.send(writer, {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}, headers)
-    await asyncio.wait_for(front.begun.wait(), 5)
+    await asyncio.wait_for(front.begun.wait(), 30)
     writer.transport.abort()
     reader, writer = await asyncio.open_connection("127.0.0.1", front.port)
     head = "".join(

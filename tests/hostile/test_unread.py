@@ -80,11 +80,11 @@ class Pipes:
 
     async def stuck(self) -> None:
         """Wait until nobody takes any more of it."""
-        seen = [-1] * 20
+        seen = [-1] * 100
 
         def still() -> bool:
             seen.append(self.writing.get_write_buffer_size())
-            return len(set(seen[-20:])) == 1
+            return len(set(seen[-100:])) == 1
 
         await until(still)
 

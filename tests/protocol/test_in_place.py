@@ -70,14 +70,14 @@ async def shows_that_leaving_is_not_cancelling(front: Front, url: str) -> None:
     http = one_connection()
     client = await in_session(http, url)
     call = asyncio.ensure_future(client.send(body(1)))
-    await asyncio.wait_for(held.begun.wait(), 5)
+    await asyncio.wait_for(held.begun.wait(), 30)
     await http.close()
     with pytest.raises(aiohttp.ClientError):
         await call
     client.http = front.http
     assert (await client.request("ping"))["result"] == {}  # the end is known by then
     held.may.set()
-    await asyncio.wait_for(held.ended.wait(), 5)
+    await asyncio.wait_for(held.ended.wait(), 30)
     assert not held.cancelled
 
 
@@ -87,7 +87,7 @@ async def test_the_connection_of_a_cancelled_request_serves_on(front: Front, way
     async with one_connection(made) as http:
         client = await in_session(http, front.url + "/mcp")
         call = asyncio.ensure_future(client.send(body(1)))
-        await asyncio.wait_for(held.begun.wait(), 5)
+        await asyncio.wait_for(held.begun.wait(), 30)
         if way == "notification":
             cancelled = {"method": "notifications/cancelled", "params": {"requestId": 1}}
             said = {"jsonrpc": "2.0", **cancelled}
@@ -96,10 +96,10 @@ async def test_the_connection_of_a_cancelled_request_serves_on(front: Front, way
         else:
             async with front.http.delete(client.url, headers=client.headers) as response:
                 assert response.status == 204
-        assert await asyncio.wait_for(call, 5) == (202, [])
+        assert await asyncio.wait_for(call, 30) == (202, [])
         assert held.cancelled
         again = await in_session(http, front.url + "/mcp")
-        assert (await asyncio.wait_for(again.request("ping"), 5))["result"] == {}
+        assert (await asyncio.wait_for(again.request("ping"), 30))["result"] == {}
         assert made == [1]
 
 

@@ -104,7 +104,7 @@ async def test_a_parked_call_ends_when_its_client_does_not_come_back(front: Fron
     async with serving(front.gateway, settings=settings) as (front.url, edge):
         _, message = await front.modern("tools/call", params, capabilities=ELICIT)
         assert message["result"]["resultType"] == "input_required"
-        await asyncio.wait_for(ended.wait(), 5)
+        await asyncio.wait_for(ended.wait(), 30)
         assert edge.interactions.parked == 0
         again = {**params, "requestState": message["result"]["requestState"], "inputResponses": {}}
         status, message = await front.modern("tools/call", again, capabilities=ELICIT)

@@ -53,7 +53,7 @@ class Pipe:
         os.close(self._out)
 
     async def next(self) -> Any:
-        line = await asyncio.wait_for(self._reader.readline(), 5)
+        line = await asyncio.wait_for(self._reader.readline(), 30)
         return msgspec.json.decode(line)
 
 
@@ -81,7 +81,7 @@ async def stdio(front: Front, line_bytes: int = 1 << 20) -> AsyncGenerator[Pipe]
             yield pipe
         finally:
             pipe.end()
-            await asyncio.wait_for(serving, 5)
+            await asyncio.wait_for(serving, 30)
             transport.close()
 
 

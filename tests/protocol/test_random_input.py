@@ -15,6 +15,7 @@ from armory.gateway.gateway import Gateway
 from armory.protocol.link import Call, Owner, Reply
 from armory.testing.clients.raw import PREFIX, VERSION, messages
 from armory.testing.front import ScriptedPool, ScriptedUpstream, result, serving, tool
+from armory.testing.waiting import until
 
 VALUES: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
@@ -115,5 +116,4 @@ async def _post_all(posts: list[tuple[Any, dict[str, str]]]) -> None:
         await post({"jsonrpc": "2.0", "id": 1, "method": "ping"}, {"Mcp-Session-Id": "x"})
         assert edge.interactions.parked == 0
         assert len(edge.streams) == 0
-    leftover = asyncio.all_tasks() - {asyncio.current_task()}
-    assert not leftover
+    await until(lambda: asyncio.all_tasks() == {asyncio.current_task()})

@@ -17,6 +17,7 @@ from armory.protocol.link import Call, CancelReason, Owner, Reply
 from armory.protocol.session_events import Notified
 from armory.testing.clients.raw import modern_body, modern_headers
 from armory.testing.front import asking, result, tool
+from armory.testing.waiting import until
 from armory.wire.caller import Caller
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ async def events(response: aiohttp.ClientResponse) -> AsyncIterator[Event]:
 
 
 async def next_event(stream: AsyncIterator[Event]) -> Event:
-    return await asyncio.wait_for(anext(stream), 5)
+    return await asyncio.wait_for(anext(stream), 30)
 
 
 async def progressing(call: Call, owner: Owner) -> Reply:
@@ -246,11 +247,9 @@ async def test_modern_listen(front: Front) -> None:
         ended = (await next_event(stream)).data
         assert ended is not None
         assert ended["id"] == "sub"
-    for _ in range(100):
-        if front.pool.subscriptions["old", owner] == frozenset() and not front.edge.streams:
-            break
-        await asyncio.sleep(0.01)
-    assert len(front.gateway.changes) == 0
+    subscriptions, streams = front.pool.subscriptions, front.edge.streams
+    await until(lambda: subscriptions["old", owner] == frozenset() and not streams)
+    await until(lambda: not len(front.gateway.changes))
 
 
 async def test_a_listener_that_vanishes_or_asks_nonsense_leaves_nothing(front: Front) -> None:
@@ -264,11 +263,7 @@ async def test_a_listener_that_vanishes_or_asks_nonsense_leaves_nothing(front: F
     streams = front.edge.streams
     assert (len(streams), len(streams.listening)) == (1, 1)
     response.close()
-    for _ in range(500):
-        if not (streams or streams.listening or len(front.gateway.changes)):
-            break
-        await asyncio.sleep(0.01)
-    assert (len(streams), len(streams.listening), len(front.gateway.changes)) == (0, 0, 0)
+    await until(lambda: not (streams or streams.listening or len(front.gateway.changes)))
 
 
 async def test_legacy_subscribe(front: Front) -> None:
@@ -361,11 +356,11 @@ async def test_a_question_of_a_batch_takes_the_general_stream(front: Front) -> N
     async with front.http.get(client.url, headers=client.headers) as stream:
         sent = asyncio.ensure_future(client.send(batch))
         for _ in range(2):
-            question = await asyncio.wait_for(next_message(stream), 5)
+            question = await asyncio.wait_for(next_message(stream), 30)
             assert question["method"] == "elicitation/create"
             accepted = {"action": "accept", "content": {"zone": "UTC"}}
             await client.send({"jsonrpc": "2.0", "id": question["id"], "result": accepted})
-        _, [[answer]] = await asyncio.wait_for(sent, 5)
+        _, [[answer]] = await asyncio.wait_for(sent, 30)
     assert answer["result"]["content"][0]["text"] == "UTC+UTC"  # pyright: ignore
 
 

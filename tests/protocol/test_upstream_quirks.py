@@ -11,6 +11,7 @@ import pytest
 from armory.protocol.link import Call, Owner, Reply
 from armory.protocol.meta import TASKS
 from armory.testing.front import plain, refused, result, tool
+from armory.testing.waiting import until
 
 if TYPE_CHECKING:
     from tests.protocol.conftest import Front
@@ -96,13 +97,9 @@ async def test_cancelling_the_call_cancels_the_task(front: Front) -> None:
     replace_tools(front, "old", tool("long", "", execution={"taskSupport": "required"}))
     params = {"name": "old__long", "arguments": {}}
     call = asyncio.ensure_future(front.modern("tools/call", params))
-    await asyncio.wait_for(upstream.waiting.wait(), 5)
+    await asyncio.wait_for(upstream.waiting.wait(), 30)
     call.cancel()
-    for _ in range(200):
-        if upstream.methods[-1] == "tasks/cancel":
-            break
-        await asyncio.sleep(0.01)
-    assert upstream.methods[-1] == "tasks/cancel"
+    await until(lambda: upstream.methods[-1] == "tasks/cancel")
 
 
 async def test_task_ids_are_mapped(front: Front) -> None:

@@ -200,7 +200,7 @@ async def test_events_arrive_while_the_model_is_still_working(shelf: Shelf) -> N
         ChatClient(server.url, "small", max_retries=0) as chat,
     ):
         agent = RetrievalAgent(chat, [shelf])
-        async with asyncio.timeout(5), aclosing(agent.stream("deploy")) as events:
+        async with asyncio.timeout(30), aclosing(agent.stream("deploy")) as events:
             async for event in events:
                 seen.append(event)
                 if event.kind == "observation":

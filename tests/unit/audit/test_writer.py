@@ -325,7 +325,7 @@ class Slow:
 
 
 async def test_an_opening_that_is_cancelled_comes_to_its_end_first() -> None:
-    sink = Slow()
+    sink, before = Slow(), set(threading.enumerate())
     opening = asyncio.ensure_future(ThreadedSink(sink).open())
     await asyncio.to_thread(sink.began.wait, 60)
     opening.cancel()
@@ -337,4 +337,6 @@ async def test_an_opening_that_is_cancelled_comes_to_its_end_first() -> None:
         await opening
     assert sink.opened
     assert sink.closed
-    assert "write the audit" not in {thread.name for thread in threading.enumerate()}
+    await until(
+        lambda: "write the audit" not in {t.name for t in {*threading.enumerate()} - before}
+    )

@@ -46,7 +46,7 @@ async def test_whoever_comes_while_lists_are_fetched_first_waits_for_them_too(
     bench.gateway.reconfigure(settings=GatewaySettings(personal={"up": "always"}))
     lists = bench.gateway.principal_lists
     first = asyncio.create_task(lists.prepare(ANN, ALL, current=False))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await asked.wait()
         second = asyncio.create_task(lists.prepare(ANN, ALL, current=False))
         await asyncio.sleep(0)

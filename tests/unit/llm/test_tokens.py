@@ -39,6 +39,6 @@ def test_it_is_repeatable_and_about_additive(left: str, right: str) -> None:
 
 @pytest.mark.parametrize("text", ["a" * 200_000, "{" * 200_000, " " * 200_000, "\u4e00" * 100_000])
 def test_long_runs_take_linear_time(text: str) -> None:
-    started = time.perf_counter()
+    started = time.thread_time()
     estimate_tokens(text)
-    assert time.perf_counter() - started < 2
+    assert time.thread_time() - started < 20  # hours, if each character meant a look at the rest

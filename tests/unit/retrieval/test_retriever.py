@@ -240,7 +240,7 @@ async def test_a_failing_model_at_indexing_recovers_by_itself(
         assert found.degraded is not None
         assert "no key" in found.degraded
         model.failure = None
-        await asyncio.wait_for(embedded.wait(), 5)
+        await asyncio.wait_for(embedded.wait(), 30)
         await one.index(tools)  # waits for the one in progress
         found = await one.search(Query(("send an email",)))
         assert found.degraded is None

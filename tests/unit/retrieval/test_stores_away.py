@@ -80,7 +80,7 @@ async def test_away_at_indexing_then_back(
         assert found.matches[0].tool.name == "mail__send_email"
         assert found.degraded == "lexical only: the store is away"
         index.away = False
-        await asyncio.wait_for(index.updated.wait(), 5)
+        await asyncio.wait_for(index.updated.wait(), 30)
         await one.index(tools)  # waits for the one in progress
         assert (await one.search(Query(("send an email",)))).degraded is None
 

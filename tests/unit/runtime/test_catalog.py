@@ -62,7 +62,7 @@ class House:
         await self.keeper.stop()
 
     async def settle(self) -> list[str]:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await self.keeper.settle()
         return list(self.published[-1].tools) if self.published else []
 
@@ -221,7 +221,7 @@ async def test_it_tells_how_many_tools_are_being_indexed() -> None:
         assert house.keeper.indexing == 0
         house.lists = {"a": lists("x", "y")}
         settled = asyncio.create_task(house.settle())
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await begun.wait()
         assert house.keeper.indexing == 2
         go.set()

@@ -56,7 +56,7 @@ async def test_a_place_given_to_a_cancelled_caller_is_passed_on() -> None:
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first
-    await asyncio.wait_for(second, 5)
+    await asyncio.wait_for(second, 30)
     assert gate.inside == 1
 
 

@@ -127,7 +127,7 @@ async def test_a_start_that_does_nothing_lets_the_next_begin(script: str, passed
             looks.append(super().work_done())
             return looks[-1]
 
-    turns = StartTurns(1, look_s=0.1)
+    turns = StartTurns(1, look_s=0.5)
     spec = UpstreamSpec("up", command="sh", args=("-c", f"{script} >/dev/null"))
     link = StdioLink(LinkContext(spec, {}, RecordingObserver()))
     await link.open()

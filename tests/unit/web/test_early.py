@@ -21,7 +21,7 @@ BODY = b"x" * 2_000
 @asynccontextmanager
 async def listening() -> AsyncGenerator[tuple[Listening, aiohttp.ClientSession]]:
     """A server that accepts connections and has no application yet; one client of it."""
-    settings = ListenSettings(drain_timeout_s=3.0)
+    settings = ListenSettings(drain_timeout_s=60.0)
     found = Listening(bind("127.0.0.1", 0), settings, "/below", body_bytes=len(BODY))
     await found.begin()
     try:
@@ -98,10 +98,9 @@ async def test_what_waits_is_told_when_nothing_will_answer() -> None:
         early = asyncio.create_task(post())
         while not waiting(server):
             assert await alive(client, server)
-        started = asyncio.get_running_loop().time()
-        await server.close()
-        assert await early == 503
-        assert asyncio.get_running_loop().time() - started < 3.0
+        async with asyncio.timeout(30):
+            await server.close()
+            assert await early == 503
 
 
 async def test_it_can_be_closed_twice() -> None:

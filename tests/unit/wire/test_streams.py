@@ -213,7 +213,7 @@ async def test_pumping_writes_frames_and_comments(monkeypatch: pytest.MonkeyPatc
             stream.put(b"{}")
             stream.close()
 
-    await asyncio.wait_for(pump(write, stream, ids=True), 5)
+    await asyncio.wait_for(pump(write, stream, ids=True), 30)
     assert written == [b": ping\n\n", b"id: k_1\nevent: message\ndata: {}\n\n"]
     assert not stream.reading
 
@@ -230,7 +230,7 @@ async def test_a_large_message_is_pumped_in_pieces_of_itself() -> None:
         held.append(stream.held_bytes)
         stream.close()
 
-    await asyncio.wait_for(pump(write, stream, ids=False), 5)
+    await asyncio.wait_for(pump(write, stream, ids=False), 30)
     assert b"".join(written) == frame(data)
     assert max(map(len, written)) <= PIECE_BYTES
     owned = [piece.obj for piece in written if isinstance(piece, memoryview)]

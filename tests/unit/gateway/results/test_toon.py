@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-import time
 from typing import Any
 
 import msgspec
@@ -171,9 +171,8 @@ def test_errors_and_other_results_are_the_same_bytes(members: dict[str, Any]) ->
 async def test_large_results_are_worked_on_beside_the_loop() -> None:
     rows = [{"id": i, "name": f"user {i}", "mail": f"u{i}@example.org"} for i in range(5_000)]
     raw = result(content=[{"type": "text", "text": json.dumps(rows)}])
-    started = time.perf_counter()
-    after = opened(await compact_result(raw, "server", counted))
-    assert time.perf_counter() - started < 5
+    async with asyncio.timeout(60):
+        after = opened(await compact_result(raw, "server", counted))
     assert toon_format.decode(after["content"][0]["text"]) == rows
 
 

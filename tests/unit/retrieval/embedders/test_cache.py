@@ -72,19 +72,19 @@ async def test_a_store_that_hangs_is_waited_for_once_and_not_long() -> None:
     store = Hanging(reads=False)
     cached = CachedEmbedder(HashingEmbedder(), store=store)
     for text in ("x", "y"):
-        assert (await asyncio.wait_for(cached.embed_queries([text]), 5)).shape == (1, 64)
+        assert (await asyncio.wait_for(cached.embed_queries([text]), 30)).shape == (1, 64)
     assert len(store.asked) == 1
     assert not store.written.is_set()
-    await asyncio.wait_for(cached.aclose(), 5)
+    await asyncio.wait_for(cached.aclose(), 30)
 
 
 @pytest.mark.anyio
 async def test_nobody_waits_for_a_vector_to_be_shared() -> None:
     store = Hanging(reads=True)
     cached = CachedEmbedder(HashingEmbedder(), store=store)
-    assert (await asyncio.wait_for(cached.embed_queries(["x"]), 5)).shape == (1, 64)
-    await asyncio.wait_for(store.written.wait(), 5)
-    await asyncio.wait_for(cached.aclose(), 5)
+    assert (await asyncio.wait_for(cached.embed_queries(["x"]), 30)).shape == (1, 64)
+    await asyncio.wait_for(store.written.wait(), 30)
+    await asyncio.wait_for(cached.aclose(), 30)
 
 
 @pytest.mark.anyio
@@ -124,11 +124,11 @@ async def test_a_caller_who_leaves_does_not_take_the_others_vector_along() -> No
 
     cached = CachedEmbedder(Gate())
     leaving = asyncio.create_task(cached.embed_queries(["x"]))
-    await asyncio.wait_for(entered.wait(), 5)
+    await asyncio.wait_for(entered.wait(), 30)
     staying = asyncio.create_task(cached.embed_queries(["x"]))
     leaving.cancel()
     opened.set()
-    assert (await asyncio.wait_for(staying, 5)).shape == (1, 64)
+    assert (await asyncio.wait_for(staying, 30)).shape == (1, 64)
     assert leaving.cancelled()
 
 

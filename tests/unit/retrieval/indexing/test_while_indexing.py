@@ -42,7 +42,7 @@ async def test_searches_are_served_while_tools_are_indexed(
     gate = Gate()
     async with Retriever(gate, ExactIndex(), rankers, LOW) as one, asyncio.TaskGroup() as group:
         group.create_task(one.index(tools))
-        await asyncio.wait_for(gate.entered.wait(), 5)
+        await asyncio.wait_for(gate.entered.wait(), 30)
         found = await one.search(Query(("send an email",)))
         assert found.matches[0].tool.name == "mail__send_email", "words are there at once"
         assert found.degraded == "lexical only: still embedding the tools"
@@ -51,7 +51,7 @@ async def test_searches_are_served_while_tools_are_indexed(
         gate.entered.clear()
         gate.opened.clear()
         group.create_task(one.index([make_tool("other", "Other")]))
-        await asyncio.wait_for(gate.entered.wait(), 5)
+        await asyncio.wait_for(gate.entered.wait(), 30)
         found = await one.search(Query(("send an email",)))
         assert found.matches[0].tool.name == "mail__send_email", "the last snapshot is served"
         assert found.degraded is None

@@ -158,7 +158,7 @@ async def test_a_resumed_answer_is_closed_with_its_call(
     calling = asyncio.create_task(call(pool, "breaking"))
     await until(lambda: bool(server.gets))  # resumed, and silent
     calling.cancel()
-    await until(lambda: not server.gets, 5)
+    await until(lambda: not server.gets)
 
 
 class Forgetful(Script):

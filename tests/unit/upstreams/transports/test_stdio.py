@@ -18,6 +18,7 @@ from armory.protocol.link import Call
 from armory.protocol.session_events import Lost
 from armory.testing.clients.recording import RecordingClient, RecordingObserver, plain
 from armory.testing.processes import alive
+from armory.testing.waiting import until
 from armory.upstreams.session.context import Identity, LinkContext
 from armory.upstreams.session.handshake import initialize
 from armory.upstreams.spec import UpstreamSpec
@@ -64,14 +65,6 @@ async def start(observer: RecordingObserver) -> AsyncIterator[Start]:
         assert not alive(link.pid)
 
 
-async def gone(pid: int) -> bool:
-    for _ in range(200):
-        if not alive(pid):
-            return True
-        await asyncio.sleep(0.01)
-    return False
-
-
 async def call(link: StdioLink, tool: str, **more: Any) -> Any:
     params = {"name": Raw(f'"{tool}"'.encode())}
     reply = await link.request(Call("tools/call", params, **more))
@@ -95,7 +88,7 @@ async def test_the_working_directory(start: Start, tmp_path: Path) -> None:
         hello=False,
     )
     with pytest.raises(UpstreamUnavailable, match=r"here\.py"):
-        await call(link, "x", timeout_s=5)
+        await call(link, "x", timeout_s=30)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +135,7 @@ async def test_kill_9_in_mid_call(start: Start, observer: RecordingObserver) -> 
     os.kill(link.pid, signal.SIGKILL)
     for one in calls:
         with pytest.raises(UpstreamUnavailable, match=r"upstream 'up'.*killed by SIGKILL"):
-            await asyncio.wait_for(one, 5)
+            await asyncio.wait_for(one, 30)
     assert link.closed
     assert len(observer.events) == 1
     with pytest.raises(UpstreamUnavailable, match="SIGKILL"):
@@ -152,7 +145,7 @@ async def test_kill_9_in_mid_call(start: Start, observer: RecordingObserver) -> 
 async def test_close_ends_even_what_ignores_it(start: Start) -> None:
     link = await start(scripted("--ignore-sigterm", "--ignore-eof"))
     assert alive(link.pid)
-    await asyncio.wait_for(link.close(), 10)
+    await asyncio.wait_for(link.close(), 30)
     assert not alive(link.pid)
     await link.close()
 
@@ -162,7 +155,7 @@ async def test_close_ends_the_children_too(start: Start) -> None:
     child = int((await call(link, "who"))["structuredContent"]["env"]["CHILD_PID"])
     assert alive(child)
     await link.close()
-    assert await gone(child)
+    await until(lambda: not alive(child))
 
 
 async def test_a_closed_link_fails_what_is_in_flight(start: Start) -> None:
@@ -179,7 +172,7 @@ async def test_a_line_that_is_too_long_costs_its_own_call(start: Start) -> None:
     slow = asyncio.create_task(call(link, "wait"))
     params = {"name": Raw(b'"big"'), "arguments": Raw(b'{"bytes":200000}')}
     with pytest.raises(UpstreamUnavailable, match="longer than 50000 bytes"):
-        await link.request(Call("tools/call", params, timeout_s=5))
+        await link.request(Call("tools/call", params, timeout_s=30))
     assert not slow.done()
     await call(link, "free")
     assert (await slow)["content"][0]["text"] == "released"
@@ -216,18 +209,18 @@ async def test_the_id_of_a_long_line_is_found_at_its_end(start: Start) -> None:
     other = asyncio.create_task(call(link, "silent", timeout_s=30))
     await asyncio.sleep(0)
     with pytest.raises(UpstreamUnavailable, match="longer than 1000 bytes"):
-        await call(link, "tail", timeout_s=5)
+        await call(link, "tail", timeout_s=30)
     assert not other.done()
     other.cancel()
 
 
 async def test_odd_lines(start: Start) -> None:
     link = await start(inline(ODD), hello=False)
-    assert await call(link, "blank", timeout_s=5) == {}
-    assert await call(link, "late", timeout_s=5) == {"late": False}
+    assert await call(link, "blank", timeout_s=30) == {}
+    assert await call(link, "late", timeout_s=30) == {"late": False}
     with pytest.raises(UpstreamUnavailable, match="neither 'result' nor 'error'"):
-        await call(link, "empty", timeout_s=5)
-    assert (await call(link, "ping", timeout_s=5))["pong"] == {
+        await call(link, "empty", timeout_s=30)
+    assert (await call(link, "ping", timeout_s=30))["pong"] == {
         "jsonrpc": "2.0",
         "id": "p",
         "result": {},
@@ -237,7 +230,7 @@ async def test_odd_lines(start: Start) -> None:
 async def test_a_closed_standard_output_is_death(start: Start, observer: RecordingObserver) -> None:
     link = await start(inline(ODD), hello=False)
     with pytest.raises(UpstreamUnavailable, match="closed its standard output"):
-        await call(link, "closes", timeout_s=5)
+        await call(link, "closes", timeout_s=30)
     assert observer.events == [Lost("up", "", "it closed its standard output")]
 
 
@@ -269,13 +262,16 @@ async def test_only_the_client_that_declared_it_is_asked(start: Start) -> None:
     await other
 
 
-async def test_a_broken_pipe_says_why_the_process_ended(start: Start) -> None:
+async def test_a_broken_pipe_says_why_the_process_ended(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("armory.upstreams.transports.stdio._DEATH_S", 30.0)
     link = await start(inline(LEAVER), hello=False)
-    await call(link, "x", timeout_s=5)
+    await call(link, "x", timeout_s=30)
     # Its standard input is closed by now, its exit status comes later.
     for _ in range(2):
         with pytest.raises(UpstreamUnavailable, match=r"exited with status 3.*no licence"):
-            await call(link, "x", timeout_s=5)
+            await call(link, "x", timeout_s=30)
 
 
 LEAVER = r"""
@@ -306,7 +302,7 @@ async def test_a_question_that_could_be_anyones_is_refused_and_then_calls_take_t
     # Having seen that this upstream asks, the link lets such calls run one at a time.
     first.hold.clear()
     one = asyncio.create_task(call(link, "elicit", client=first))
-    await asyncio.wait_for(first.was_asked.wait(), 5)
+    await asyncio.wait_for(first.was_asked.wait(), 30)
     two = asyncio.create_task(call(link, "elicit", client=second))
     assert (await call(link, "echo", client=RecordingClient()))["isError"] is False
     assert not second.asked
@@ -323,20 +319,24 @@ async def test_a_question_on_behalf_of_a_cancelled_call_reaches_nobody_else(star
     await asyncio.sleep(0)
     cancelled.cancel()
     await asyncio.gather(cancelled, return_exceptions=True)
-    answer = await call(link, "other", client=client, timeout_s=5)
+    answer = await call(link, "other", client=client, timeout_s=30)
     assert answer["late"]["error"]["code"] == -32601
     assert answer["own"]["result"] == {"action": "x"}
     assert gone_client.asked == []
     assert len(client.asked) == 1
 
 
-async def test_nobody_waits_for_a_cancelled_call_that_could_not_ask(start: Start) -> None:
+async def test_nobody_waits_for_a_cancelled_call_that_could_not_ask(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("armory.upstreams.session.turns._ABANDONED_S", 3_600.0)
     link = await start(scripted())
     hanging = asyncio.create_task(call(link, "hang", client=RecordingClient()))
     await asyncio.sleep(0)
     hanging.cancel()
     await asyncio.gather(hanging, return_exceptions=True)
-    assert (await call(link, "elicit", client=asking(), timeout_s=1))["structuredContent"]["result"]
+    answer = await call(link, "elicit", client=asking(), timeout_s=30)
+    assert answer["structuredContent"]["result"]
 
 
 async def test_roots_that_changed_are_asked_for_outside_of_calls(start: Start) -> None:
@@ -345,7 +345,7 @@ async def test_roots_that_changed_are_asked_for_outside_of_calls(start: Start) -
     stranger = RecordingClient({"roots": {}})
     await call(link, "hello", client=stranger)
     await link.roots_changed(client)
-    assert (await call(link, "told", timeout_s=5))["result"] == {"roots": []}
+    assert (await call(link, "told", timeout_s=30))["result"] == {"roots": []}
     assert [method for method, _ in client.asked] == ["roots/list"]
     assert stranger.asked == []
 

@@ -28,7 +28,7 @@ async def test_the_timer_calls_those_who_still_wait() -> None:
     timer.add(waiting)
     timer.add(gone)
     timer.drop(gone)
-    await asyncio.wait_for(waiting.twice.wait(), 5)
+    await asyncio.wait_for(waiting.twice.wait(), 30)
     timer.close()
     assert gone.count == 0
     timer.close()
