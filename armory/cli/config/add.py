@@ -75,7 +75,7 @@ def add(
     upstreams: dict[str, Any] = {chosen: found.block}
     secrets = SecretsToWrite(upstreams, env_file)
     notices = [*found.notices, *(_lacking(chosen, wanted) for wanted in found.missing)]
-    notices += secrets.notices("--env .env", into)
+    notices += secrets.notices("--env .env", into, only_print=only_print)
     if not only_print:
         secrets.write(into, added(existing, upstreams, into))
     if as_json:

@@ -155,9 +155,14 @@ class SecretsToWrite:
         self._env_file = env_file
         self.variables = {} if env_file is None else moved(upstreams, env_file)
 
-    def notices(self, option: str, into: Path) -> list[str]:
-        """Where secrets stay in clear, and what would move them: a command or an option; or that
-        the configuration does not find them where they go.
+    def notices(self, option: str, into: Path, *, only_print: bool) -> list[str]:
+        """Where secrets stay in clear, and what would move them; or that the configuration does
+        not find them where they go.
+
+        Args:
+            option: what moves them: a command or an option.
+            into: the configuration.
+            only_print: whether nothing is written there; what is there is not taken over again.
         """
         beside = into.parent / DOTENV
         if self._env_file is not None and self.variables and not _same(self._env_file, beside):
@@ -168,9 +173,10 @@ class SecretsToWrite:
         if not self._in_clear:
             return []
         where = ", ".join(dict.fromkeys(one.where for one in self._in_clear))
+        first = "" if only_print else f", once these servers are out of {into} again,"
         return [
-            f"secrets in clear: {where}; {option} keeps them in a file of their own and writes "
-            "${VAR} instead"
+            f"secrets in clear: {where}; {option}{first} keeps them in a file of their own and "
+            "writes ${VAR} instead"
         ]
 
     def write(self, into: Path, text: str) -> None:

@@ -62,7 +62,8 @@ def import_file(
     secrets = SecretsToWrite(imported.upstreams, env_file)
     notices += _problems(imported, {**variables_of(into), **secrets.variables})
     notices += _bare_references(imported)
-    notices += secrets.notices(f"`armory import {file} --env .env`", into)
+    command = f"`armory import {file} --env .env`"
+    notices += secrets.notices(command, into, only_print=only_print)
     if not only_print and imported.upstreams:
         secrets.write(into, added(existing, imported.upstreams, into))
     if as_json:

@@ -155,3 +155,18 @@ def test_secrets_that_go_where_the_configuration_does_not_look_are_told(
     assert taken_over({"hub": {"command": "x", "env": {"API_TOKEN": "mine"}}}, *options) == 0
     said = capsys.readouterr().err
     assert ("is not read by itself" in said) is told
+
+
+@pytest.mark.parametrize("options", [(), ("--print",)])
+def test_what_is_said_of_secrets_in_clear_can_be_done(
+    options: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    entry = {"command": "x", "env": {"API_TOKEN": "in-clear"}}
+    assert taken_over({"hub": entry}, *options) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "`armory import theirs.json --env .env`" in said
+    if not options:  # what is there is left as it is
+        assert "once these servers are out of armory.yaml again" in said
+        Path("armory.yaml").unlink()
+    assert taken_over({"hub": entry}, "--env", ".env") == 0
+    assert "in-clear" not in Path("armory.yaml").read_text()
