@@ -70,7 +70,11 @@ class Imported:
 
 
 def import_servers(
-    servers: Mapping[Any, Any], *, taken: Collection[str] = (), home: str = "~"
+    servers: Mapping[Any, Any],
+    *,
+    taken: Collection[str] = (),
+    home: str = "~",
+    workspace: str = ".",
 ) -> Imported:
     """Every server of a client's map as an upstream block.
 
@@ -82,7 +86,9 @@ def import_servers(
         servers: the map, verbatim.
         taken: keys that other upstreams have already.
         home: what `${userHome}` stands for.
+        workspace: what `${workspaceFolder}` stands for.
     """
+    local = {"userHome": home, "workspaceFolder": workspace, "pathSeparator": "/"}
     result = Imported()
     for name, entry in servers.items():
         key = _free_key(slug(str(name)), {*taken, *result.upstreams})
@@ -95,7 +101,7 @@ def import_servers(
         if any(entry.get(flag) is True for flag in _OFF):
             result.notices.append(f"server {str(name)!r} is disabled there and left out")
             continue
-        result.upstreams[key] = _block(key, entry, home, result.notices)
+        result.upstreams[key] = _fill_local(_block(key, entry, result.notices), local)
         result.names[key] = str(name)
     return result
 
@@ -107,7 +113,7 @@ def _free_key(wanted: str, taken: Collection[str]) -> str:
     return key
 
 
-def _block(key: str, entry: dict[Any, Any], home: str, notices: list[str]) -> dict[str, Any]:
+def _block(key: str, entry: dict[Any, Any], notices: list[str]) -> dict[str, Any]:
     block: dict[str, Any] = {}
     takers = (_where, _how, _login, _credential, _named)
     dropped = [
@@ -123,7 +129,7 @@ def _block(key: str, entry: dict[Any, Any], home: str, notices: list[str]) -> di
         notices.append(
             f"server {key!r}: {', '.join(dropped)} left out, which a gateway has no use for"
         )
-    return _fill_local(block, home)
+    return block
 
 
 def _where(block: dict[str, Any], name: str, value: Any) -> bool:
@@ -214,14 +220,13 @@ def _login(block: dict[str, Any], name: str, value: Any) -> bool:
     return True
 
 
-def _fill_local(value: Any, home: str) -> Any:
+def _fill_local(value: Any, local: Mapping[str, str]) -> Any:
     """`${userHome}` and the like, which editors fill in themselves."""
     if isinstance(value, dict):
-        return {key: _fill_local(inner, home) for key, inner in value.items()}
+        return {key: _fill_local(inner, local) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_fill_local(inner, home) for inner in value]
+        return [_fill_local(inner, local) for inner in value]
     if isinstance(value, str):
-        filled = {"userHome": home, "workspaceFolder": ".", "pathSeparator": "/"}
         value = _BRACED.sub(lambda match: f"${{{match[1]}}}", value)
-        return _LOCAL_REFERENCE.sub(lambda match: filled[match[1]], value)
+        return _LOCAL_REFERENCE.sub(lambda match: local[match[1]], value)
     return value

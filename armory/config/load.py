@@ -97,7 +97,7 @@ def load_text(
     problems = list(source.problems)
     if not source.data and problems:
         raise ConfigProblems(problems, str(path or ""))
-    data, origins, notices = _merge_maps(source, problems)
+    data, origins, notices = _merge_maps(source, problems, path)
     _add_defaults(data)
     missing: dict[Path, str] = {}
     variables = {**environ, "ARMORY_HOME": os.path.abspath(home)}
@@ -169,7 +169,7 @@ def _is_off(filled: Mapping[Any, Any], path: Path) -> bool:
 
 
 def _merge_maps(
-    source: Source, problems: list[Problem]
+    source: Source, problems: list[Problem], path: File | None
 ) -> tuple[dict[Any, Any], dict[str | int, Path], list[str]]:
     """The data with client maps moved into `upstreams`; where each of those came from."""
     data = dict(source.data)
@@ -183,8 +183,17 @@ def _merge_maps(
         if not isinstance(servers, dict):
             problems.append(Problem(name, "a mapping of servers is expected", source.line((name,))))
             continue
-        imported = import_servers(servers, home=str(File.home()))
+        folder = "." if path is None else os.path.dirname(os.path.abspath(path))
+        imported = import_servers(servers, home=str(File.home()), workspace=folder)
         notices += [f"{name}: {notice}" for notice in imported.notices]
+        notices += [
+            f"{name}: the envFile of server {known!r} is not read; `armory import` takes its "
+            "variables over, or write them into 'env'"
+            for known, entry in servers.items()
+            if str(known) in imported.names.values()
+            and isinstance(entry, dict)
+            and entry.get("envFile")
+        ]
         for key, block in imported.upstreams.items():
             origin: Path = (name, imported.names[key])
             if key in merged:

@@ -37,6 +37,20 @@ _IN_WORDS = (
         "could not find expected ':'",
         "a colon is missing behind the key, or the quotes of a text do not end",
     ),
+    (
+        "that cannot start any token",
+        'a text that begins with this character needs quotes, as in "@scope/package"',
+    ),
+    ("expected alphabetic or numeric", 'a text that begins with * or & needs quotes, as in "*"'),
+    ("found undefined alias", 'a text that begins with * needs quotes, as in "*_read"'),
+    ("could not determine a constructor", "a text that begins with ! needs quotes"),
+    (
+        "expected ',' or",
+        "a comma or the closing bracket is missing, or a text between brackets needs quotes, as in"
+        ' {Authorization: "Bearer ${TOKEN}"}',
+    ),
+    ("expected the node content", "a value is missing here, or a bracket is not closed"),
+    ("sequence entries are not allowed", "a list of lines with '-' begins in a line of its own"),
 )
 """What the parser says of the usual mistakes, and the same for people."""
 

@@ -247,9 +247,11 @@ class Database:
         except (TimeoutError, SQLAlchemyError, sqlite3.Error, OSError, RuntimeError) as error:
             if isinstance(error, RuntimeError) and _UVLOOP_LOST not in str(error):
                 raise
-            raise BackendError(
-                f"the database {self.where} failed ({_reason(error)}); see `storage.url`"
-            ) from error
+            fix = "see `storage.url`"
+            if isinstance(error, OSError) and error.filename is not None:  # of SQLite's folder
+                fix += ", or name a folder that this user may write with $ARMORY_HOME"
+            said = f"the database {self.where} failed ({_reason(error)}); {fix}"
+            raise BackendError(said) from error
 
     def upsert(self, table: Table) -> Any:
         """An INSERT of this dialect that has `on_conflict_do_update` and `..._do_nothing`."""

@@ -166,3 +166,15 @@ def test_what_is_installed_where_nobody_goes_by_it_is_told(armory: Run, tmp_path
         done = armory("packs", "install", "time", "--kind", "server", "--user", "ann")
         assert done.returncode == 0, done.stderr
         assert ("accounts.enabled is off" in done.stderr) is (enabled == "false")
+
+
+def test_a_slip_in_a_users_name_is_told(here: Run) -> None:
+    assert here("users", "create", "ann").returncode == 0
+    for command in (("usage",), ("packs", "list")):
+        assert "no user 'amn' yet" in here(*command, "--user", "amn").stderr
+        assert "no user" not in here(*command, "--user", "ann").stderr
+    install = ("packs", "install", "time", "--kind", "server", "--user")
+    assert "no user" not in here(*install, "ann").stderr
+    done = here(*install, "amn")
+    assert done.returncode == 0  # one of an identity provider may come later
+    assert "there was no user 'amn'; the installation made it" in done.stderr

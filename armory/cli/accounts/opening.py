@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from armory.cli.options import loaded_config
+from armory.cli.output import say_notice
 from armory.cli.times import moment_of, span_of
 from armory.errors import ArmoryError, InvalidRequest
 from armory.storage.sqlite_reading import sqlite_rows
@@ -78,6 +79,12 @@ async def need_user(accounts: Accounts, user: str, parameter: str) -> None:
             f"there is no user {user!r}; `armory users create {user}` makes it",
             parameter=parameter,
         )
+
+
+async def note_unknown(accounts: Accounts, user: str) -> None:
+    """Say so where there is no user of that id: a slip, or somebody who is yet to come."""
+    if await accounts.users.get(user) is None:
+        say_notice(f"there is no user {user!r} yet; `armory users list` shows those that there are")
 
 
 def expiry_ms(text: str | None) -> int | None:

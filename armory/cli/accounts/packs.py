@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from armory.accounts.packs import Installation, Kind, Pack
 from armory.accounts.service import Accounts
-from armory.cli.accounts.opening import NotThere, need_user, with_accounts
+from armory.cli.accounts.opening import NotThere, need_user, note_unknown, with_accounts
 from armory.cli.options import config_option, json_option, loaded_config
 from armory.cli.output import columns, out, print_json, say_notice
 from armory.domain.naming import split_name
@@ -106,6 +106,8 @@ def list_packs(user: str | None, config: str | None, as_json: bool) -> None:
     """List packs."""
 
     async def work(accounts: Accounts) -> tuple[list[Pack], list[Installation]]:
+        if user is not None:
+            await note_unknown(accounts, user)
         found: list[Pack] = []
         while part := await accounts.packs.list(user=user, after=found[-1].id if found else ""):
             found += part
@@ -163,6 +165,8 @@ def install(name: str, user: str, kind: Kind, config: str | None, as_json: bool)
         if kind == "pack" and await accounts.packs.get(name, user=None) is None:
             raise _unknown(name)
         _check_known(accounts, configured, servers, tools)
+        if await accounts.users.get(user) is None:  # an identity provider's may come later
+            say_notice(f"there was no user {user!r}; the installation made it")
         await accounts.packs.install(user, [(kind, name)], sees_all=True)
 
     with_accounts(config, work)

@@ -11,7 +11,7 @@ import click
 from rich.markup import escape
 
 from armory.accounts.service import Accounts
-from armory.cli.accounts.opening import with_accounts
+from armory.cli.accounts.opening import note_unknown, with_accounts
 from armory.cli.options import config_option, for_subcommand, json_option
 from armory.cli.output import columns, out, print_json
 from armory.cli.times import shown_time
@@ -39,6 +39,8 @@ def usage(
         return
 
     async def work(accounts: Accounts) -> tuple[list[Row], Row | None]:
+        if user is not None:
+            await note_unknown(accounts, user)
         if queries is not None:
             return await _queries(accounts, user, queries), None
         if user is None:

@@ -23,6 +23,7 @@ from armory.cli.config.server_json import KINDS, Described, Setting, described
 from armory.cli.options import json_option, writing_options
 from armory.cli.output import print_json
 from armory.cli.plain import plain
+from armory.config.load import variables_of
 from armory.domain.naming import slug
 from armory.errors import ConfigError, InvalidRequest, UpstreamUnavailable
 
@@ -74,8 +75,10 @@ def add(
     chosen = _key(key, found, taken_in(existing, into), into)
     upstreams: dict[str, Any] = {chosen: found.block}
     secrets = SecretsToWrite(upstreams, env_file)
-    notices = [*found.notices, *(_lacking(chosen, wanted) for wanted in found.missing)]
-    notices += secrets.notices("--env .env")
+    known = variables_of(into)
+    lacking = [wanted for wanted in found.missing if wanted.variable not in known]
+    notices = [*found.notices, *(_lacking(chosen, wanted) for wanted in lacking)]
+    notices += secrets.notices("--env .env", into, only_print=only_print)
     if not only_print:
         secrets.write(into, added(existing, upstreams, into))
     if as_json:

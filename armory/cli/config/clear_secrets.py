@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from armory.cli.config.adding import write_text
+from armory.config.dotenv import NAME as DOTENV
 from armory.config.dotenv import read_variables, written
 from armory.errors import ConfigError
 from armory.observability.redaction import (
@@ -115,9 +116,11 @@ def moved(upstreams: dict[str, Any], env_file: Path) -> dict[str, str]:
 
     Args:
         upstreams: changed in place.
-        env_file: where they will be kept; names that it has for another value are not used again.
+        env_file: where they will be kept; names that it has for another value are not used again,
+            nor those of the environment, which wins over such files.
     """
     known = read_variables(env_file)
+    taken = {**os.environ, **known}
     found: dict[str, str] = {}
     for secret in list(clear_secrets(upstreams)):
         text = secret.holder[secret.at]
@@ -125,7 +128,7 @@ def moved(upstreams: dict[str, Any], env_file: Path) -> dict[str, str]:
         plain = _name_of(secret.variable)
         longer = _name_of(f"{secret.key}_{plain}")
         variable, number = plain, 1
-        while {**known, **found}.get(variable, value) != value:
+        while {**taken, **found}.get(variable, value) != value:
             variable, number = longer if number == 1 else f"{longer}_{number}", number + 1
         found[variable] = value
         secret.holder[secret.at] = f"{text[: secret.start]}${{{variable}}}{text[secret.end :]}"
@@ -152,14 +155,28 @@ class SecretsToWrite:
         self._env_file = env_file
         self.variables = {} if env_file is None else moved(upstreams, env_file)
 
-    def notices(self, option: str) -> list[str]:
-        """Where secrets stay in clear, and what would move them: a command or an option."""
+    def notices(self, option: str, into: Path, *, only_print: bool) -> list[str]:
+        """Where secrets stay in clear, and what would move them; or that the configuration does
+        not find them where they go.
+
+        Args:
+            option: what moves them: a command or an option.
+            into: the configuration.
+            only_print: whether nothing is written there; what is there is not taken over again.
+        """
+        beside = into.parent / DOTENV
+        if self._env_file is not None and self.variables and not _same(self._env_file, beside):
+            return [
+                f"{self._env_file} is not read by itself: variables come from the environment and "
+                f"from {beside}"
+            ]
         if not self._in_clear:
             return []
         where = ", ".join(dict.fromkeys(one.where for one in self._in_clear))
+        first = "" if only_print else f", once these servers are out of {into} again,"
         return [
-            f"secrets in clear: {where}; {option} keeps them in a file of their own and writes "
-            "${VAR} instead"
+            f"secrets in clear: {where}; {option}{first} keeps them in a file of their own and "
+            "writes ${VAR} instead"
         ]
 
     def write(self, into: Path, text: str) -> None:
@@ -172,6 +189,10 @@ class SecretsToWrite:
             write_private(self._env_file, written(self.variables), append=True)
         write = write_private if self._in_clear else write_text
         write(into, text)
+
+
+def _same(one: Path, other: Path) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
 
 
 def write_private(path: Path, text: str, *, append: bool = False) -> None:

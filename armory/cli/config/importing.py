@@ -21,11 +21,13 @@ from armory.cli.output import print_json
 from armory.config import ConfigProblems, load_text
 from armory.config.clients import Imported, import_servers
 from armory.config.dotenv import read_variables
+from armory.config.load import variables_of
 from armory.domain.naming import slug
 from armory.upstreams.spec import Transport
 
 _WAYS = ("command", "url", "openapi", "skills")
 _BARE_REFERENCE = re.compile(r"(?:[A-Za-z]++ )?\$([A-Za-z_]\w*+)")
+_WORKSPACE = "${workspaceFolder}"
 _REFERENCE = re.compile(r"\$\{\w++\}")
 
 
@@ -42,7 +44,7 @@ def import_file(
     With secrets in clear what is written is for its owner alone. Variables of a `.env` beside
     armory.yaml are known to `${VAR}` there.
     """
-    servers = servers_of(file)
+    servers, workspace = servers_of(file), _workspace_of(file)
     existing = existing_in(into)
     taken = taken_in(existing, into)
     again = [name for name, entry in servers.items() if _is_there(name, entry, taken)]
@@ -50,20 +52,30 @@ def import_file(
         {name: entry for name, entry in servers.items() if name not in again},
         taken=set(taken),
         home=os.path.expanduser("~"),
+        workspace=str(workspace),
     )
     notices = [*imported.notices, *_left_out(imported)]
+    if any(_WORKSPACE in str(servers[name]) for name in imported.names.values()):
+        notices.append(f"{_WORKSPACE} is taken as {workspace}")
     notices += [f"{name} is in {into} already and left as it is" for name in again]
-    notices += _env_files(servers, imported, file.parent)
+    notices += _env_files(servers, imported, workspace)
     secrets = SecretsToWrite(imported.upstreams, env_file)
-    notices += _problems(imported, secrets.variables)
+    notices += _problems(imported, {**variables_of(into), **secrets.variables})
     notices += _bare_references(imported)
-    notices += secrets.notices(f"`armory import {file} --env .env`")
+    command = f"`armory import {file} --env .env`"
+    notices += secrets.notices(command, into, only_print=only_print)
     if not only_print and imported.upstreams:
         secrets.write(into, added(existing, imported.upstreams, into))
     if as_json:
         print_json({"upstreams": imported.upstreams, "notices": notices})
     else:
         say_added(imported.upstreams, notices, into, only_print=only_print)
+
+
+def _workspace_of(file: Path) -> Path:
+    """The folder that an editor has open: a project keeps its file in `.vscode` and the like."""
+    folder = Path(os.path.abspath(file)).parent
+    return folder.parent if folder.name.startswith(".") else folder
 
 
 def _left_out(imported: Imported) -> list[str]:
@@ -124,7 +136,7 @@ def _fits(held: Any, given: Any) -> bool:
     return given.endswith(others[-1]) and len(given) - len(others[-1]) >= at
 
 
-def _env_files(servers: dict[str, Any], imported: Imported, folder: Path) -> list[str]:
+def _env_files(servers: dict[str, Any], imported: Imported, workspace: Path) -> list[str]:
     """Fill in what stands in the servers' own variable files; what could not be read."""
     missed: list[str] = []
     for key, name in imported.names.items():
@@ -132,7 +144,9 @@ def _env_files(servers: dict[str, Any], imported: Imported, folder: Path) -> lis
         named = entry.get("envFile") if isinstance(entry, dict) else None
         if not isinstance(named, str) or "command" not in imported.upstreams[key]:
             continue
-        path = folder / os.path.expanduser(named.replace("${workspaceFolder}", "."))
+        path = workspace / os.path.expanduser(
+            named.replace(_WORKSPACE, ".").replace("${userHome}", "~")
+        )
         found = read_variables(path)
         if not found:
             missed.append(f"server {name!r}: its envFile {str(path)!r} has no variables to read")
@@ -144,8 +158,7 @@ def _env_files(servers: dict[str, Any], imported: Imported, folder: Path) -> lis
 def _problems(imported: Imported, variables: dict[str, str]) -> list[str]:
     """What the imported upstreams still need, such as variables that are not set."""
     try:
-        text = json.dumps({"upstreams": imported.upstreams})
-        load_text(text, environ={**os.environ, **variables})
+        load_text(json.dumps({"upstreams": imported.upstreams}), environ=variables)
     except ConfigProblems as error:
         return [str(problem.path) + ": " + problem.message for problem in error.problems]
     return []

@@ -126,6 +126,10 @@ def test_what_nobody_told_is_a_variable_and_said(
     assert run("add", "io.example/weather", "--registry", registry, "--no-input") == 0
     assert "set the variable API_KEY" in " ".join(capsys.readouterr().err.split())
     assert "${API_KEY}" in Path("armory.yaml").read_text()
+    Path(".env").write_text("API_KEY=told\n")
+    again = ("--name", "again", "--registry", registry, "--no-input")
+    assert run("add", "io.example/weather", *again) == 0
+    assert "API_KEY" not in capsys.readouterr().err  # it is there by now
 
 
 @pytest.mark.parametrize(

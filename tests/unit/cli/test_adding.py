@@ -90,3 +90,83 @@ def test_a_variable_as_gemini_writes_it_is_told(capsys: pytest.CaptureFixture[st
     assert "far.headers.Authorization: 'Bearer $MY_TOKEN' is taken as it stands" in said
     assert "PRICE" not in said
     assert "HERE" not in said
+
+
+IN_PROJECT = {
+    "servers": {
+        "files": {"command": "files", "args": ["${workspaceFolder}"]},
+        "fetch": {"command": "fetch", "envFile": "${workspaceFolder}/fetch.env"},
+    }
+}
+
+
+@pytest.mark.parametrize("place", [".vscode", ".cursor", "."])
+def test_the_workspace_is_the_folder_that_the_editor_has_open(
+    place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = tmp_path / "project"
+    (project / place).mkdir(parents=True)
+    (project / "fetch.env").write_text("HOW=politely\n")
+    file = project / place / "mcp.json"
+    file.write_text(json.dumps(IN_PROJECT))
+    with pytest.raises(SystemExit) as ended:
+        main(("import", str(file)))
+    assert not ended.value.code
+    upstreams = load_file(Path("armory.yaml")).config.upstreams
+    assert upstreams["files"].args == [str(project)]
+    assert upstreams["fetch"].env == {"HOW": "politely"}
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"${{workspaceFolder}} is taken as {project}" in said
+
+
+def test_a_secret_that_the_env_file_has_already_is_no_variable_that_is_not_set(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("HUB_TOKEN", raising=False)
+    entry = {"command": "x", "env": {"HUB_TOKEN": "in-clear"}}
+    Path(".env").write_text("OTHER=1\n")
+    assert taken_over({"one": entry}, "--env", ".env") == 0
+    assert taken_over({"two": {**entry, "args": ["${OTHER}"]}}, "--env", ".env") == 0
+    assert "not set" not in capsys.readouterr().err
+    assert Path(".env").read_text().count("HUB_TOKEN=") == 1
+
+
+def test_a_secret_gets_no_name_under_which_the_environment_has_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HUB_TOKEN", "of the shell")
+    assert taken_over({"hub": {"command": "x", "env": {"HUB_TOKEN": "mine"}}}, "--env", ".env") == 0
+    assert load_file(Path("armory.yaml")).config.upstreams["hub"].env == {"HUB_TOKEN": "mine"}
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--env", ".env"), False),
+        (("--env", "secrets.env"), True),
+        (("--env", ".env", "--into", "conf/armory.yaml"), True),
+        (("--env", "conf/.env", "--into", "conf/armory.yaml"), False),
+    ],
+)
+def test_secrets_that_go_where_the_configuration_does_not_look_are_told(
+    options: tuple[str, ...], told: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("conf").mkdir()
+    assert taken_over({"hub": {"command": "x", "env": {"API_TOKEN": "mine"}}}, *options) == 0
+    said = capsys.readouterr().err
+    assert ("is not read by itself" in said) is told
+
+
+@pytest.mark.parametrize("options", [(), ("--print",)])
+def test_what_is_said_of_secrets_in_clear_can_be_done(
+    options: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    entry = {"command": "x", "env": {"API_TOKEN": "in-clear"}}
+    assert taken_over({"hub": entry}, *options) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "`armory import theirs.json --env .env`" in said
+    if not options:  # what is there is left as it is
+        assert "once these servers are out of armory.yaml again" in said
+        Path("armory.yaml").unlink()
+    assert taken_over({"hub": entry}, "--env", ".env") == 0
+    assert "in-clear" not in Path("armory.yaml").read_text()

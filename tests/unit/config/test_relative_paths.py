@@ -64,3 +64,18 @@ def test_a_program_is_where_the_file_says(
     assert spec.command is not None
     wanted = command.format(folder=tmp_path, home=tmp_path / "home")
     assert spec.command.replace("/elsewhere/..", "") == wanted
+
+
+def test_a_map_of_an_editor_means_the_folder_of_the_file_by_its_workspace(
+    elsewhere: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "armory.yaml").write_text(
+        "servers:\n"
+        '  files: {command: files, args: ["${workspaceFolder}/docs"], envFile: .env}\n'
+        "  off: {command: off, envFile: .env, disabled: true}\n"
+    )
+    loaded = load_file(Path("../armory.yaml"), environ={})
+    assert loaded.config.upstreams["files"].args == [f"{tmp_path}/docs"]
+    (notice,) = [text for text in loaded.notices if "envFile" in text]
+    assert "'files'" in notice
+    assert "`armory import`" in notice

@@ -115,6 +115,17 @@ def test_what_is_expected_is_said_in_plain_words(path: Path, value: object, mess
         ("server: port: 80\n", "a colon that cannot stand here"),
         ("server:\n  port\nb\n", "a colon is missing"),
         ("server: 'x\n", "quotes"),
+        (
+            "upstreams: {a: {args: [-y, @scope/server]}}\n",
+            "begins with this character needs quotes",
+        ),
+        ("tools: {allow: [*]}\n", "begins with . or & needs quotes"),
+        ("tools: {allow: [*_read]}\n", "begins with . needs quotes"),
+        ("env: {TOKEN: !secret x}\n", "begins with ! needs quotes"),
+        ("headers: {Authorization: Bearer ${DOCS}}\n", "between brackets needs quotes"),
+        ("args: [-m, server\n", "closing bracket is missing"),
+        ("args: [\n", "a bracket is not closed"),
+        ("args: - one\n", "begins in a line of its own"),
     ],
 )
 def test_usual_mistakes_of_yaml_are_told_in_words(text: str, said: str) -> None:

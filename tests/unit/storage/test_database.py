@@ -113,6 +113,14 @@ async def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
     await database.close()
 
 
+async def test_a_folder_that_cannot_be_made_is_named_with_what_says_another(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    database = Database(f"sqlite:///{tmp_path}/file/armory.db")
+    with pytest.raises(BackendError, match=r"file/armory\.db failed .*\$ARMORY_HOME"):
+        await database.open()
+    await database.close()
+
+
 async def test_a_server_that_is_not_there_is_named() -> None:
     database = Database("postgresql://nobody@127.0.0.1:9/none")
     with pytest.raises(BackendError, match=r"storage\.url"):
