@@ -16,6 +16,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from tokenizers import Tokenizer
 
+from armory import AsyncToolMemory
 from armory.errors import BackendError, ConfigError
 from armory.retrieval.embedders.cache import CachedEmbedder
 from armory.retrieval.embedders.embedded import (
@@ -91,6 +92,29 @@ def local_folder(tmp_path: Path) -> Path:
     (folder / "tokenizer_config.json").write_text(json.dumps({"max_length": 256, **pad}))
     (folder / "special_tokens_map.json").write_text(json.dumps(pad))
     return folder
+
+
+async def test_without_a_url_it_is_openais_own_whatever_other_programs_are_told(
+    api: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", api.url)
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")  # nothing leaves this machine
+    made = OpenAIEmbedder("text-embedding-3-small", api_key="sk-secret", retries=0)
+    with pytest.raises(BackendError, match=r"api\.openai\.com/v1 cannot be reached"):
+        await made.embed_queries(["a text"])
+    await made.aclose()
+    assert not api.requests
+
+
+async def test_the_library_goes_by_the_url_that_openais_own_libraries_go_by(
+    api: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", api.url)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-own")
+    async with AsyncToolMemory(embedder="text-embedding-3-small") as memory:
+        memory.add({"name": "get_weather", "description": "Weather of a city"})
+        assert await memory.select_tools_for_query("weather")
+    assert set(api.keys) == {"Bearer sk-own"}
 
 
 @pytest.fixture(params=["hashing", "embedded", "openai", "fastembed", "cached"])

@@ -41,6 +41,8 @@ _MAX_TOKENS = 250_000
 _TEXT_TOKENS = 8_000
 _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 20.0
+_OPENAI = "https://api.openai.com/v1"
+"""Said to the client, which would else go by OPENAI_BASE_URL."""
 
 
 @dataclass(slots=True)
@@ -104,9 +106,9 @@ class OpenAIEmbedder:
         self._wait_s = wait_s
         self._max_texts = max_texts
         self._max_tokens = max_tokens
-        self._where = base_url or "https://api.openai.com/v1"
+        self._where = base_url or _OPENAI
         self._client = AsyncOpenAI(
-            api_key=api_key or "none", base_url=base_url, timeout=timeout_s, max_retries=0
+            api_key=api_key or "none", base_url=self._where, timeout=timeout_s, max_retries=0
         )
         self.cost = Cost(dollars=None if self._price is None else 0.0)
 
