@@ -31,12 +31,17 @@ class PackView:
         begin = beginnings(server)[0]
         return server in self.servers or any(name.startswith(begin) for name in self.tools)
 
-    def includes(self, name: str) -> bool:
-        """Whether an exposed name or URI is in it."""
+    def includes(self, name: str, server: str | None = None) -> bool:
+        """Whether an exposed name or URI is in it.
+
+        `server`: whose it is, where that is known: a name that was cut may not tell.
+        """
         if name in self.tools:
             return True
-        parts = split_name(name) or split_uri(name)
-        return parts is not None and parts[0] in self.servers
+        if server is None:
+            parts = split_name(name) or split_uri(name)
+            return parts is not None and parts[0] in self.servers
+        return server in self.servers
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,14 +166,16 @@ class Policy:
     def _applying(self, principal: Principal) -> Applicable:
         return tuple(i for i, rule in enumerate(self._rules) if rule.applies_to(principal))
 
-    def allows(self, principal: Principal, name: str, *, packs: bool = True) -> bool:
+    def allows(
+        self, principal: Principal, name: str, *, packs: bool = True, server: str | None = None
+    ) -> bool:
         """Whether `principal` may see and use the exposed name or URI `name`.
 
-        `packs=False` asks the rules alone.
+        `packs=False` asks the rules alone; `server` as of `PackView.includes`.
         """
         if self._packs is not None:
             view = self._view(principal, packs)
-            if view is not None and not view.includes(name):
+            if view is not None and not view.includes(name, server):
                 return False
         if not self._rules:
             return True

@@ -27,7 +27,11 @@ def is_permitted(context: RequestContext, method: str, params: Mapping[str, Raw]
     if endpoint.transparent:
         find = context.view.prompt_at if method == "prompts/get" else context.view.tool_at
         record = find(endpoint.name, name)
-        return record is None or policy.allows(context.principal, record.name)
+        if record is None:
+            return True
+        return policy.allows(context.principal, record.name, server=record.server)
     if method == "tools/call" and name == CALL:
         name = text_of(members_or_none(params.get("arguments")) or {}, "name") or ""
-    return policy.allows(context.principal, name)
+    catalog = context.view.catalog
+    record = (catalog.prompts if method == "prompts/get" else catalog.tools).get(name)
+    return policy.allows(context.principal, name, server=record.server if record else None)

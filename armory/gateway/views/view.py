@@ -212,7 +212,8 @@ class View:
             record = self.catalog.tools.get(name)
         if record is None or not endpoint.scope.has_tool(record.server, record.name):
             return None
-        return record if self.policy.allows(request.principal, record.name) else None
+        allowed = self.policy.allows(request.principal, record.name, server=record.server)
+        return record if allowed else None
 
     def prompt(self, request: ClientRequest, name: str) -> ListedRecord | None:
         """The prompt that the client calls `name`; None when it may not see one."""
@@ -223,7 +224,8 @@ class View:
             record = self.catalog.prompts.get(name)
         if record is None or not endpoint.scope.has_server(record.server):
             return None
-        return record if self.policy.allows(request.principal, record.name) else None
+        allowed = self.policy.allows(request.principal, record.name, server=record.server)
+        return record if allowed else None
 
     def may_read(self, request: ClientRequest, server: str, uri: str) -> bool:
         """Whether the caller may use the resource with the original URI `uri` of `server`."""
