@@ -228,14 +228,16 @@ class DocumentSource:
         return best
 
     async def _embed(self, embedder: Embedder) -> None:
-        windows, owner = await asyncio.to_thread(_windows, self._chunks)
-        parts = [
-            await self._patiently(embedder, windows[start : start + _BATCH])
-            for start in range(0, len(windows), _BATCH)
-        ]
-        self._vectors = _Vectors(np.concatenate(parts), np.array(owner, np.int64))
-        self._tried.set()
-        _log.info("documents_embedded", chunks=len(self._chunks))
+        try:
+            windows, owner = await asyncio.to_thread(_windows, self._chunks)
+            parts = [
+                await self._patiently(embedder, windows[start : start + _BATCH])
+                for start in range(0, len(windows), _BATCH)
+            ]
+            self._vectors = _Vectors(np.concatenate(parts), np.array(owner, np.int64))
+            _log.info("documents_embedded", chunks=len(self._chunks))
+        finally:
+            self._tried.set()
 
     async def _patiently(self, embedder: Embedder, texts: Sequence[str]) -> FloatArray:
         """Their vectors, however long the embedder fails."""
