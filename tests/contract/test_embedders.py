@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gc
 import json
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -31,6 +32,7 @@ from armory.retrieval.options import OpenAISettings, PartOptions
 from armory.retrieval.ports import Embedder
 from armory.retrieval.registry import make_embedder
 from armory.testing.embedder import HashingEmbedder
+from armory.threads import LoopThread
 
 pytestmark = pytest.mark.anyio
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -115,6 +117,29 @@ async def test_the_library_goes_by_the_url_that_openais_own_libraries_go_by(
         memory.add({"name": "get_weather", "description": "Weather of a city"})
         assert await memory.select_tools_for_query("weather")
     assert set(api.keys) == {"Bearer sk-own"}
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # what an ended loop leaves open
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_each_event_loop_has_connections_of_its_own() -> None:
+    served, fake = LoopThread("embeddings API"), FakeApi()
+
+    async def serve() -> TestServer:
+        app = web.Application()
+        app.router.add_post("/v1/embeddings", fake.handle)
+        server = TestServer(app)
+        await server.start_server()
+        fake.url = str(server.make_url("/v1"))
+        return server
+
+    server = served.run(serve())
+    made = client(fake)
+    for _ in range(3):
+        assert asyncio.run(made.embed_queries(["a text"])).shape == (1, DIM)
+    asyncio.run(made.aclose())
+    served.run(server.close())
+    served.end(10)
+    gc.collect()
 
 
 @pytest.fixture(params=["hashing", "embedded", "openai", "fastembed", "cached"])

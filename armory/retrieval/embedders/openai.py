@@ -107,9 +107,8 @@ class OpenAIEmbedder:
         self._max_texts = max_texts
         self._max_tokens = max_tokens
         self._where = base_url or _OPENAI
-        self._client = AsyncOpenAI(
-            api_key=api_key or "none", base_url=self._where, timeout=timeout_s, max_retries=0
-        )
+        self._key, self._timeout_s = api_key or "none", timeout_s
+        self._opened: tuple[asyncio.AbstractEventLoop, AsyncOpenAI] | None = None
         self.cost = Cost(dollars=None if self._price is None else 0.0)
 
     @property
@@ -133,7 +132,17 @@ class OpenAIEmbedder:
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self._client.close()
+        await self._client().close()
+
+    def _client(self) -> AsyncOpenAI:
+        """The client of this event loop: connections end with the loop that they were opened by."""
+        loop = asyncio.get_running_loop()
+        if self._opened is None or self._opened[0] is not loop:
+            made = AsyncOpenAI(
+                api_key=self._key, base_url=self._where, timeout=self._timeout_s, max_retries=0
+            )
+            self._opened = loop, made
+        return self._opened[1]
 
     async def _embed(self, texts: Sequence[str], retries: int) -> FloatArray:
         batches = self._batches(encodable(texts))
@@ -177,7 +186,7 @@ class OpenAIEmbedder:
 
     async def _request(self, batch: list[str]) -> FloatArray:
         extra: dict[str, Any] = {"dimensions": self._dimension} if self._shortened else {}
-        answer = await self._client.embeddings.create(
+        answer = await self._client().embeddings.create(
             model=self._model, input=batch, encoding_format="base64", **extra
         )
         rows: list[Any] = [None] * len(batch)

@@ -163,7 +163,7 @@ def test_json_beyond_repair_is_left_to_the_loop(written: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "inner", ['{"deploy a build"}', "{...}", "{'query': {'a', 'b'}}", "{b'x': 1}"]
+    "inner", ['{"deploy a build"}', "{...}", "{'query': {'a', 'b'}}", "{'query': b'x'}"]
 )
 def test_what_only_python_can_write_is_left_to_the_loop(inner: str) -> None:
     step = parse_step(f"Action: vector_search\nAction Input: {inner}")
