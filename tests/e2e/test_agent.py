@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +145,7 @@ async def test_an_embedding_api_that_is_away_keeps_no_gateway_from_starting(tmp_
             "embedding_provider": "openai",
             "openai": {"base_url": "http://127.0.0.1:9/v1", "dimensions": 8},
         }
-        gateway = await asyncio.to_thread(GatewayProcess, config, tmp_path)
+        gateway = await asyncio.to_thread(partial(GatewayProcess, config, tmp_path, wait=False))
         try:
             async with aiohttp.ClientSession() as http:
                 asked = {"query": "write down why E1042 came", "mode": "agent"}
