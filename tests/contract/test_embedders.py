@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import gc
 import json
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -17,7 +16,6 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from tokenizers import Tokenizer
 
-from armory import AsyncToolMemory
 from armory.errors import BackendError, ConfigError
 from armory.retrieval.embedders.cache import CachedEmbedder
 from armory.retrieval.embedders.embedded import (
@@ -32,7 +30,6 @@ from armory.retrieval.options import OpenAISettings, PartOptions
 from armory.retrieval.ports import Embedder
 from armory.retrieval.registry import make_embedder
 from armory.testing.embedder import HashingEmbedder
-from armory.threads import LoopThread
 
 pytestmark = pytest.mark.anyio
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -106,40 +103,6 @@ async def test_without_a_url_it_is_openais_own_whatever_other_programs_are_told(
         await made.embed_queries(["a text"])
     await made.aclose()
     assert not api.requests
-
-
-async def test_the_library_goes_by_the_url_that_openais_own_libraries_go_by(
-    api: FakeApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OPENAI_BASE_URL", api.url)
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-own")
-    async with AsyncToolMemory(embedder="text-embedding-3-small") as memory:
-        memory.add({"name": "get_weather", "description": "Weather of a city"})
-        assert await memory.select_tools_for_query("weather")
-    assert set(api.keys) == {"Bearer sk-own"}
-
-
-@pytest.mark.filterwarnings("ignore::ResourceWarning")  # what an ended loop leaves open
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_each_event_loop_has_connections_of_its_own() -> None:
-    served, fake = LoopThread("embeddings API"), FakeApi()
-
-    async def serve() -> TestServer:
-        app = web.Application()
-        app.router.add_post("/v1/embeddings", fake.handle)
-        server = TestServer(app)
-        await server.start_server()
-        fake.url = str(server.make_url("/v1"))
-        return server
-
-    server = served.run(serve())
-    made = client(fake)
-    for _ in range(3):
-        assert asyncio.run(made.embed_queries(["a text"])).shape == (1, DIM)
-    asyncio.run(made.aclose())
-    served.run(server.close())
-    served.end(10)
-    gc.collect()
 
 
 @pytest.fixture(params=["hashing", "embedded", "openai", "fastembed", "cached"])
