@@ -63,17 +63,19 @@ async def stop(*tasks: asyncio.Task[Any] | None, timeout_s: float | None = None)
         timeout_s: so long the wait is at most; None: until they have ended.
     """
     current = asyncio.current_task()
-    running = [task for task in tasks if task is not None and task is not current]
+    given = [task for task in tasks if task is not None and task is not current]
+    # what has ended is of a loop, perhaps, that has ended too
+    running = [task for task in given if not task.done()]
     for task in running:
         task.cancel()
-    if not running:
-        return
-    _, late = await asyncio.wait(running, timeout=_LATE_S if timeout_s is None else timeout_s)
-    if late:
-        _log.warning("tasks_still_running", tasks=sorted(task.get_name() for task in late))
-        if timeout_s is None:
-            await asyncio.wait(late)
-    for task in running:
+    if running:
+        limit_s = _LATE_S if timeout_s is None else timeout_s
+        _, late = await asyncio.wait(running, timeout=limit_s)
+        if late:
+            _log.warning("tasks_still_running", tasks=sorted(task.get_name() for task in late))
+            if timeout_s is None:
+                await asyncio.wait(late)
+    for task in given:
         if task.done() and not task.cancelled():
             task.exception()  # fetched, or asyncio complains that nobody did
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import itertools
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,8 @@ from armory.logger import Logger
 from armory.retrieval.indexing.document import Fields
 from armory.retrieval.lexical.bm25 import LexicalIndex
 from armory.retrieval.lexical.postings import Postings
-from armory.retrieval.ports import Embedder
+from armory.retrieval.ports import Embedder, FloatArray
+from armory.tasks import spawn, stop
 
 _log = Logger(__name__)
 
@@ -34,6 +36,8 @@ _PDF = frozenset({".pdf"})
 _WINDOW_WORDS = 180
 """An embedder reads some 256 tokens; a chunk has several windows, the best one counts."""
 _BATCH = 64
+_PAUSES_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
+"""Seconds after which an embedder that failed is asked again."""
 
 
 def _plain(path: Path) -> str:
@@ -149,47 +153,55 @@ class _Vectors:
 class DocumentSource:
     """Searches the chunks of a folder; everybody who may use the agent may see them.
 
+    Their words are found at once. Their vectors are made in the background: many of them take
+    minutes, and an embedder that is away must not keep a gateway from starting.
+
     Args:
         chunks: from `read_folder`.
         postings: their words, rows in the chunks' order.
-        vectors: their windows' vectors; None without an embedder.
-        embedder: for the queries.
+        embedder: for them and for queries; None: words only.
     """
 
     def __init__(
-        self,
-        chunks: Sequence[Chunk],
-        postings: Postings,
-        vectors: _Vectors | None,
-        embedder: Embedder | None,
+        self, chunks: Sequence[Chunk], postings: Postings, embedder: Embedder | None
     ) -> None:
         self._chunks = tuple(chunks)
         self._postings = postings
-        self._vectors = vectors
         self._embedder = embedder
+        self._vectors: _Vectors | None = None
+        self._lacking = "the documents are still being embedded"
+        self._tried = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        if embedder is not None and chunks:
+            self._task = spawn(self._embed(embedder), "embed documents")
 
     @classmethod
     async def open(cls, folder: Path, embedder: Embedder | None) -> DocumentSource:
-        """Read and index a folder; files are read in a thread, beside the event loop.
+        """Read a folder, in a thread, beside the event loop. Close it with `aclose`.
 
         Raises:
             ConfigError: as `read_folder`.
-            BackendError: the embedder failed.
         """
         chunks = await asyncio.to_thread(read_folder, folder)
-        postings = await asyncio.to_thread(_postings, chunks)
-        vectors = await _vectors(chunks, embedder) if embedder is not None and chunks else None
-        _log.info("documents_indexed", chunks=len(chunks), semantic=vectors is not None)
-        return cls(chunks, postings, vectors, embedder)
+        return cls(chunks, await asyncio.to_thread(_postings, chunks), embedder)
 
     def __len__(self) -> int:
         return len(self._chunks)
+
+    async def embedded(self) -> None:
+        """Returns when there are vectors, or none can be had at the moment."""
+        if self._task is not None:
+            await self._tried.wait()
+
+    async def aclose(self) -> None:
+        """Stop embedding."""
+        await stop(self._task)
 
     async def search(self, search: Search, ask: Ask) -> Sequence[Hit]:
         """At most `ask.top_k` hits, best first.
 
         Raises:
-            BackendError: no embedder for a semantic search, or it failed.
+            BackendError: no vectors for a semantic search, or the embedder failed.
         """
         if not self._chunks:
             return []
@@ -206,13 +218,39 @@ class DocumentSource:
 
     async def _cosines(self, query: str) -> NDArray[np.float32]:
         """(chunks,) best cosine over each chunk's windows."""
-        if self._vectors is None or self._embedder is None:
-            raise BackendError("semantic search is not available: there is no embedder")
+        if self._embedder is None or self._vectors is None:
+            why = "there is no embedder" if self._embedder is None else self._lacking
+            raise BackendError(f"semantic search is not available: {why}")
         found = await self._embedder.embed_queries([query])
         cosine = self._vectors.rows @ found[0]
         best = np.full(len(self._chunks), -1.0, np.float32)
         np.maximum.at(best, self._vectors.owner, cosine)
         return best
+
+    async def _embed(self, embedder: Embedder) -> None:
+        try:
+            windows, owner = await asyncio.to_thread(_windows, self._chunks)
+            parts = [
+                await self._patiently(embedder, windows[start : start + _BATCH])
+                for start in range(0, len(windows), _BATCH)
+            ]
+            self._vectors = _Vectors(np.concatenate(parts), np.array(owner, np.int64))
+            _log.info("documents_embedded", chunks=len(self._chunks))
+        finally:
+            self._tried.set()
+
+    async def _patiently(self, embedder: Embedder, texts: Sequence[str]) -> FloatArray:
+        """Their vectors, however long the embedder fails."""
+        for failures in itertools.count():
+            try:
+                return await embedder.embed_documents(texts)
+            except BackendError as error:
+                pause_s = _PAUSES_S[min(failures, len(_PAUSES_S) - 1)]
+                _log.warning("documents_not_embedded", error=str(error), retry_in_s=pause_s)
+                self._lacking = str(error)
+                self._tried.set()
+                await asyncio.sleep(pause_s)
+        raise AssertionError("it goes on until it returns")
 
 
 def _postings(chunks: Sequence[Chunk]) -> Postings:
@@ -222,15 +260,12 @@ def _postings(chunks: Sequence[Chunk]) -> Postings:
     return index.freeze()
 
 
-async def _vectors(chunks: Sequence[Chunk], embedder: Embedder) -> _Vectors:
+def _windows(chunks: Sequence[Chunk]) -> tuple[list[str], list[int]]:
+    """What of the chunks is embedded, and the chunk of each."""
     windows: list[str] = []
     owner: list[int] = []
     for number, chunk in enumerate(chunks):
         pieces = cut(chunk.text, _WINDOW_WORDS, OVERLAP_WORDS)
         windows.extend(pieces)
         owner.extend([number] * len(pieces))
-    parts = [
-        await embedder.embed_documents(windows[start : start + _BATCH])
-        for start in range(0, len(windows), _BATCH)
-    ]
-    return _Vectors(np.concatenate(parts), np.array(owner, np.int64))
+    return windows, owner

@@ -7,6 +7,7 @@ come in as Protocols.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -302,7 +303,7 @@ def _arguments(arguments: dict[str, Any], default_k: int) -> tuple[str, int, str
     if not isinstance(query, str) or not query.strip():
         return "", 0, 'The Action Input needs a text under "query".'
     given = arguments.get("top_k", default_k)
-    if isinstance(given, str) and given.strip().isdigit():
+    if isinstance(given, str) and re.fullmatch(r"\s*\d{1,9}\s*", given):
         given = int(given)
     if isinstance(given, bool) or not isinstance(given, int | float) or not 1 <= given <= 1e6:
         return "", 0, f'"top_k" is {given!r}; it must be a number from 1 to {_MAX_TOP_K}.'

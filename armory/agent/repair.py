@@ -26,6 +26,15 @@ _MAX_CHARS = 20_000
 
 def parse_object(text: str, note: Note) -> dict[str, Any] | None:
     """The first JSON object in a text, repaired when need be; None when there is none."""
+    found = _object(text, note)
+    try:  # half of a character can be sent to nobody; nor can what only Python has: `...`, sets
+        whole = json.dumps(found, ensure_ascii=False).encode("utf-8", "replace")
+        return json.loads(whole)
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
+def _object(text: str, note: Note) -> dict[str, Any] | None:
     start = text.find("{")
     if start < 0:
         return None

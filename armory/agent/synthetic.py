@@ -106,7 +106,8 @@ def read_queries(text: str) -> list[str]:
         matches = (_BULLET.match(line.strip()) for line in body.splitlines())
         found = [m["text"].strip("\"'` ,") for m in matches if m is not None]
     clean = (" ".join(query.split())[:_MAX_QUERY_CHARS] for query in found)
-    return [query for query in dict.fromkeys(clean) if query]
+    sound = (query.encode("utf-8", "replace").decode() for query in clean)
+    return [query for query in dict.fromkeys(sound) if query]
 
 
 def _array(body: str) -> list[str] | None:

@@ -13,6 +13,7 @@ from typing import Any
 from armory.cli.answers import OPERATOR, CommandLine, packed, result_of
 from armory.cli.output import CONNECTING, EMBEDDING, waiting
 from armory.config import Loaded
+from armory.domain.query import VisibleSet
 from armory.domain.tool import ToolRecord
 from armory.errors import UpstreamUnavailable
 from armory.gateway.requests import ClientRequest
@@ -81,6 +82,12 @@ def tools_of(runtime: Runtime) -> tuple[list[ToolRecord], dict[str, str]]:
         why = "; ".join(f"upstream {key!r}: {reason}" for key, reason in lacking.items())
         raise UpstreamUnavailable(f"there is no tool: {why}")
     return tools, lacking
+
+
+def findable(runtime: Runtime) -> VisibleSet:
+    """What a search for tools may find: those that models may call. Skills are none."""
+    view = runtime.gateway.view
+    return VisibleSet(frozenset(view.catalog.tools) - view.tables.apps)
 
 
 @asynccontextmanager

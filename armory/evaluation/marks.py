@@ -126,9 +126,9 @@ class MarkedQueries:
 
 
 def _tool_row(tool: ToolRecord) -> dict[str, Any]:
-    row: dict[str, Any] = {"id": tool.name, **tool.definition, "name": tool.original_name}
+    row: dict[str, Any] = {**tool.definition, "id": tool.name, "name": tool.original_name}
     row |= {"server": tool.server, "server_title": tool.server_title}
-    row["description"] = tool.description
+    row |= {"description": tool.description, "tags": list(tool.tags), "category": tool.category}
     return row
 
 

@@ -170,11 +170,12 @@ class ChatClient:
         message = getattr(choices[0], "message", None)
         content = getattr(message, "content", None)
         text = content if isinstance(content, str) else ""
-        usage = answer.usage
+        text = text.encode("utf-8", "replace").decode()  # half of a character can be sent nowhere
+        usage = getattr(answer, "usage", None)
         return Completion(
             text=text,
-            prompt_tokens=(usage and usage.prompt_tokens) or _estimate(messages),
-            completion_tokens=(usage and usage.completion_tokens) or estimate_tokens(text),
+            prompt_tokens=_count(usage, "prompt_tokens") or _estimate(messages),
+            completion_tokens=_count(usage, "completion_tokens") or estimate_tokens(text),
             finish_reason=str(getattr(choices[0], "finish_reason", None) or ""),
         )
 
@@ -323,6 +324,12 @@ def _texts(delta: object) -> list[tuple[str, str]]:
     """(where it stood, text) of each text in a piece, which servers may leave out."""
     found = ((kind, getattr(delta, kind, None)) for kind in _TEXTS)
     return [(kind, text) for kind, text in found if isinstance(text, str) and text]
+
+
+def _count(usage: object, name: str) -> int:
+    """Tokens as the endpoint counted them; 0 where it did not."""
+    found = getattr(usage, name, None)
+    return found if isinstance(found, int) else 0
 
 
 def _typed(messages: Sequence[Message]) -> list[ChatCompletionMessageParam]:

@@ -81,4 +81,5 @@ async def _open_agent(runtime: Runtime, stack: AsyncExitStack) -> None:
         return
     from armory.runtime.blocks.agents import open_agent
 
-    runtime.agent = await open_agent(loaded, retriever, retriever.embedder, stack)
+    opened = await open_agent(loaded, retriever, retriever.embedder, stack)
+    runtime.agent, runtime.documents = opened

@@ -55,6 +55,7 @@ from armory.wire.http.edge import HttpEdge
 from armory.wire.observed import Observers
 
 if TYPE_CHECKING:
+    from armory.agent.documents import DocumentSource
     from armory.agent.loop import RetrievalAgent
 
 FIRST_SNAPSHOT_S = 10.0
@@ -76,6 +77,7 @@ class Runtime:
         pool, supervisor: the upstreams.
         retriever: None where Tool RAG is off.
         agent: the retrieval agent; None where it is off.
+        documents: what it searches beside the tools; None: nothing.
         attribution: remembers queries; None where nothing is learned from use.
         limits: how often each caller may ask.
         figures: what health and metrics read.
@@ -113,6 +115,7 @@ class Runtime:
         parts = reloadable(loaded, self.packs())
         self.loaded, self.started = loaded, loaded.config
         self.agent: RetrievalAgent | None = None
+        self.documents: DocumentSource | None = None
         self.edge: HttpEdge | None = None
         self.listening: Listening | None = None
         self.opening: Opening | None = None

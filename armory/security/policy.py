@@ -104,12 +104,14 @@ class Policy:
                 return False
         return not self._ruled or self._rules.allow(principal, name)
 
-    def allows_listed(self, principal: Principal, record: ToolRecord | ListedRecord) -> bool:
+    def allows_listed(
+        self, principal: Principal, record: ToolRecord | ListedRecord, *, packs: bool = True
+    ) -> bool:
         """Whether `principal` may see and use a tool or a prompt: packs bring single tools, too,
-        but prompts with their server alone.
+        but prompts with their server alone. `packs=False` asks the rules alone.
         """
         if self._packs is not None:
-            view = self._view(principal, packs=True)
+            view = self._view(principal, packs)
             if view is not None and not view.includes_listed(record):
                 return False
         return not self._ruled or self._rules.allow(principal, record.name)

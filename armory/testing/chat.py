@@ -30,7 +30,7 @@ class Turn:
         fault: `hang` never answers, `close` drops the connection, `truncate` breaks a stream off
             without its end, `garbage` answers no JSON, `no_choices` answers another object, `empty`
             a completion without text.
-        usage: whether token counts are sent.
+        usage: whether token counts are sent; or what is sent in their place.
     """
 
     text: str = ""
@@ -39,7 +39,7 @@ class Turn:
     error: Any = None
     thinking: str = ""
     fault: Fault | None = None
-    usage: bool = True
+    usage: Any = True
 
 
 class ScriptedChat:
@@ -110,12 +110,14 @@ class ScriptedChat:
                 }
             ],
         }
-        if turn.usage:
+        if turn.usage is True:
             answer["usage"] = {
                 "prompt_tokens": 100,
                 "completion_tokens": 10,
                 "total_tokens": 110,
             }
+        elif turn.usage is not False:
+            answer["usage"] = turn.usage
         return web.json_response(answer)
 
     async def _stream(self, request: web.Request, turn: Turn, text: str) -> web.StreamResponse:

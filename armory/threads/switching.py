@@ -6,6 +6,7 @@ Owns: the interpreter's switch interval. Never imports a room.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 
@@ -16,25 +17,30 @@ at each row."""
 
 
 class SwitchInterval:
-    """The interpreter's switch interval, shortened while anybody asks; one for the process."""
+    """The interpreter's switch interval, shortened while anybody asks; one for the process, which
+    may have several event loops.
+    """
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._wanted = 0
         self._usual_s = sys.getswitchinterval()
 
     @contextmanager
     def short(self) -> Generator[None]:
-        """Shorten it to `SHORT_S` meanwhile. Enter it from the event loop's thread only."""
-        if not self._wanted:
-            self._usual_s = sys.getswitchinterval()
-            sys.setswitchinterval(min(self._usual_s, SHORT_S))
-        self._wanted += 1
+        """Shorten it to `SHORT_S` meanwhile."""
+        with self._lock:
+            if not self._wanted:
+                self._usual_s = sys.getswitchinterval()
+                sys.setswitchinterval(min(self._usual_s, SHORT_S))
+            self._wanted += 1
         try:
             yield
         finally:
-            self._wanted -= 1
-            if not self._wanted:
-                sys.setswitchinterval(self._usual_s)
+            with self._lock:
+                self._wanted -= 1
+                if not self._wanted:
+                    sys.setswitchinterval(self._usual_s)
 
 
 SWITCH_INTERVAL = SwitchInterval()

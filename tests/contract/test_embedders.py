@@ -93,6 +93,18 @@ def local_folder(tmp_path: Path) -> Path:
     return folder
 
 
+async def test_without_a_url_it_is_openais_own_whatever_other_programs_are_told(
+    api: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", api.url)
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")  # nothing leaves this machine
+    made = OpenAIEmbedder("text-embedding-3-small", api_key="sk-secret", retries=0)
+    with pytest.raises(BackendError, match=r"api\.openai\.com/v1 cannot be reached"):
+        await made.embed_queries(["a text"])
+    await made.aclose()
+    assert not api.requests
+
+
 @pytest.fixture(params=["hashing", "embedded", "openai", "fastembed", "cached"])
 async def embedder(
     request: pytest.FixtureRequest, api: FakeApi, local_folder: Path

@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,52 @@ async def test_rest_mcp_and_command_line_tell_the_same_and_take_rejections(tmp_p
         told = json.loads(said)
         assert (told["stopped"], told["documents"]) == ("final_answer", [])
         assert told["tools"][0]["name"].startswith("notes__")
+
+
+async def test_an_embedding_api_that_is_away_keeps_no_gateway_from_starting(tmp_path: Path) -> None:
+    async with ScriptedChat([*TURNS]) as chat:
+        config = configuration(chat.url, tmp_path)
+        config["tool_rag"] = {
+            "embedding_model": "some-model",
+            "embedding_provider": "openai",
+            "openai": {"base_url": "http://127.0.0.1:9/v1", "dimensions": 8},
+        }
+        gateway = await asyncio.to_thread(partial(GatewayProcess, config, tmp_path, wait=False))
+        try:
+            async with aiohttp.ClientSession() as http:
+                asked = {"query": "write down why E1042 came", "mode": "agent"}
+                async with http.post(f"{gateway.url}/v1/retrieve_tools", json=asked) as answer:
+                    told = await answer.json()
+        finally:
+            await asyncio.to_thread(gateway.close)
+    assert told["stopped"] == "final_answer"
+    assert [document["id"] for document in told["documents"]] == ["rollback.md#0"]
+    failed = next(step["text"] for step in told["trace"] if step["kind"] == "observation")
+    assert "vector_search failed" in failed
+
+
+async def test_the_command_line_finds_tools_and_no_skills(tmp_path: Path) -> None:
+    skill = tmp_path / "skills" / "notes"
+    skill.mkdir(parents=True)
+    text = "---\nname: notes\ndescription: Write down a note\n---\nHow to.\n"
+    (skill / "SKILL.md").write_text(text, encoding="utf-8")
+    async with ScriptedChat([*TURNS]) as chat:
+        config = configuration(chat.url, tmp_path)
+        config["upstreams"]["own"] = {"skills": str(tmp_path / "skills")}
+        path = tmp_path / "armory.yaml"
+        path.write_text(yaml.safe_dump(config), encoding="utf-8")
+        done = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "armory.cli.main", "search", "--agent", "--json",
+            "write down a note", "--config", str(path),
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            env={"ARMORY_HOME": str(tmp_path), "PATH": "/usr/bin:/bin",
+                 "PYTHONPATH": str(Path(__file__).parents[2])},
+        )  # fmt: skip
+        said, problems = await done.communicate()
+    assert done.returncode == 0, problems.decode()
+    names = [tool["name"] for tool in json.loads(said)["tools"]]
+    assert names[0].startswith("notes__")
+    assert not [name for name in names if "://" in name]
 
 
 async def test_the_command_line_streams_the_trace(tmp_path: Path) -> None:

@@ -111,6 +111,23 @@ def test_upstreams_with_queries_of_ones_own(tmp_path: Path) -> None:
     assert "write one a line" in refused.stderr
 
 
+def test_skills_are_no_tools_that_a_query_lists(tmp_path: Path) -> None:
+    skill = tmp_path / "skills" / "treaties"
+    skill.mkdir(parents=True)
+    text = "---\nname: treaties\ndescription: Negotiate treaties between pirates\n---\nHow to.\n"
+    (skill / "SKILL.md").write_text(text, encoding="utf-8")
+    config = tmp_path / "armory.yaml"
+    demo = {"command": sys.executable, "args": ["-m", "armory.demo"]}
+    upstreams = {"notes": demo, "own": {"skills": str(tmp_path / "skills")}}
+    config.write_text(yaml.safe_dump({"upstreams": upstreams}), encoding="utf-8")
+    queries = tmp_path / "queries.txt"
+    queries.write_text("negotiate a treaty between pirates\n", encoding="utf-8")
+    done = run(tmp_path, "report", "--config", str(config), "--queries", str(queries), "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["returned_mean"], told["empty_share"]) == (0, 1)
+
+
 async def test_time_to_first_token(tmp_path: Path, data: Path) -> None:
     async with ScriptedChat(["hello there"]) as chat:
         arguments = ["report", "--data", str(data), "--json", "--ttft", "--base-url", chat.url]

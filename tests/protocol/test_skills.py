@@ -249,13 +249,17 @@ async def test_search_names_a_skill_where_it_fits(rig: Rig) -> None:
     assert found["skills"][0]["name"] == "git-workflow"
     assert "advice" not in found
     assert not [tool for tool in found["tools"] if "://" in tool["name"]]
+    texts = ["write commit messages and name branches", "echo the text back"]
+    whole, one = await search(rig, texts), await search(rig, texts, top_k=1)
+    assert (len(one["tools"]), len(one["skills"])) == (1, 1), "none takes the other's place"
+    assert one["tools"][0] == whole["tools"][0]
     query = {"query": "write commit messages and name branches"}
     listed = await rig.result("tools/list", query)
     assert not [tool for tool in listed["tools"] if "://" in tool["name"]]
 
 
-async def search(rig: Rig, query: str, who: str = "ann") -> Any:
-    arguments = {"name": "search_tools", "arguments": {"query": query}}
+async def search(rig: Rig, query: str | list[str], who: str = "ann", **more: Any) -> Any:
+    arguments = {"name": "search_tools", "arguments": {"query": query, **more}}
     return (await rig.result("tools/call", arguments, who=who))["structuredContent"]
 
 

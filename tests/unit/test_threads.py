@@ -48,6 +48,35 @@ def test_turns_are_short_until_the_last_one_has_left() -> None:
     assert sys.getswitchinterval() == usual
 
 
+def test_turns_are_as_usual_again_after_two_event_loops_wanted_short_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    usual, put = sys.getswitchinterval(), sys.setswitchinterval
+    interval = SwitchInterval()
+    entered, leave = threading.Event(), threading.Event()
+
+    def another() -> None:
+        with interval.short():
+            entered.set()
+            leave.wait(30)
+
+    thread = threading.Thread(target=another)
+
+    def put_back(seconds: float) -> None:
+        if seconds == usual and not thread.ident:  # the first loop is about to
+            thread.start()
+            entered.wait(0.2)
+        put(seconds)
+
+    with interval.short():
+        monkeypatch.setattr(sys, "setswitchinterval", put_back)
+    leave.set()
+    thread.join(30)
+    left = sys.getswitchinterval()
+    put(usual)
+    assert left == usual
+
+
 @pytest.mark.anyio
 async def test_they_are_short_while_tools_are_made_searchable_and_not_afterwards() -> None:
     usual = sys.getswitchinterval()

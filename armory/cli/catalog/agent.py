@@ -92,7 +92,7 @@ async def _there(question: Question, url: str, token: str | None) -> dict[str, A
 async def _here(
     question: Question, config: str | None, *, quiet: bool
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    from armory.cli.local import opened, unreached
+    from armory.cli.local import findable, opened, unreached
 
     async with opened(loaded_config(config), searched=True) as runtime:
         if runtime.agent is None:
@@ -100,10 +100,15 @@ async def _here(
                 "is off; set it to true, and `agent.base_url` and `agent.model` to your chat API",
                 path="agent.enabled",
             )
+        if runtime.documents is not None:
+            await runtime.documents.embedded()
         console = out()
         result: AgentResult | None = None
         events = runtime.agent.stream(
-            question.text, top_k=question.top_k or 10, rejected=question.rejected
+            question.text,
+            visible=findable(runtime),
+            top_k=question.top_k or 10,
+            rejected=question.rejected,
         )
         async with aclosing(events):
             async for event in events:

@@ -23,7 +23,7 @@ from armory.cli.options import (
     refuse_blank,
 )
 from armory.cli.output import out, print_json, say_notice, say_unreached, tell
-from armory.domain.query import MAX_TOP_K, Query, VisibleSet
+from armory.domain.query import MAX_TOP_K, Query
 from armory.domain.results import Match, Selection
 from armory.errors import ArmoryError, ConfigError
 from armory.protocol.meta import EXPLAIN, OWN_PREFIX
@@ -137,7 +137,7 @@ async def _here(
     query: Query, config: str | None, *, explain: bool
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """The answer, and the upstreams that are searched and could not be reached."""
-    from armory.cli.local import opened, unreached
+    from armory.cli.local import findable, opened, unreached
 
     loaded = loaded_config(config)
     unknown = sorted((query.servers or frozenset()) - loaded.config.upstreams.keys())
@@ -147,8 +147,7 @@ async def _here(
     async with opened(loaded, searched=True) as runtime:
         if runtime.retriever is None:
             raise ConfigError("it is off, so nothing can be searched", path="tool_rag.enabled")
-        tools = VisibleSet(frozenset(runtime.gateway.view.catalog.tools))
-        selection = await runtime.retriever.search(query, tools, explain=explain)
+        selection = await runtime.retriever.search(query, findable(runtime), explain=explain)
         return _answer(selection, explain=explain), unreached(runtime, query.servers)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import click
 from rich.table import Table
 
-from armory.cli.local import opened, tools_of
+from armory.cli.local import findable, opened, tools_of
 from armory.cli.options import config_option, json_option, loaded_config
 from armory.cli.output import EMBEDDING, out, print_json, say_notice, say_unreached, waiting
 from armory.config import Loaded, load_text
@@ -29,6 +29,7 @@ from armory.errors import BackendError, ConfigError
 from armory.evaluation.context import (
     ContextReport,
     Definition,
+    Search,
     Surfaces,
     first_tokens,
     measure,
@@ -47,7 +48,6 @@ from armory.gateway.settings import GatewaySettings
 from armory.gateway.views.definitions import ui_meta
 from armory.llm.client import ChatClient
 from armory.retrieval.indexing.document import template_queries
-from armory.retrieval.retriever import Retriever
 from armory.runtime.retrieval import open_retriever
 from armory.runtime.settings import gateway_settings
 
@@ -68,7 +68,7 @@ class _Subject:
 
     tools: Sequence[ToolRecord]
     servers: dict[str, ServerLists]
-    retriever: Retriever
+    search: Search
     queries: tuple[str, ...] = ()
     unreached: Mapping[str, str] = field(default_factory=dict[str, str])
 
@@ -190,7 +190,7 @@ async def _report(
             found = await measure(
                 subject.tools,
                 queries,
-                subject.retriever.search,
+                subject.search,
                 surfaces,
                 on_progress=shown.counting(_COUNTING),
             )
@@ -211,7 +211,7 @@ async def _report(
                     client.model,
                     subject.tools,
                     queries[:number],
-                    subject.retriever.search,
+                    subject.search,
                     pinned=surfaces.pinned,
                     on_progress=shown.counting(_TIMING),
                 )
@@ -231,7 +231,8 @@ async def _subject(loaded: Loaded, data: str | None) -> AsyncGenerator[_Subject]
                 raise ConfigError("is off; a report needs it", path="tool_rag.enabled")
             tools, lacking = tools_of(runtime)
             servers = dict(runtime.gateway.view.catalog.servers)
-            yield _Subject(tools, servers, runtime.retriever, unreached=lacking)
+            search = partial(runtime.retriever.search, visible=findable(runtime))
+            yield _Subject(tools, servers, search, unreached=lacking)
         return
     dataset = load_dataset(data)
     by_server: dict[str, list[Any]] = {}
@@ -245,7 +246,7 @@ async def _subject(loaded: Loaded, data: str | None) -> AsyncGenerator[_Subject]
         async with retriever:
             await retriever.index(dataset.tools)
             queries = tuple(query.text for query in dataset.queries)
-            yield _Subject(dataset.tools, servers, retriever, queries)
+            yield _Subject(dataset.tools, servers, retriever.search, queries)
 
 
 def _queries(subject: _Subject, queries_file: str | None, limit: int) -> list[str]:

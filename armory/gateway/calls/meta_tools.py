@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec import Raw
 
+from armory.domain.query import Query
 from armory.domain.results import Match, Selection
 from armory.gateway.changes.changes import Changes
 from armory.gateway.context import RequestContext
@@ -86,8 +87,7 @@ class MetaTools:
         check_size(query, context.view.settings)
         explain = meta_explain(context)
         await self._limiter.acquire(context.principal, CALL_METHOD, SEARCH)
-        selection = await self._lists.search(context, query, explain=explain, skills=True)
-        selection, skills = _without_skills(context, selection)
+        selection, skills = await self._found(context, query, explain=explain)
         structure = shapes.found_structure(
             selection,
             lambda: _servers(context),
@@ -152,6 +152,19 @@ class MetaTools:
         self._outcomes.listed(context, query, selection, names, size, started)
         return reply
 
+    async def _found(
+        self, context: RequestContext, query: Query, *, explain: bool
+    ) -> tuple[Selection, tuple[Match, ...]]:
+        """The tools that a query finds, and the skills: none takes the place of a tool."""
+        view = context.view
+        skills = view.visible(context).skills
+        if not skills:
+            return await self._lists.search(context, query, explain=explain), ()
+        most = view.settings.max_tools if query.top_k is None else query.top_k
+        wide = replace(query, top_k=most + len(skills))
+        found = await self._lists.search(context, wide, explain=explain, skills=True)
+        return _without_skills(context, found, most)
+
     def _reveal(self, context: RequestContext, names: Iterable[str]) -> None:
         """Let tools that a legacy session searched for enter its list."""
         session = context.session
@@ -164,16 +177,14 @@ class MetaTools:
 
 
 def _without_skills(
-    context: RequestContext, found: Selection
+    context: RequestContext, found: Selection, most: int
 ) -> tuple[Selection, tuple[Match, ...]]:
-    """What was found, the tools apart from the skills."""
+    """What was found, the tools apart from the skills, at most so many of each."""
     known = context.view.catalog.skills
-    if not known:
-        return found, ()
     tools = tuple(match for match in found.matches if match.tool.name not in known)
     skills = tuple(match for match in found.matches if match.tool.name in known)
     nearest = tuple(match for match in found.nearest if match.tool.name not in known)
-    return replace(found, matches=tools, nearest=nearest), skills
+    return replace(found, matches=tools[:most], nearest=nearest), skills[:most]
 
 
 def _servers(context: RequestContext) -> tuple[list[dict[str, Any]], int]:

@@ -41,6 +41,8 @@ _MAX_TOKENS = 250_000
 _TEXT_TOKENS = 8_000
 _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 20.0
+_OPENAI = "https://api.openai.com/v1"
+"""Said to the client, which would else go by OPENAI_BASE_URL."""
 
 
 @dataclass(slots=True)
@@ -104,10 +106,9 @@ class OpenAIEmbedder:
         self._wait_s = wait_s
         self._max_texts = max_texts
         self._max_tokens = max_tokens
-        self._where = base_url or "https://api.openai.com/v1"
-        self._client = AsyncOpenAI(
-            api_key=api_key or "none", base_url=base_url, timeout=timeout_s, max_retries=0
-        )
+        self._where = base_url or _OPENAI
+        self._key, self._timeout_s = api_key or "none", timeout_s
+        self._opened: tuple[asyncio.AbstractEventLoop, AsyncOpenAI] | None = None
         self.cost = Cost(dollars=None if self._price is None else 0.0)
 
     @property
@@ -131,7 +132,17 @@ class OpenAIEmbedder:
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self._client.close()
+        await self._client().close()
+
+    def _client(self) -> AsyncOpenAI:
+        """The client of this event loop: connections end with the loop that they were opened by."""
+        loop = asyncio.get_running_loop()
+        if self._opened is None or self._opened[0] is not loop:
+            made = AsyncOpenAI(
+                api_key=self._key, base_url=self._where, timeout=self._timeout_s, max_retries=0
+            )
+            self._opened = loop, made
+        return self._opened[1]
 
     async def _embed(self, texts: Sequence[str], retries: int) -> FloatArray:
         batches = self._batches(encodable(texts))
@@ -175,7 +186,7 @@ class OpenAIEmbedder:
 
     async def _request(self, batch: list[str]) -> FloatArray:
         extra: dict[str, Any] = {"dimensions": self._dimension} if self._shortened else {}
-        answer = await self._client.embeddings.create(
+        answer = await self._client().embeddings.create(
             model=self._model, input=batch, encoding_format="base64", **extra
         )
         rows: list[Any] = [None] * len(batch)

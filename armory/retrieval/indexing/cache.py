@@ -12,6 +12,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from cachetools import LRUCache
+
 from armory.logger import Logger
 from armory.retrieval.embedders.base import vector_of
 from armory.retrieval.ports import FloatArray
@@ -19,6 +21,10 @@ from armory.retrieval.ports import FloatArray
 _log = Logger(__name__)
 _CHUNK = 500
 _LIMIT_BYTES = 4 * 1024**3
+_HELD_BYTES = 512 * 1024**2
+"""Of vectors that memory holds where there is no file: definitions may change without end."""
+_ENTRY_BYTES = 500
+"""Of an entry beside its vector's components."""
 AGAIN_S = 60.0
 """Seconds until an unusable file is tried again: the disk may have room by then."""
 _SCHEMA = """
@@ -43,15 +49,24 @@ class DocumentCache:
     Args:
         path: the file; None: memory only.
         limit_bytes: size of the file above which the oldest entries go.
+        held_bytes: of vectors in memory, above which those go that were not used for longest.
     """
 
-    def __init__(self, path: Path | str | None, *, limit_bytes: int = _LIMIT_BYTES) -> None:
+    def __init__(
+        self,
+        path: Path | str | None,
+        *,
+        limit_bytes: int = _LIMIT_BYTES,
+        held_bytes: int = _HELD_BYTES,
+    ) -> None:
         self._path = Path(path) if path is not None else None
         self._limit_bytes = limit_bytes
         self._lock = threading.Lock()
         self._db: sqlite3.Connection | None = None
         self._again_at: float | None = None
-        self._vectors: dict[tuple[str, str], FloatArray] = {}
+        self._vectors: LRUCache[tuple[str, str], FloatArray] = LRUCache(
+            held_bytes, getsizeof=lambda vector: _ENTRY_BYTES + vector.nbytes
+        )
         self._queries: dict[tuple[str, str], list[str]] = {}
 
     def get(self, identity: str, hashes: Iterable[str], dimension: int) -> dict[str, FloatArray]:
@@ -75,7 +90,8 @@ class DocumentCache:
         rows = [(identity, h, v.astype("<f4").tobytes()) for h, v in vectors.items()]
         with self._lock:
             if not self._write(_VECTOR, rows):
-                self._vectors.update({(identity, h): v for h, v in vectors.items()})
+                # copies: a row would hold the whole batch that it was made in
+                self._vectors.update({(identity, h): v.copy() for h, v in vectors.items()})
 
     def get_queries(self, generator: str, key: str) -> list[str] | None:
         """Generated queries of a tool by the hash of its content."""
@@ -154,7 +170,8 @@ class DocumentCache:
             db.executemany(_VECTOR, vectors)
             db.executemany(_TEXTS, queries)
         _log.info("embedding_cache_stored_again", vectors=len(self._vectors))
-        self._vectors, self._queries, self._again_at = {}, {}, None
+        self._vectors.clear()
+        self._queries, self._again_at = {}, None
 
     def _trim(self, db: sqlite3.Connection) -> None:
         """Give the oldest quarter up when the entries outgrow the limit; freed pages are reused."""

@@ -175,6 +175,8 @@ class Indexer:
             return words, IndexReport(len(tools), work.embedded, work.cached, len(tools), problem)
         missing = len(tools) - len(rows)
         report = IndexReport(len(tools), work.embedded, work.cached, missing, work.problem)
+        if len(rows) < _ENOUGH * len(tools):
+            return words, report
         return await in_turn(with_vectors, words, rows, view), report
 
     def document(self, name: str) -> Document:

@@ -188,10 +188,12 @@ class LexicalIndex:
         for chunk in chunks(text):
             if chunk in self._seen:
                 continue
-            if len(chunk) <= KEPT_CHARS:
+            spelt = spellings(chunk)
+            known = [(word, term) for word, term in spelt if term in self._vocabulary]
+            for word, term in known:
+                self._spelling.add_word(word, self._vocabulary[term])
+            # of what is left out here, as too much in one field, another tool may have the term
+            if len(known) == len(spelt) and len(chunk) <= KEPT_CHARS:
                 if len(self._seen) >= _SEEN:
                     self._seen.clear()
                 self._seen.add(chunk)
-            for word, term in spellings(chunk):
-                if term in self._vocabulary:
-                    self._spelling.add_word(word, self._vocabulary[term])

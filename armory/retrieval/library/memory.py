@@ -69,9 +69,12 @@ def _examples(tool: ToolRecord) -> Sequence[str]:
 
 
 def _named(model: str) -> Embedder | None:
-    """The embedder of a name; one of OpenAI's with the key that its own libraries go by."""
-    key = OpenAISettings(api_key=os.environ.get("OPENAI_API_KEY"))
-    return make_embedder(model, options=PartOptions(openai=key))
+    """The embedder of a name; one of OpenAI's with the key and the URL that its own libraries go
+    by.
+    """
+    where = os.environ.get("OPENAI_BASE_URL") or None
+    openai = OpenAISettings(base_url=where, api_key=os.environ.get("OPENAI_API_KEY"))
+    return make_embedder(model, options=PartOptions(openai=openai))
 
 
 class AsyncToolMemory:
@@ -79,7 +82,8 @@ class AsyncToolMemory:
 
     Args:
         embedder: a model's name (see `armory.retrieval.registry.make_embedder`; `none`, or None:
-            words only; one of OpenAI's goes by OPENAI_API_KEY) or an embedder of your own.
+            words only; one of OpenAI's goes by OPENAI_API_KEY and OPENAI_BASE_URL) or an embedder
+            of your own.
         index: `exact`, `faiss`, `qdrant`, or an index of your own.
         ranker: `relevance`, `hybrid`, `semantic` or `lexical`.
         folder: where `save` writes, and where vectors are kept so that they are computed once.

@@ -73,6 +73,7 @@ def selected(tool: Tool, score: float, relevance: float, reason: str) -> Selecte
     return SelectedTool(
         identifier=tool.identifier,
         name=tool.name,
+        title=tool.title,
         description=tool.description,
         tags=list(tool.tags),
         inputSchema=copied(tool.input_schema),

@@ -45,6 +45,7 @@ class SelectedTool(TypedDict):
 
     identifier: str
     name: str
+    title: str
     description: str
     tags: list[str]
     inputSchema: dict[str, Any]
@@ -70,6 +71,7 @@ class Tool:
         examples: queries that want this tool; each is embedded, the best one counts.
         metadata: anything to filter by. `private: True` hides the tool unless asked for.
         handle: what runs it; never saved.
+        title: what people see, or ""; searched.
 
     Raises:
         InvalidRequest: one of them is of another type.
@@ -84,13 +86,13 @@ class Tool:
     examples: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     handle: Handle | None = None
+    title: str = ""
 
     def __post_init__(self) -> None:
-        for name in ("identifier", "name"):
-            if not isinstance(getattr(self, name), str) or not getattr(self, name):
-                self._refuse(name, "a text that is not empty")
-        if not isinstance(self.description, str):  # pyright: ignore[reportUnnecessaryIsInstance] # callers need not check types
-            self._refuse("description", "a text")
+        for name, least in (("identifier", 1), ("name", 1), ("description", 0), ("title", 0)):
+            text: Any = getattr(self, name)
+            if not isinstance(text, str) or len(text) < least:
+                self._refuse(name, "a text that is not empty" if least else "a text")
         for name in ("tags", "examples"):
             given: Any = getattr(self, name)
             if not isinstance(given, list | tuple) or not all(
@@ -175,6 +177,8 @@ class Tool:
             "description": self.description,
             "inputSchema": dict(self.input_schema),
         }
+        if self.title:
+            definition["title"] = self.title
         if self.output_schema is not None:
             definition["outputSchema"] = dict(self.output_schema)
         if self.examples:
@@ -203,6 +207,7 @@ class Tool:
         return {
             "identifier": self.identifier,
             "name": self.name,
+            "title": self.title,
             "description": self.description,
             "tags": list(self.tags),
             "inputSchema": dict(self.input_schema),
@@ -243,6 +248,8 @@ def tool_of_json(given: Mapping[str, Any]) -> Tool:
             "What a filter is to see goes into `metadata`",
             parameter=str(unknown[0]),
         )
+    annotations: Any = given.get("annotations")
+    hinted = annotations.get("title") if isinstance(annotations, Mapping) else None
     private = given.get("private")
     if private is not None and not isinstance(private, bool):
         raise InvalidRequest(f"tool {name!r}: private is {private!r}", parameter="private")
@@ -268,4 +275,5 @@ def tool_of_json(given: Mapping[str, Any]) -> Tool:
         examples=tuple(map(str, parts["examples"])),
         metadata={**dict(parts["metadata"]), **({} if private is None else {"private": private})},
         handle=given.get("handle"),
+        title=str(given.get("title") or hinted or ""),
     )

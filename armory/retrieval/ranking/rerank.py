@@ -34,15 +34,22 @@ async def reranked(
 ) -> IntArray:
     """The order with its first `len(texts)` positions sorted by the cross-encoder.
 
-    Several queries: a tool's best. Scores and threshold stay those of the ranker. A failing model
-    leaves the order as it is, logged.
+    Several queries: a tool's best. Scores and threshold stay those of the ranker. A model that
+    fails, or does not score every text, leaves the order as it is, logged.
     """
     if not texts:
         return order
     try:
-        found = np.stack([await reranker.scores(query, texts) for query in queries]).max(0)
+        found = np.max([await _scores(reranker, query, texts) for query in queries], axis=0)
     except BackendError as error:
         _log.warning("reranking_failed", error=str(error))
         return order
     first = np.argsort(-found, kind="stable")
     return np.concatenate([order[: len(texts)][first], order[len(texts) :]])
+
+
+async def _scores(reranker: Reranker, query: str, texts: Sequence[str]) -> FloatArray:
+    found = np.asarray(await reranker.scores(query, texts), np.float32)
+    if found.shape != (len(texts),):
+        raise BackendError(f"scores of shape {found.shape} came for {len(texts)} texts")
+    return found

@@ -28,27 +28,28 @@ def chat_client(loaded: Loaded) -> ChatClient:
 
 async def open_agent(
     loaded: Loaded, engine: Engine, embedder: Embedder | None, stack: AsyncExitStack
-) -> RetrievalAgent | None:
-    """The retrieval agent over the catalog and the configured documents; None where it is off.
+) -> tuple[RetrievalAgent, DocumentSource | None]:
+    """The retrieval agent over the catalog and the configured documents, and those.
 
     Args:
         loaded: the configuration.
         engine: the retriever.
         embedder: for the documents; None: their words only.
-        stack: closes the chat client when it unwinds.
+        stack: closes what is opened here when it unwinds.
 
     Raises:
         ConfigError: the folder of documents or a parser is missing.
-        BackendError: the embedder failed over the documents.
     """
     agent = loaded.config.agent
-    if not agent.enabled:
-        return None
     sources: list[ChunkSource] = [CatalogSource(engine)]
+    documents: DocumentSource | None = None
     if agent.documents:
-        sources.append(await DocumentSource.open(loaded.folder / agent.documents, embedder))
+        documents = await DocumentSource.open(loaded.folder / agent.documents, embedder)
+        stack.push_async_callback(documents.aclose)
+        sources.append(documents)
     chat = await stack.enter_async_context(chat_client(loaded))
-    return RetrievalAgent(chat, sources, AgentLimits(**values_for(AgentLimits, agent)))
+    limits = AgentLimits(**values_for(AgentLimits, agent))
+    return RetrievalAgent(chat, sources, limits), documents
 
 
 def query_generator(loaded: Loaded, chat: ChatClient) -> ChatQueryGenerator | None:

@@ -77,7 +77,8 @@ class FindableTools:
         extra = frozenset(
             name
             for name, tool in registered.items()
-            if name not in base.names and policy.allows(principal, name, packs=packs)
+            if name not in base.names
+            if policy.allows_listed(principal, tool, packs=packs)
             # what an upstream offers is decided by the catalog alone
             if name not in catalog.tools
             if for_models(tool)

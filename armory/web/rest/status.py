@@ -175,7 +175,9 @@ async def catalog(call: RestCall) -> Reply:
     visible = policy.visible_catalog(snapshot, call.principal)
     registry = services.accounts.registry.records
     indexed = sum(
-        policy.allows(call.principal, name) for name in registry if name not in snapshot.tools
+        policy.allows_listed(call.principal, tool)
+        for name, tool in registry.items()
+        if name not in snapshot.tools
     )
     return Reply(
         {

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import builtins
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from armory.agent import documents
 from armory.agent.chunks import Ask
 from armory.agent.documents import DocumentSource, read_folder
 from armory.errors import BackendError, ConfigError
+from armory.retrieval.ports import FloatArray
 from armory.testing.embedder import HashingEmbedder
 
 PDF_TEXT = "Quarterly revenue grew in Norway"
@@ -107,6 +111,7 @@ def test_a_missing_parser_names_the_extra(
 @pytest.mark.anyio
 async def test_both_searches_find_their_chunk(folder: Path) -> None:
     source = await DocumentSource.open(folder, HashingEmbedder())
+    await source.embedded()
     assert len(source) == 6
     words = await source.search("keyword_search", Ask("E1042", 5))
     assert [hit.chunk.id for hit in words] == ["runbooks/rollback.md#0"]
@@ -136,3 +141,44 @@ async def test_without_an_embedder_only_words_can_be_searched(folder: Path) -> N
 async def test_an_empty_folder_finds_nothing(tmp_path: Path) -> None:
     source = await DocumentSource.open(tmp_path, HashingEmbedder())
     assert list(await source.search("vector_search", Ask("anything", 3))) == []
+
+
+class Mended(HashingEmbedder):
+    """An embedder that fails until it is mended, and tells when it has embedded documents."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failure = BackendError("the embedding API is away")
+        self.done = asyncio.Event()
+
+    async def embed_documents(self, texts: Sequence[str]) -> FloatArray:
+        found = await super().embed_documents(texts)
+        self.done.set()
+        return found
+
+
+@pytest.mark.anyio
+async def test_an_embedder_that_is_away_costs_vectors_alone_and_for_a_while(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents, "_PAUSES_S", (0.01,))
+    embedder = Mended()
+    async with asyncio.timeout(30):
+        source = await DocumentSource.open(folder, embedder)
+        await source.embedded()
+        assert await source.search("keyword_search", Ask("E1042", 5))
+        with pytest.raises(BackendError, match="the embedding API is away"):
+            await source.search("vector_search", Ask("anything", 3))
+        embedder.failure = None
+        await embedder.done.wait()
+        assert len(await source.search("vector_search", Ask("who is paged at night", 2))) == 2
+        await source.aclose()
+
+
+@pytest.mark.anyio
+async def test_a_source_that_is_closed_embeds_no_more(folder: Path) -> None:
+    async with asyncio.timeout(30):
+        source = await DocumentSource.open(folder, Mended())
+        await source.embedded()
+        await source.aclose()
+    assert not [task for task in asyncio.all_tasks() if task.get_name() == "embed documents"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -158,6 +160,33 @@ def test_json_beyond_repair_is_left_to_the_loop(written: str) -> None:
     assert step.action == "vector_search"
     assert step.arguments is None
     assert step.raw_input == written
+
+
+@pytest.mark.parametrize(
+    "inner", ['{"deploy a build"}', "{...}", "{'query': {'a', 'b'}}", "{'query': b'x'}"]
+)
+def test_what_only_python_can_write_is_left_to_the_loop(inner: str) -> None:
+    step = parse_step(f"Action: vector_search\nAction Input: {inner}")
+    assert (step.action, step.arguments) == ("vector_search", None)
+    whole = parse_step(f'{{"action": "vector_search", "action_input": {inner}}}')
+    assert (whole.action, whole.arguments, whole.final_answer) == (None, None, None)
+    assert whole.problem
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'Action: vector_search\nAction Input: {"query": "party \\ud83d"}',
+        'Action: vector_search\nAction Input: {"query": "party \\ud83d',
+        '{"action": "vector_search", "action_input": {"query": "party \\ud83d"}}',
+        "Action: vector_search\nAction Input: {'query': 'party \\ud83d'}",
+    ],
+    ids=["json", "unfinished", "one object", "python"],
+)
+def test_half_a_character_does_not_keep_the_rest_from_being_told(text: str) -> None:
+    step = parse_step(text)
+    assert step.arguments == {"query": "party ?"}
+    json.dumps([step.arguments, step.raw_input], ensure_ascii=False).encode()
 
 
 def test_an_unknown_action_is_left_to_the_loop() -> None:

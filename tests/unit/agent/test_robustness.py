@@ -54,6 +54,8 @@ async def test_an_empty_turn_is_asked_for_once_more(run: Run, shelf: Shelf) -> N
         (act("vector_search", "x", top_k=0), '"top_k" is 0; it must be'),
         (act("vector_search", "x", top_k="many"), "\"top_k\" is 'many'"),
         (act("vector_search", "x", top_k=True), '"top_k" is True'),
+        (act("vector_search", "x", top_k="\u00b2"), "\"top_k\" is '\u00b2'"),
+        (act("vector_search", "x", top_k="9" * 5_000), '"top_k" is \'999'),
     ],
 )
 async def test_a_wrong_action_becomes_an_observation(

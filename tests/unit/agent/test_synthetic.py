@@ -55,6 +55,7 @@ def store(tmp_path: Path) -> Iterator[DocumentCache]:
         ("1. one thing\n2. \"another\"\n\nthat's all", ["one thing", "another"]),
         ("- a\n- a\n- b", ["a", "b"]),
         ('["  spaced\\n out ", "", null, 3]', ["spaced out"]),
+        ('["half an emoji \\ud83d"]', ["half an emoji ?"]),
         ("I cannot do that.", []),
         ("", []),
         ("[" * 3_000, []),

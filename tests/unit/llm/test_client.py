@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import aclosing
+from typing import Any
 
 import pytest
 
@@ -47,14 +48,24 @@ async def test_a_completion_carries_text_and_counts() -> None:
     assert server.keys == ["secret-key"]
 
 
-async def test_counts_are_estimated_when_the_server_sends_none() -> None:
+@pytest.mark.parametrize(
+    "usage",
+    [False, None, {}, "none", [], {"prompt_tokens": None}, {"prompt_tokens": "7", "total": 7}],
+    ids=repr,
+)
+async def test_counts_are_estimated_when_the_server_sends_none(usage: Any) -> None:
     async with (
-        ScriptedChat([Turn("one two three", usage=False)]) as server,
+        ScriptedChat([Turn("one two three", usage=usage)]) as server,
         client(server) as chat,
     ):
         answer = await chat.complete(ASK)
     assert 15 <= answer.prompt_tokens <= 40
     assert 2 <= answer.completion_tokens <= 5
+
+
+async def test_half_a_character_is_replaced() -> None:
+    async with ScriptedChat(["party \ud83d"]) as server, client(server) as chat:
+        assert (await chat.complete(ASK)).text == "party ?"
 
 
 async def test_optional_parts_are_not_sent_unless_given() -> None:

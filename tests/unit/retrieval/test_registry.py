@@ -100,3 +100,14 @@ async def test_reranking_sorts_the_head_only() -> None:
     order = np.array([4, 2, 0, 1])
     found = await reranked(Lengths(), ["q", "r"], ["a", "ccc", "bb"], order)
     assert found.tolist() == [2, 0, 4, 1]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("count", [0, 2, 4])
+async def test_a_reranker_that_scores_fewer_or_more_costs_no_tool(count: int) -> None:
+    class Wrong:
+        async def scores(self, query: str, texts: Sequence[str]) -> FloatArray:
+            return np.arange(count, dtype=np.float32)
+
+    order = np.array([4, 2, 0, 1])
+    assert (await reranked(Wrong(), ["q"], ["a", "ccc", "bb"], order)).tolist() == [4, 2, 0, 1]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from armory.domain.query import Query, VisibleSet
+from armory.domain.results import Selection
 from armory.domain.tool import ToolRecord
 from armory.errors import BackendError, InvalidRequest
 from armory.feedback.vectors import FeedbackLimits, FeedbackVectors
@@ -340,6 +341,27 @@ async def test_memory_of_use_lifts_what_similar_queries_led_to(
         visible = VisibleSet(frozenset(["clock__get_time", "files__read_file"]))
         found = await one.search(Query((text,)), visible)
         assert len(found.matches) == 2
+
+
+async def test_where_few_tools_have_vectors_words_answer(
+    rankers: dict[str, Ranker], tools: list[ToolRecord]
+) -> None:
+    class OnlyQueries(HashingEmbedder):  # a limit of tokens that queries are too short to reach
+        async def embed_documents(self, texts: Sequence[str]) -> FloatArray:
+            raise BackendError("too many tokens")
+
+    async def listed(embedder: HashingEmbedder | None) -> Selection:
+        index = None if embedder is None else ExactIndex()
+        async with Retriever(embedder, index, rankers) as one:
+            await one.index(tools)
+            return await one.search(Query(("send an email",)))
+
+    words, lacking = await listed(None), await listed(OnlyQueries())
+    assert [(m.tool.name, m.score) for m in lacking.matches] == [
+        (m.tool.name, m.score) for m in words.matches
+    ]
+    assert words.matches
+    assert lacking.degraded == "lexical only: too many tokens"
 
 
 async def test_the_reranker_orders_the_best(

@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import pytest
+from msgspec import Raw
 
 from armory.domain.catalog import Catalog, ServerLists
 from armory.domain.catalog_builder import build_catalog
 from armory.domain.principal import Principal
 from armory.domain.visibility import Scope
+from armory.gateway.requests import ClientRequest
+from armory.gateway.settings import GatewaySettings
+from armory.gateway.views.view import View
+from armory.protocol.link import Answer, Params
 from armory.security.packs import NamedPack, PackView
 from armory.security.policy import Policy
 
 ALICE = Principal("alice", user="ann")
+
+
+class Unasked:
+    """A client that is told nothing."""
+
+    capabilities: Mapping[str, Any] = {}
+    log_level: str | None = None
+    progress_token: Raw | None = None
+
+    async def notify(self, method: str, params: Params) -> None:
+        raise AssertionError(method)
+
+    async def ask(self, method: str, params: Params) -> Answer:
+        raise AssertionError(method)
 
 
 def catalog() -> Catalog:
@@ -82,6 +102,19 @@ def test_what_packs_leave_is_told_by_the_name(name: str, allowed: bool) -> None:
     assert policy.allows(ALICE, name) is allowed
     assert policy.allows(ALICE, name, packs=False)
     assert not policy.allows(Principal("b", user="bob"), name)
+
+
+def test_what_a_pack_lists_can_be_called_however_long_its_servers_key_is() -> None:
+    key = "modelcontextprotocol-server-sequential-thinking"
+    lists = ServerLists(tools=[{"name": "sequentialthinking"}], prompts=[{"name": "hi"}])
+    view = View(build_catalog({key: lists})[0], Policy(packs=Active([key], [])), GatewaySettings())
+    request = ClientRequest(ALICE, Unasked(), "modern", "")
+    visible = view.visible(request)
+    for names, find in ((visible.tools.names, view.tool), (visible.prompts, view.prompt)):
+        (name,) = names
+        assert find(request, name)
+    other = ClientRequest(Principal("b", user="bob"), Unasked(), "modern", "")
+    assert not view.tool(other, next(iter(visible.tools.names)))
 
 
 @pytest.mark.parametrize(

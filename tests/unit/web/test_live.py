@@ -176,6 +176,16 @@ def test_a_labelled_tool_that_vanished_stays_in_the_set(tmp_path: Path) -> None:
         marks.all()
 
 
+def test_a_set_has_what_tools_are_found_by_whatever_their_servers_call_it(tmp_path: Path) -> None:
+    definition = {"name": "old", "id": 7, "tags": "x", "category": ["y"]}
+    tool = ToolRecord(
+        "s__old", "s", "old", definition, fingerprint(definition), tags=("mail",), category="office"
+    )
+    MarkedQueries(tmp_path / "labels").mark("q", "s__old", True, [tool])
+    (found,) = load_dataset(tmp_path / "labels").tools
+    assert (found.name, found.tags, found.category) == ("s__old", ("mail",), "office")
+
+
 async def test_what_a_call_said_is_for_its_caller_and_for_administrators(client: Any) -> None:
     given = {"arguments": {"target": "here", "api_key": "0123456789"}}
     await client("POST", "/v1/tools/aws__deploy/call", token=SERVICE, json=given)

@@ -128,6 +128,16 @@ def test_the_oldest_go_when_the_file_grows_too_large(tmp_path: Path) -> None:
     again.close()
 
 
+def test_without_a_file_those_go_that_were_not_used_for_longest() -> None:
+    cache = DocumentCache(None, held_bytes=100_000)
+    for i in range(1_000):
+        cache.put("m", {f"h{i}": vector(i, 100)})
+        assert cache.get("m", ["h0"], 100)
+    held = cache.get("m", [f"h{i}" for i in range(1_000)], 100)
+    assert 50 < len(held) < 120
+    assert {"h0", "h999"} <= held.keys()
+
+
 def test_generated_queries_are_kept(tmp_path: Path) -> None:
     for path in (tmp_path / "q.db", None):
         cache = DocumentCache(path)

@@ -186,3 +186,13 @@ def test_which_words_stand_for_an_unknown_one_is_the_same_in_any_order() -> None
         # the commoner first, of equals those that come first in the alphabet
         assert found(order, "painth") == ["also", "paintb", "paintc", "paintf", "painth"]
         assert found(order, "") == ["paintb", "paintc", "paintf", "paintg"]
+
+
+@pytest.mark.parametrize("wordy_first", [True, False])
+def test_it_does_not_matter_which_tool_came_first(wordy_first: bool) -> None:
+    index = LexicalIndex()
+    long = " ".join([*(f"parameter{number}" for number in range(300)), "kubernetes"])
+    tools = {"wordy": Fields("apply", params=long), "deploy": Fields("deploy", "kubernetes")}
+    for key in tools if wordy_first else reversed(tools):
+        index.add(key, tools[key])
+    assert index.freeze().corrected("kuberntes") == "kubernetes"

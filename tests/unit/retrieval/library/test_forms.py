@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import mcp.types
@@ -32,6 +33,31 @@ def test_every_form_is_the_same_tool(given: Any) -> None:
     tool = Tool.of(given)
     assert (tool.identifier, tool.name) == ("get_weather", "get_weather")
     assert (tool.description, tool.input_schema) == ("Weather of a city", SCHEMA)
+
+
+TITLED: dict[str, Any] = {"name": "fn_12", "title": "Weather forecast", "inputSchema": SCHEMA}
+HINTED: dict[str, Any] = {"name": "fn_12", "annotations": {"title": "Weather forecast"}}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        TITLED,
+        HINTED,
+        ("fn_12", TITLED),
+        mcp.types.Tool(name="fn_12", title="Weather forecast", input_schema=SCHEMA),
+    ],
+    ids=["mcp", "annotations", "pair", "mcp-sdk"],
+)
+def test_a_tool_is_found_by_its_title_as_in_a_gateway(given: Any, tmp_path: Path) -> None:
+    with ToolMemory(embedder="none") as memory, ToolMemory(embedder="none") as other:
+        memory.add(given, {"name": "fn_13", "title": "Send a letter"})
+        (found,) = memory.select_tools_for_query("forecast", threshold=0.5)
+        assert (found["name"], found["title"]) == ("fn_12", "Weather forecast")
+        other.load(memory.save(tmp_path).parent)
+        assert other.get("fn_12") == memory.get("fn_12")
+        memory.update("fn_12", title="Timetable of trains")
+        assert memory.select_tools_for_query("trains")[0]["name"] == "fn_12"
 
 
 def test_what_is_told_beside_a_function_is_kept_and_a_mistake_is_named() -> None:
@@ -95,7 +121,7 @@ def test_what_the_caller_changes_afterwards_changes_no_tool() -> None:
 
 def test_a_tool_that_was_selected_is_one_for_another_memory() -> None:
     with ToolMemory(embedder="none") as memory, ToolMemory(embedder="none") as other:
-        memory.add({**WEATHER, "inputSchema": SCHEMA, "handle": print})
+        memory.add({**WEATHER, "title": "Weather", "inputSchema": SCHEMA, "handle": print})
         other.add(*memory.select_tools_for_query("weather"))
         assert other.get("get_weather") == memory.get("get_weather")
 

@@ -140,3 +140,13 @@ async def test_a_schema_that_was_selected_is_the_callers_to_change() -> None:
         tool = memory.get("get_weather")
         assert tool.input_schema == tool.output_schema == schema
         assert schema["properties"] == {"city": {"type": "string"}}
+
+
+def test_a_memory_may_be_used_in_one_event_loop_after_the_other() -> None:
+    memory = AsyncToolMemory(embedder=HashingEmbedder())
+    memory.add(WEATHER)
+    for _ in range(2):
+        assert asyncio.run(memory.select_tools_for_query("weather"))
+    memory.add(EMAIL)
+    assert len(asyncio.run(memory.select_tools_for_query("weather"))) == 2
+    asyncio.run(memory.aclose())
