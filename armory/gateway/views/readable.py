@@ -17,6 +17,8 @@ from armory.protocol.headers import schemas_in
 
 _OUT = object()
 """Stands for what is left out."""
+_FEW_VALUES = 2_000
+"""Values of a schema that are looked at, which takes less than a millisecond."""
 _Mend = Callable[[Any], Any]
 """Gives a value as it may be listed: the very value where nothing is wrong, or `_OUT`."""
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)", re.ASCII)
@@ -105,7 +107,11 @@ def _results(value: Any) -> Any:
 
 
 def _compiles(schema: Mapping[str, Any]) -> bool:
-    """Whether it is of types that there are, and refers to what is there."""
+    """Whether it is of types that there are, and refers to what is there. A very large one is
+    taken to be: looking through all that upstreams may write would hold up others for seconds.
+    """
+    if not _has_few_values(schema):
+        return True
     nodes = [node for _, node in schemas_in(schema)]
     kinds = [node.get("type") for node in nodes]
     if any(isinstance(kind, str) and kind not in _TYPES for kind in kinds):
@@ -114,6 +120,25 @@ def _compiles(schema: Mapping[str, Any]) -> bool:
         return True  # pointers begin there, and clients know more of that
     refs = [ref for node in nodes if isinstance(ref := node.get("$ref"), str)]
     return all(_leads(schema, ref) for ref in refs if not ref.startswith("#") or "/" in ref)
+
+
+def _has_few_values(schema: Mapping[str, Any]) -> bool:
+    """Whether a schema has at most `_FEW_VALUES`, at any depth; no more are counted."""
+    seen, open_ones = 0, [iter(schema.values())]
+    while open_ones:
+        for value in open_ones[-1]:
+            seen += 1
+            if seen > _FEW_VALUES:
+                return False
+            if isinstance(value, dict):
+                open_ones.append(iter(cast("dict[str, Any]", value).values()))
+                break
+            if isinstance(value, list):
+                open_ones.append(iter(cast("list[Any]", value)))
+                break
+        else:
+            open_ones.pop()
+    return True
 
 
 def _leads(schema: Mapping[str, Any], ref: str) -> bool:
