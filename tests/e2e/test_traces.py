@@ -33,6 +33,7 @@ from armory.telemetry import conventions as c
 from armory.testing.clients.raw import modern_body, modern_headers
 from armory.testing.collector import CollectedSpan, Collector
 from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.tools import TOOLS
 from armory.testing.waiting import until
 from tests.e2e.owed_attributes import REST_ATTRIBUTES, owed
 
@@ -280,7 +281,7 @@ async def test_what_is_done_over_rest_has_a_trace(collector: Collector, tmp_path
     searches = [s for s in spans if s.name == c.RETRIEVAL]
     assert [s.parent for s in searches] == [front[4].id, front[5].id]
     for span in searches:
-        assert span.attributes[c.CANDIDATES] == 25
+        assert span.attributes[c.CANDIDATES] == len(TOOLS)
         assert {c.RETURNED, c.TOP_SCORE, c.CATALOG_VERSION} <= span.attributes.keys()
         assert c.QUERY not in span.attributes
     assert searches[1].attributes[c.RETURNED] > 0

@@ -185,7 +185,8 @@ class Connect:
             principal = await self._proved(request, server, credential)
         except AuthenticationFailed as error:
             return self._who(server, f"That is no credential of this gateway ({error.message}).")
-        if principal.delegated:  # the account would serve all others, and outlast its login
+        if principal.delegated and principal.id_token is not None:  # given by the gateway itself
+            # the account would serve all other programs, and outlast this one's login
             return self._who(server, "A program that you let in connects no account. Log in here.")
         return self._known(request, server, principal, principal.scopes, credential)
 
