@@ -132,7 +132,8 @@ class OpenAIEmbedder:
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self._client().close()
+        if self._opened is not None and self._opened[0] is asyncio.get_running_loop():
+            await self._opened[1].close()
 
     def _client(self) -> AsyncOpenAI:
         """The client of this event loop: connections end with the loop that they were opened by."""

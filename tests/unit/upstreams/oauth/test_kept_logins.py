@@ -80,14 +80,21 @@ class FullDisk(FileLogin):
         return await super().replace(login)
 
 
-async def test_a_login_that_cannot_be_kept_is_used_and_kept_later(rig: Rig) -> None:
-    """The refresh token that is kept may have worked for the last time."""
+async def refreshed_on_a_full_disk(rig: Rig, url: URL) -> tuple[AuthorizationCodeTokens, FullDisk]:
+    """A login whose tokens have changed once and end at once, and the store that kept none."""
     await rig.log_in()
-    url, store = URL(rig.world.url), FullDisk(rig.file, "kept")
+    store = FullDisk(rig.file, "kept")
     await expired(rig)
     tokens = AuthorizationCodeTokens("kept", rig.grant, store, named=(rig.world.url,))
     rig.world.lifetime = 0
     assert await tokens.current(url) == "token-2"
+    return tokens, store
+
+
+async def test_a_login_that_cannot_be_kept_is_used_and_kept_later(rig: Rig) -> None:
+    """The refresh token that is kept may have worked for the last time."""
+    url = URL(rig.world.url)
+    tokens, store = await refreshed_on_a_full_disk(rig, url)
     rig.world.lifetime = 600
     assert await tokens.current(url) == "token-3"
     used = [form["refresh_token"] for form in rig.world.requests[1:]]
@@ -108,12 +115,8 @@ async def test_a_login_that_cannot_be_kept_is_used_and_kept_later(rig: Rig) -> N
 
 
 async def test_who_logs_out_elsewhere_meanwhile_is_logged_out(rig: Rig) -> None:
-    await rig.log_in()
-    url, store = URL(rig.world.url), FullDisk(rig.file, "kept")
-    await expired(rig)
-    tokens = AuthorizationCodeTokens("kept", rig.grant, store, named=(rig.world.url,))
-    rig.world.lifetime = 0
-    assert await tokens.current(url) == "token-2"
+    url = URL(rig.world.url)
+    tokens, store = await refreshed_on_a_full_disk(rig, url)
     await store.save(None)
     assert await tokens.current(url) is None
 
