@@ -132,8 +132,7 @@ class OpenAIEmbedder:
 
     async def aclose(self) -> None:
         """Close the connections."""
-        if self._opened is not None and self._opened[0] is asyncio.get_running_loop():
-            await self._opened[1].close()
+        await self._client().close()
 
     def _client(self) -> AsyncOpenAI:
         """The client of this event loop: connections end with the loop that they were opened by."""
