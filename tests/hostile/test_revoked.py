@@ -19,10 +19,18 @@ from armory.domain.catalog import ServerLists
 from armory.domain.principal import Principal
 from armory.errors import AuthenticationFailed
 from armory.gateway.gateway import Gateway
-from armory.protocol.link import Owner
+from armory.protocol.link import Call, Owner, Reply
 from armory.security.authentication import Authenticator
 from armory.testing.clients.raw import modern_body, modern_headers
-from armory.testing.front import ScriptedPool, ScriptedUpstream, result, serving
+from armory.testing.front import (
+    FORM,
+    ScriptedPool,
+    ScriptedUpstream,
+    raws,
+    result,
+    serving,
+    tool,
+)
 from armory.testing.people import World
 from armory.testing.waiting import until
 
@@ -158,7 +166,7 @@ async def test_a_deleted_user_is_not_made_again_by_a_key_of_its_own(world: World
 
 
 class Revocable:
-    """Credentials that are revoked by their names."""
+    """Credentials that are revoked by their names; those of one subject may be several."""
 
     def __init__(self) -> None:
         self.ended: set[str] = set()
@@ -167,7 +175,7 @@ class Revocable:
         """As `Scheme.identify`."""
         if credential in self.ended:
             raise AuthenticationFailed("it was revoked")
-        return Principal(credential, method="api_key")
+        return Principal(credential.partition("/")[0], method="api_key")
 
 
 class SlowToSubscribe(ScriptedPool):
@@ -216,3 +224,75 @@ async def test_who_is_out_while_an_upstream_is_waited_for_listens_to_nothing() -
         pool.said.set()
         assert (await ann, await bob) == (401, 200)
         await until(lambda: not len(gateway.changes))
+
+
+class Held:
+    """An upstream whose tool waits, or asks its client something, until it is let go."""
+
+    def __init__(self, *, asks: bool = False) -> None:
+        self._asks = asks
+        self.under_way: list[str] = []
+        self.cancelled: list[str] = []
+        self.let_go = asyncio.Event()
+
+    async def __call__(self, call: Call, owner: Owner) -> Reply:
+        who = owner.principal.subject
+        self.under_way.append(who)
+        try:
+            if self._asks:
+                assert call.client is not None
+                await call.client.ask("elicitation/create", raws(FORM))
+            await self.let_go.wait()
+        except asyncio.CancelledError:
+            self.cancelled.append(who)
+            raise
+        return result({"content": [{"type": "text", "text": "a secret"}]})
+
+
+def _held(upstream: Held) -> tuple[Gateway, Revocable, Authenticator]:
+    lists = ServerLists(tools=[tool("wait", "waits")], capabilities={"tools": {}})
+    pool = ScriptedPool({"up": ScriptedUpstream(lists, upstream)})
+    gateway, scheme = Gateway(pool), Revocable()
+    gateway.publish(pool.catalog())
+    return gateway, scheme, Authenticator((), (scheme,), allow_anonymous=False)
+
+
+@pytest.mark.parametrize("accept", ["application/json, text/event-stream", "application/json"])
+async def test_a_call_in_flight_ends_with_the_credential_that_it_came_with(accept: str) -> None:
+    upstream = Held()
+    gateway, scheme, checks = _held(upstream)
+    body = modern_body(1, "tools/call", {"name": "up__wait", "arguments": {}})
+    async with serving(gateway, checks) as (url, edge), aiohttp.ClientSession() as http:
+
+        async def call(credential: str) -> bytes:
+            headers = {**modern_headers(body), **bearer(credential), "Accept": accept}
+            async with http.post(f"{url}/mcp", json=body, headers=headers) as answered:
+                return await answered.read()
+
+        every = [asyncio.ensure_future(call(one)) for one in ("ann", "ann/other", "bob")]
+        await until(lambda: len(upstream.under_way) == 3)
+        scheme.ended.add("ann")
+        await edge.end_principal("api_key:ann")
+        async with asyncio.timeout(PATIENCE_S):
+            with pytest.raises(aiohttp.ClientError):
+                await every[0]
+            await until(lambda: upstream.cancelled == ["ann"])
+            upstream.let_go.set()
+            for other in every[1:]:
+                assert b"a secret" in await other
+
+
+async def test_a_question_is_not_kept_for_who_cannot_answer_it_any_more() -> None:
+    upstream = Held(asks=True)
+    gateway, scheme, checks = _held(upstream)
+    params = {"name": "up__wait", "arguments": {}}
+    body = modern_body(1, "tools/call", params, capabilities={"elicitation": {"form": {}}})
+    async with serving(gateway, checks) as (url, edge), aiohttp.ClientSession() as http:
+        for credential in ("ann", "bob"):
+            headers = {**modern_headers(body), **bearer(credential)}
+            async with http.post(f"{url}/mcp", json=body, headers=headers) as answered:
+                assert (await answered.json())["result"]["resultType"] == "input_required"
+        scheme.ended.add("ann")
+        await edge.end_principal("api_key:ann")
+        await until(lambda: upstream.cancelled == ["ann"])
+        assert edge.interactions.parked == 1

@@ -142,7 +142,10 @@ class HttpEdge:
     # -- life --------------------------------------------------------------------------------
 
     def register(self, app: web.Application) -> None:
-        """Add the routes. The application's runner needs `handler_cancellation=True`."""
+        """Add the routes, each also with a slash at the end, as many paste it: clients that follow
+        a redirect with a POST and its credential are few. The application's runner needs
+        `handler_cancellation=True`.
+        """
         base = self._settings.base_path
         kinds: tuple[tuple[str, Kind], ...] = (
             ("/mcp", "all"),
@@ -150,8 +153,10 @@ class HttpEdge:
             ("/mcp/{name}", "server"),
         )
         for path, kind in kinds:
-            app.router.add_route("*", base + path, self._handler(kind))
-        app.router.add_route("*", f"{base}/sse", self._sse.stream)
+            for slash in ("", "/"):
+                app.router.add_route("*", f"{base}{path}{slash}", self._handler(kind))
+        for slash in ("", "/"):
+            app.router.add_route("*", f"{base}/sse{slash}", self._sse.stream)
         app.router.add_route("*", f"{base}/messages", self._sse.message)
         app.router.add_route("*", f"{base}/.well-known/mcp.json", self.discovery)
         self.resources.register(app)
@@ -195,7 +200,7 @@ class HttpEdge:
             self._replicas.end_streams()
 
     async def end_principal(self, key: str) -> None:
-        """End the sessions and streams of a principal that may not connect any more."""
+        """End the sessions, streams and calls of a principal that may not connect any more."""
         await self._end_those(lambda principal: principal.key == key)
 
     async def end_user(self, user: str) -> None:
@@ -205,6 +210,8 @@ class HttpEdge:
     async def _end_those(self, whose: Callable[[Principal], bool]) -> None:
         self.authenticator.endings += 1
         self.streams.end_those(whose)
+        self.interactions.end_those(whose)
+        await self._modern.end_those(whose)
         await self.sessions.end_those(whose)
 
     async def close(self) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Iterator
 from typing import Protocol
 
 from armory.wire.streams import KEEPALIVE_S
@@ -49,6 +50,12 @@ class KeepaliveTimer:
     def drop(self, waiting: Waiting) -> None:
         """Write no more keep-alives to it."""
         self._waiting.pop(waiting, None)
+
+    def __iter__(self) -> Iterator[Waiting]:
+        return iter(list(self._waiting))
+
+    def __contains__(self, waiting: Waiting) -> bool:
+        return waiting in self._waiting
 
     def _call(self) -> None:
         loop = asyncio.get_running_loop()

@@ -46,12 +46,25 @@ class LazyAnswer:
         self._response: web.StreamResponse | None = None
         self._opening: asyncio.Task[web.StreamResponse] | None = None
         self._pinging: asyncio.Task[None] | None = None
-        if admitted.takes_sse:
-            keepalive.add(self)
+        keepalive.add(self)
+
+    @property
+    def admitted(self) -> AdmittedRequest:
+        """The request that it answers."""
+        return self._admitted
 
     def keep_alive(self) -> None:
         """Keep the connection of a client that waits."""
-        self._pinging = spawn(self._ping(), "keep-alive of a client")
+        if self._admitted.takes_sse:
+            self._pinging = spawn(self._ping(), "keep-alive of a client")
+
+    def cut(self) -> None:
+        """Close the connection on which the client waits, if it still does; the call is cancelled
+        as of a client that has gone.
+        """
+        transport = self._admitted.request.transport
+        if self in self._keepalive and transport is not None:
+            transport.abort()
 
     async def _ping(self) -> None:
         with contextlib.suppress(ConnectionError):

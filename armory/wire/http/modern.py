@@ -6,12 +6,13 @@ Never imports legacy sessions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from aiohttp import web
 from msgspec import UNSET, Raw
 
+from armory.domain.principal import Principal
 from armory.gateway.context import RequestContext
 from armory.gateway.queries.carriers import read_mode
 from armory.gateway.requests import ClientRequest
@@ -28,6 +29,7 @@ from armory.security.expiry import while_valid
 from armory.wire.eras import inbound
 from armory.wire.eras.mismatch import param_refusal
 from armory.wire.errors import error_object, status_of
+from armory.wire.http.admission import RequestRejected
 from armory.wire.http.admitted import AdmittedRequest, json_answer, new_stream, refusal
 from armory.wire.http.context import EdgeContext
 from armory.wire.http.lazy_answer import LazyAnswer
@@ -82,6 +84,18 @@ class ModernEndpoint:
             return await self._pass_on(admitted, id, owned.replica)
         finally:
             answer.stop()
+
+    async def end_those(self, whose: Callable[[Principal], bool]) -> None:
+        """Cut the requests in flight of those principals that may not ask any more: each is asked
+        again who it is, since a person may have come with another credential as well.
+        """
+        edge = self._edge
+        for answer in edge.keepalive:
+            if isinstance(answer, LazyAnswer) and whose(answer.admitted.caller.principal):
+                try:
+                    await edge.admission.confirm(answer.admitted)
+                except RequestRejected:
+                    answer.cut()
 
     async def _pass_on(
         self, admitted: AdmittedRequest, id: bytes, replica: str

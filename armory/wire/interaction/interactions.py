@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 
+from armory.domain.principal import Principal
 from armory.gateway.calls.permitted import is_permitted
 from armory.gateway.context import RequestContext
 from armory.logger import Logger
@@ -63,7 +64,7 @@ class Interactions:
         self._ttl_s = ttl_s
         self._capacity = capacity
         self._per_principal = capacity if per_principal is None else per_principal
-        self._of: dict[str, str] = {}
+        self._of: dict[str, Principal] = {}
         self.refused = 0
         self._parked: dict[str, ParkedCall] = {}
         self._running: set[ParkedCall] = set()
@@ -131,7 +132,7 @@ class Interactions:
         if call.over:
             return await self._finished(context, call)
         key = context.principal.person
-        mine = sum(owner == key for owner in self._of.values())
+        mine = sum(owner.person == key for owner in self._of.values())
         if len(self._parked) >= self._capacity or mine >= self._per_principal:
             if call.running.done():  # answered already: only a question is left
                 return await self._finished(context, call)
@@ -145,7 +146,7 @@ class Interactions:
             )
         handle = secrets.token_urlsafe(18)
         self._parked[handle] = call
-        self._of[handle] = key
+        self._of[handle] = context.principal
         call.timer = asyncio.get_running_loop().call_later(self._ttl_s, self._expire, handle)
         return _input_required(call.requests(), self._states.seal("parked", handle, call.binding))
 
@@ -178,12 +179,22 @@ class Interactions:
         return await self._attend(call, context)
 
     def _expire(self, handle: str) -> None:
+        if self._stop(handle):
+            _log.info("parked_call_expired", ttl_s=self._ttl_s)
+
+    def _stop(self, handle: str) -> bool:
+        """End a parked call; whether it was still there."""
         call = self._parked.pop(handle, None)
         self._of.pop(handle, None)
         if call is not None:
-            _log.info("parked_call_expired", ttl_s=self._ttl_s)
             self._running.discard(call)
             call.stop()
+        return call is not None
+
+    def end_those(self, whose: Callable[[Principal], bool]) -> None:
+        """End the parked calls of some principals: nobody will answer what they ask."""
+        for handle in [handle for handle, owner in self._of.items() if whose(owner)]:
+            self._stop(handle)
 
     async def close(self) -> None:
         """End every parked call."""
