@@ -107,6 +107,29 @@ async def test_behind_a_proxy_and_below_a_path_the_url_is_the_outer_one(
         assert (await asked(front, f"{url}/armory/mcp", inner, **outer))[0] == 401
 
 
+@pytest.mark.parametrize("base", ["", "/armory"])
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/new", "/mcp/set/clocks", "/sse"])
+async def test_a_slash_at_the_end_of_an_endpoint_makes_no_difference(
+    front: Front, provider: IdentityProvider, base: str, path: str
+) -> None:
+    async with guarded(front, provider, base_path=base) as url:
+        async with front.http.get(f"{url}{base}{path}/") as response:
+            challenge = response.headers["WWW-Authenticate"]
+            assert response.status == 401
+        assert challenge == f'Bearer resource_metadata="{url}{base}{METADATA}{path}"'
+        for metadata in (f"{METADATA}{base}{path}/", f"{base}{METADATA}{path}/"):
+            async with front.http.get(url + metadata) as response:
+                assert (await response.json())["resource"] == f"{url}{base}{path}"
+        if path == "/sse":
+            return
+        for audience in (f"{url}{base}{path}", f"{url}{base}{path}/"):
+            token = provider.sign(aud=audience)
+            for written in (path, f"{path}/"):
+                assert (await asked(front, f"{url}{base}{written}", token))[0] == 200
+        elsewhere = provider.sign(aud=f"{url}{base}/mcp/old")
+        assert (await asked(front, f"{url}{base}{path}/", elsewhere))[0] == 401
+
+
 async def test_a_token_opens_the_endpoint_that_it_is_for(
     front: Front, provider: IdentityProvider
 ) -> None:

@@ -14,11 +14,13 @@ from armory.security.authentication import ProtectedResource
 from armory.wire.http.host_checks import HostChecks
 
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
-_ENDPOINT = re.compile(r"/mcp(?:/[A-Za-z0-9-]{1,100}|/set/[A-Za-z0-9-]{1,100})?|/sse")
+_ENDPOINT = re.compile(r"/mcp(?:/[A-Za-z0-9-]{1,100}|/set/[A-Za-z0-9-]{1,100})?/?|/sse/?")
 
 
 def is_endpoint(path: str) -> bool:
-    """Whether a path below `base_path` is one that an MCP endpoint may have."""
+    """Whether a path below `base_path` is one that an MCP endpoint may have, with a slash at its
+    end or without.
+    """
     return _ENDPOINT.fullmatch(path) is not None
 
 
@@ -54,7 +56,7 @@ class ProtectedResources:
         """
         if self._protected is None or not self._hosts.names_itself:
             return None
-        path = request.path
+        path = request.path.rstrip("/")
         if path == f"{self._base}/messages":
             path = f"{self._base}/sse"
         return f"{self._origin(request)}{path}"
@@ -69,7 +71,7 @@ class ProtectedResources:
         """Where the metadata of an endpoint are, by its path below `base_path`."""
         if self._protected is None:
             return None
-        path = request.path.removeprefix(self._base) if path is None else path
+        path = request.path.removeprefix(self._base).rstrip("/") if path is None else path
         path = "/sse" if path == "/messages" else path
         return f"{self._origin(request)}{self._base}{WELL_KNOWN}{path}"
 
