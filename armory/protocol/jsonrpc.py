@@ -99,6 +99,8 @@ class _Notification(msgspec.Struct, gc=False, omit_defaults=True):
     params: Mapping[str, Raw] | None = None
 
 
+BOM = b"\xef\xbb\xbf"
+"""The byte order mark in UTF-8, which who reads JSON may ignore (RFC 8259, 8.1)."""
 _message = msgspec.json.Decoder(Message)
 _id = msgspec.json.Decoder(str | int)
 _error = msgspec.json.Decoder(_Error)
@@ -106,7 +108,7 @@ _code = msgspec.json.Decoder(_Code)
 
 
 def decode(body: bytes | Raw) -> Message:
-    """One message.
+    """One message; before the first one some programs write a byte order mark.
 
     Raises:
         Malformed: it is none.
@@ -118,6 +120,9 @@ def decode(body: bytes | Raw) -> Message:
             INVALID_REQUEST, "the body is not a JSON-RPC message", _id_in(body)
         ) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        begins = bytes(memoryview(body)[:6])
+        if begins.startswith(BOM) and not begins.endswith(BOM):
+            return decode(bytes(memoryview(body)[3:]))
         raise Malformed(PARSE_ERROR, f"the body is not JSON: {error}") from None
     return _checked(message)
 

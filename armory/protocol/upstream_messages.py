@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator
 import msgspec
 from msgspec import Raw
 
+from armory.protocol.jsonrpc import BOM
 from armory.protocol.link import Params
 from armory.protocol.outline import LARGE_BYTES, PIECE_BYTES, condensing
 from armory.protocol.rawjson import NULL, TooWide, excerpt, few_items, members, reading
@@ -171,7 +172,7 @@ def _rescuing(
     """
     yield
     text = yield from _text(data)
-    text = yield from mending(text)
+    text = yield from mending(text.removeprefix(BOM))
     try:
         return _opened(text, _incoming)
     except RecursionError as error:

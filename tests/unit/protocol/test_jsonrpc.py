@@ -34,6 +34,15 @@ def test_ids_are_verbatim(id: str) -> None:
     )
 
 
+def test_a_byte_order_mark_is_none_of_it() -> None:
+    sent = '{"jsonrpc":"2.0","id":1,"method":"é"}'
+    for body in (sent, sent + " " * 100_000):
+        message = at_once(jsonrpc.decoding(b"\xef\xbb\xbf" + body.encode()))
+        assert (message.key, message.method) == (b"1", "é")
+    with pytest.raises(Malformed, match="not JSON"):
+        jsonrpc.decode(b"\xef\xbb\xbf" * 100_000)
+
+
 def test_requests_notifications_and_responses_are_told_apart() -> None:
     assert jsonrpc.decode(b'{"jsonrpc":"2.0","method":"m"}').is_notification
     response = jsonrpc.decode(b'{"jsonrpc":"2.0","id":1,"result":{"a": 1.50}}')

@@ -39,6 +39,14 @@ def test_an_envelope_keeps_its_values_as_bytes() -> None:
     assert params_of(message) == {}
 
 
+@pytest.mark.parametrize("size", [1, 2_000_000])
+def test_a_byte_order_mark_is_none_of_it(size: int) -> None:
+    text = "é" * size
+    said = f'{{"jsonrpc":"2.0","id":3,"result":{{"a":"{text}"}}}}'.encode()
+    (message,) = decode(b"\xef\xbb\xbf" + said)
+    assert (message.id, msgspec.json.decode(message.result)) == (3, {"a": text})
+
+
 def test_a_batch() -> None:
     first, second = decode(b' [{"id":1,"result":{}},{"method":"m","params":{"a":[1]}}]')
     assert (first.id, second.method, bytes(params_of(second)["a"])) == (1, "m", b"[1]")
