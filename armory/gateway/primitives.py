@@ -17,6 +17,8 @@ from armory.protocol.jsonrpc import code_of
 from armory.protocol.link import Reply
 from armory.protocol.rawjson import members_or_none, need_text, pack, text_of
 
+_NO_VALUES = Raw(b'{"completion":{"values":[]}}')
+
 
 class Primitives:
     """Forwards what belongs to one prompt, resource or task.
@@ -60,11 +62,7 @@ class Primitives:
         reply = await self._forwarder.send(
             context, server, "resources/read", sent, uri, safe_to_retry=True
         )
-        if (
-            reply.error is not None
-            and not context.endpoint.transparent
-            and code_of(reply.error) == METHOD_NOT_FOUND
-        ):
+        if _does_not_know(context, reply):
             raise unknown_resource(context, given)
         return reply
 
@@ -94,7 +92,7 @@ class Primitives:
             reply = await self._forwarder.send(
                 context, server, "completion/complete", sent, safe_to_retry=True
             )
-            return values_seen(context, server, uri, params, reply)
+            return values_seen(context, server, uri, params, _completed(context, reply))
         elif context.endpoint.transparent and context.view.sees_whole(context):
             return await self.pass_on("completion/complete", context, params)
         else:
@@ -102,9 +100,10 @@ class Primitives:
                 INVALID_PARAMS, f"params.ref.type is {kind!r}; expected ref/prompt or ref/resource"
             )
         sent = {**params, "ref": pack(ref)}
-        return await self._forwarder.send(
+        reply = await self._forwarder.send(
             context, server, "completion/complete", sent, safe_to_retry=True
         )
+        return _completed(context, reply)
 
     async def task(self, method: str, context: RequestContext, params: dict[str, Raw]) -> Reply:
         """Answer `tasks/get`, `tasks/update`, `tasks/result` or `tasks/cancel`.
@@ -148,6 +147,22 @@ class Primitives:
             await self._tasks.resolved(context, params)
         reply = await self._forwarder.send(context, endpoint.name, method, params)
         return await self._tasks.own_only(context, reply) if about_tasks and not of_one else reply
+
+
+def _does_not_know(context: RequestContext, reply: Reply) -> bool:
+    """Whether an upstream does not know a method that the gateway, beside it, offers for others."""
+    return (
+        reply.error is not None
+        and not context.endpoint.transparent
+        and code_of(reply.error) == METHOD_NOT_FOUND
+    )
+
+
+def _completed(context: RequestContext, reply: Reply) -> Reply:
+    """An answer to `completion/complete`: an upstream that completes nothing has no values. Told
+    that there is no such method, a client would complete nothing of the others either.
+    """
+    return Reply(_NO_VALUES, era="legacy") if _does_not_know(context, reply) else reply
 
 
 def _not_found(method: str) -> RpcError:
