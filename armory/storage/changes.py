@@ -77,6 +77,8 @@ class ChangeFeed:
 
     Attributes:
         problem: why the database did not answer the last time; empty: it did.
+        began_ms: when this process began to look for changes, by the database's clock; None: it has
+            not yet.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class ChangeFeed:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.problem = ""
+        self.began_ms: int | None = None
         self._database = database
         self._cache = cache
         self._clock = clock
@@ -134,6 +137,11 @@ class ChangeFeed:
             with suppress(BackendError):  # the poll of the others finds it
                 await self._cache.publish(CHANNEL, msgspec.json.encode(told))
 
+    async def now_ms(self, transaction: Transaction) -> int:
+        """The time by the database's clock, which all processes have in common."""
+        asked = await transaction.connection.execute(select(self._database.now_ms))
+        return asked.scalar_one()
+
     async def run(self) -> None:
         """Hear what others change, until cancelled."""
         async with asyncio.TaskGroup() as group:
@@ -168,7 +176,7 @@ class ChangeFeed:
         async with self._database.read() as connection:
             if self._floor_ms is None:
                 now_ms = (await connection.execute(select(self._database.now_ms))).scalar_one()
-                self._floor_ms = now_ms - _LATE_MS
+                self.began_ms, self._floor_ms = now_ms, now_ms - _LATE_MS
             late_ms = _NEVER_MS if self._more else _LATE_MS
             asked = {"floor_ms": self._floor_ms, "late_ms": late_ms}
             rows = (await connection.execute(self._since, asked)).all()

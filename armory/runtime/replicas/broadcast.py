@@ -15,7 +15,6 @@ from cachetools import LRUCache
 from armory.errors import ArmoryError, BackendError
 from armory.logger import Logger
 from armory.storage.changes import ChangeFeed
-from armory.storage.database import now_ms
 from armory.tasks import InTurn, Tasks
 
 _log = Logger(__name__)
@@ -32,7 +31,8 @@ class Broadcast:
     What was asked for is done to its end, and the others are told, when whoever asked has gone.
 
     Args:
-        feed: reaches the others.
+        feed: reaches the others; the database's clock, which all have in common, says what was
+            asked before a process began.
         project: both of them: gateways of another file may have this database, and those of another
             database this Redis, whose channels are one for all; they are not meant.
         servers: gives the keys of the upstreams.
@@ -53,7 +53,6 @@ class Broadcast:
         self._servers = servers
         self._restart = restart
         self._reload = reload
-        self._began_ms = now_ms()
         self._seen = LRUCache[str, bool](_SEEN)
         self._mine = InTurn("asked of all replicas")
         self._tasks = Tasks()
@@ -100,7 +99,8 @@ class Broadcast:
         self._seen[nonce] = True
         try:
             async with self._feed.transaction() as transaction:
-                transaction.changed(ASKED, f"{nonce} {now_ms()} {self._id(server)}")
+                at_ms = await self._feed.now_ms(transaction)
+                transaction.changed(ASKED, f"{nonce} {at_ms} {self._id(server)}")
         except BackendError as error:
             _log.warning("replicas_not_told", upstream=server or None, error=error.message)
 
@@ -111,7 +111,8 @@ class Broadcast:
         what was asked before this process began.
         """
         nonce, at_ms, id = value.split(" ")
-        if self._closed or nonce in self._seen or int(at_ms) < self._began_ms:
+        began_ms = self._feed.began_ms
+        if self._closed or nonce in self._seen or began_ms is None or int(at_ms) < began_ms:
             return
         self._seen[nonce] = True
         if id == self._id(""):

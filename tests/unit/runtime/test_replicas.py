@@ -6,11 +6,13 @@ import asyncio
 import json
 import socket
 import threading
+import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from armory.config import load_text
 from armory.runtime.replicas.broadcast import ASKED, Broadcast
@@ -18,7 +20,8 @@ from armory.runtime.replicas.shared import REPLICA_URL, shared
 from armory.storage.cache import MemoryCache
 from armory.storage.changes import ChangeFeed
 from armory.storage.database import Database
-from armory.testing.waiting import until
+from armory.tasks import stop
+from armory.testing.waiting import eventually, until
 
 pytestmark = pytest.mark.anyio
 
@@ -70,3 +73,49 @@ async def test_what_is_asked_of_all_is_done_and_told_though_who_asked_has_gone(
         await until(lambda: bool(told))
     await broadcast.close()
     await database.close()
+
+
+async def _now_ms(database: Database) -> int:
+    async with database.read() as connection:
+        return (await connection.execute(select(database.now_ms))).scalar_one()
+
+
+async def _is_later(database: Database, at_ms: int) -> bool:
+    return await _now_ms(database) > at_ms
+
+
+async def test_a_clock_that_is_ahead_keeps_no_replica_from_doing_what_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does one that is behind have it do again what was done before it began."""
+    done = list[str]()
+
+    async def nothing(_asked: object) -> Any:
+        return {}
+
+    database = Database(f"sqlite:///{tmp_path}/armory.db")
+    await database.open()
+    feed = ChangeFeed(database, MemoryCache())
+    asks = Broadcast(feed, "project", lambda: ["up"], nothing, nothing)
+    await asks.restart("up")
+    asked_ms, now = await _now_ms(database), time.time_ns
+    async with asyncio.timeout(30), AsyncExitStack() as stack:
+        stack.push_async_callback(database.close)
+        await eventually(lambda: _is_later(database, asked_ms))
+        for which, ahead_s in (("ahead", 3_600), ("behind", -3_600)):
+
+            async def work(_asked: object, which: str = which) -> Any:
+                done.append(which)
+
+            with monkeypatch.context() as patched:
+                patched.setattr(time, "time_ns", lambda s=ahead_s: now() + s * 1_000_000_000)
+                other = ChangeFeed(database, MemoryCache())
+                follows = Broadcast(other, "project", lambda: ["up"], work, work)
+                stack.push_async_callback(follows.close)
+                running = asyncio.ensure_future(other.run())
+                stack.push_async_callback(stop, running)
+                await other.wait_trusted(20)
+        assert done == []
+        await asks.reload(False)
+        await until(lambda: sorted(done) == ["ahead", "behind"])
+        await asks.close()
