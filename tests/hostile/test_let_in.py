@@ -13,6 +13,7 @@ from armory.testing.people import TOKENS, World
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 _KEY: dict[str, Any] = {"method": "POST", "path": "/v1/keys", "name": "mine"}
 _FILE: dict[str, Any] = {"method": "PUT", "path": "/v1/configuration", "text": "upstreams: {}"}
+_APPROVAL: dict[str, Any] = {"method": "POST", "path": "/v1/changes/up__see/approve", "now": "x"}
 
 
 async def asked(
@@ -55,7 +56,7 @@ async def test_nor_does_one_that_the_issuer_let_in(world: World, says: dict[str,
     async with world.gateway(oauth=oauth, **keys) as (url, _), App(url) as app:
         token = world.provider.sign(aud=f"{url}/mcp", scope="admin", **says)
         assert (await asked(world, url, token, method="GET", path="/v1/keys"))[0] == 200
-        for what in (_KEY, _FILE):
+        for what in (_KEY, _FILE, _APPROVAL):
             made = await asked(world, url, token, **what)
             assert (made[0], made[1]["code"]) == (403, "access_denied")
         assert (await asked(world, url, await console_token(world, url, app), **_KEY))[0] == 201
@@ -74,6 +75,16 @@ async def test_a_program_that_was_let_in_by_an_administrator_saves_no_configurat
         assert (saved[0], saved[1]["code"]) == (403, "access_denied")
         saved = await asked(world, url, await console_token(world, url, app), **_FILE)
         assert saved[1]["code"] == "no_configuration"  # this gateway was started from no file
+
+
+async def test_nor_does_it_approve_a_definition(world: World) -> None:
+    behind = {"issuer": world.provider.issuer, "client_id": "armory"}
+    oauth = {"scopes": ["admin"], "proxy": {**behind, "client_secret": "armory-secret"}}
+    async with world.gateway(oauth=oauth) as (url, _), App(url) as app:
+        refused = await asked(world, url, (await app.tokens())["access_token"], **_APPROVAL)
+        assert (refused[0], refused[1]["code"]) == (403, "access_denied")
+        let = await asked(world, url, await console_token(world, url, app), **_APPROVAL)
+        assert let[1]["code"] == "unknown_tool"  # none is withheld
 
 
 async def test_a_program_of_somebody_who_is_switched_off_is_out(world: World) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from armory.errors import AccessDenied
 from armory.security.pinning import Changed
 from armory.web.rest.live.access import LiveGateway
 from armory.web.rest.problems import Problem
@@ -64,6 +65,11 @@ async def _list(live: LiveGateway, call: RestCall) -> Reply:
 
 
 async def _approve(live: LiveGateway, call: RestCall) -> Reply:
+    if call.principal.delegated:
+        raise AccessDenied(
+            "an approval outlasts the login with which you let this program in; give it in the "
+            "console after logging in there, with `armory approve`, an API key or a static token"
+        )
     name, pinning = call.path["tool"], live.pinning()
     change = None if pinning is None else pinning.withheld.get(name)
     if pinning is None or change is None:
