@@ -32,5 +32,6 @@ async def test_an_upstream_that_completes_nothing_has_no_values(
     assert msgspec.json.decode(reply.result or b"null") == {"completion": {"values": []}}
     own = {"type": "ref/prompt", "name": "hi"}
     endpoint = bench.gateway.view.endpoint("server", "up")
+    assert endpoint is not None
     reply = await complete(bench.context(endpoint=endpoint), raws({"ref": own, "argument": {}}))
     assert reply.error is not None  # it speaks for itself there
