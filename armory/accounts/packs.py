@@ -150,6 +150,8 @@ class Packs:
                 if kind == PACK:
                     seen = _seen(None if sees_all else user)
                     statement = select(packs.c.id).where(packs.c.id == value, *seen)
+                    # who deletes it meanwhile waits, and finds this installation as well
+                    statement = statement.with_for_update(read=True, key_share=True)
                     if (await change.connection.execute(statement)).first() is None:
                         raise InvalidRequest("there is no such pack", parameter="pack_id")
                 row = self._database.upsert(installations).values(
