@@ -14,7 +14,7 @@ import { Playground } from "./pages/playground";
 import { Tools } from "./pages/tools";
 import { Usage } from "./pages/usage";
 import type { Me } from "./types";
-import { Failure, words } from "./ui";
+import { Failure, plain, words } from "./ui";
 
 interface Entry {
   title: string;
@@ -63,7 +63,7 @@ function Login(props: { said: string | null; done: () => void; back: (() => void
         props.done();
       }}>
         <div class="brand"><img src="icon.svg" alt="" /> <h1 ref={heading} tabIndex={-1}>Armory console</h1></div>
-        {(problem ?? props.said) && <div class="notice bad" role="alert">{problem ?? props.said}</div>}
+        {(problem ?? props.said) && <div class="notice bad" role="alert">{plain(problem ?? props.said ?? "")}</div>}
         {at !== null && (
           <><button type="button" class="primary" onClick={() => void leave().catch((error: unknown) => setProblem(words(error)))}>Log in at {hostOf(at)}</button>
             <p class="small muted">or with a credential of this gateway:</p></>
@@ -175,7 +175,7 @@ function App({ refused }: { refused: string | null }) {
             ))}
           </nav>
           <div class="who">
-            <div>{me.user ?? me.subject}{me.admin ? " · administrator" : ""}</div>
+            <div>{plain(me.user ?? me.subject)}{me.admin ? " · administrator" : ""}</div>
             <div class="row">
               <button type="button" onClick={() => {
                 localStorage.setItem(THEME, other);
