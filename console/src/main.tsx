@@ -105,11 +105,13 @@ function App({ refused }: { refused: string | null }) {
   const [shade, setShade] = useState(theme());
 
   const loads = useRef(0);
+  const shownTo = useRef(token());
   const load = useCallback(async (): Promise<void> => {
     const mine = ++loads.current;
     setSaid(null);
     setMe(null); // and the pages of whoever looked before
-    const known = token() !== null;
+    shownTo.current = token();
+    const known = shownTo.current !== null;
     try {
       const found = await get<Me>("/v1/me");
       if (mine !== loads.current) return; // somebody else has logged in meanwhile
@@ -137,13 +139,19 @@ function App({ refused }: { refused: string | null }) {
       setAt(place());
       setOpen(false);
     };
+    // gone back to as it was, while its tab has another credential or none
+    const restored = (event: PageTransitionEvent): void => {
+      if (event.persisted && token() !== shownTo.current) void load();
+    };
     addEventListener("hashchange", moved);
+    addEventListener("pageshow", restored);
     moved(); // to where it has gone between the first picture and now
     if (refused === null) void load();
     const shaded = (): void => { paint(); setShade(theme()); };
     darkOutside.addEventListener("change", shaded);
     return () => {
       removeEventListener("hashchange", moved);
+      removeEventListener("pageshow", restored);
       darkOutside.removeEventListener("change", shaded);
     };
   }, [load, refused]);
