@@ -5,7 +5,7 @@ import { parsed } from "./parts/digits";
 const KEY = "armory.token";
 
 /** The gateway's address with its base path: what stands before `/console/`. */
-export const base = location.origin + location.pathname.replace(/\/console\/.*$/, "");
+export const base = location.origin + location.pathname.replace(/\/console\/[^/]*$/, "");
 
 export interface Problem {
   status: number;

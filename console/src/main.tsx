@@ -14,7 +14,7 @@ import { Playground } from "./pages/playground";
 import { Tools } from "./pages/tools";
 import { Usage } from "./pages/usage";
 import type { Me } from "./types";
-import { Failure, words } from "./ui";
+import { Failure, plain, words } from "./ui";
 
 interface Entry {
   title: string;
@@ -63,7 +63,7 @@ function Login(props: { said: string | null; done: () => void; back: (() => void
         props.done();
       }}>
         <div class="brand"><img src="icon.svg" alt="" /> <h1 ref={heading} tabIndex={-1}>Armory console</h1></div>
-        {(problem ?? props.said) && <div class="notice bad" role="alert">{problem ?? props.said}</div>}
+        {(problem ?? props.said) && <div class="notice bad" role="alert">{plain(problem ?? props.said ?? "")}</div>}
         {at !== null && (
           <><button type="button" class="primary" onClick={() => void leave().catch((error: unknown) => setProblem(words(error)))}>Log in at {hostOf(at)}</button>
             <p class="small muted">or with a credential of this gateway:</p></>
@@ -105,11 +105,13 @@ function App({ refused }: { refused: string | null }) {
   const [shade, setShade] = useState(theme());
 
   const loads = useRef(0);
+  const shownTo = useRef(token());
   const load = useCallback(async (): Promise<void> => {
     const mine = ++loads.current;
     setSaid(null);
     setMe(null); // and the pages of whoever looked before
-    const known = token() !== null;
+    shownTo.current = token();
+    const known = shownTo.current !== null;
     try {
       const found = await get<Me>("/v1/me");
       if (mine !== loads.current) return; // somebody else has logged in meanwhile
@@ -137,13 +139,19 @@ function App({ refused }: { refused: string | null }) {
       setAt(place());
       setOpen(false);
     };
+    // gone back to as it was, while its tab has another credential or none
+    const restored = (event: PageTransitionEvent): void => {
+      if (event.persisted && token() !== shownTo.current) void load();
+    };
     addEventListener("hashchange", moved);
+    addEventListener("pageshow", restored);
     moved(); // to where it has gone between the first picture and now
     if (refused === null) void load();
     const shaded = (): void => { paint(); setShade(theme()); };
     darkOutside.addEventListener("change", shaded);
     return () => {
       removeEventListener("hashchange", moved);
+      removeEventListener("pageshow", restored);
       darkOutside.removeEventListener("change", shaded);
     };
   }, [load, refused]);
@@ -175,7 +183,7 @@ function App({ refused }: { refused: string | null }) {
             ))}
           </nav>
           <div class="who">
-            <div>{me.user ?? me.subject}{me.admin ? " · administrator" : ""}</div>
+            <div>{plain(me.user ?? me.subject)}{me.admin ? " · administrator" : ""}</div>
             <div class="row">
               <button type="button" onClick={() => {
                 localStorage.setItem(THEME, other);

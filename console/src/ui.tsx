@@ -85,7 +85,7 @@ export function Failure(props: { error: string | null; retry?: () => void }) {
   if (props.error === null) return null;
   return (
     <div class="notice bad" role="alert">
-      {props.error}
+      {plain(props.error)}
       {props.retry && <> <button type="button" class="quiet" onClick={props.retry}>Try again</button></>}
     </div>
   );

@@ -93,6 +93,10 @@ async def test_a_page_that_is_no_more_leaves_the_keyboard_somewhere(
     assert found["current"] == ["Overview"]
 
 
+async def test_nobody_goes_back_to_what_another_saw(tmp_path: Path, packages: Path) -> None:
+    assert (await driven(packages, tmp_path, "back"))["left"] == 0
+
+
 async def test_an_arrow_key_that_is_held(tmp_path: Path, packages: Path) -> None:
     assert (await driven(packages, tmp_path, "held"))["seen"] is True
 

@@ -24,7 +24,11 @@ __all__ = ["packages"]
 DRIVER = ROOT / "tests" / "node" / "mishaps.mjs"
 WITHIN_S = 300
 TOKEN = "the-token-of-the-operator"
-PROPERTIES = {"constructor": {"type": "string"}, "number": {"type": "number"}}
+PROPERTIES = {
+    "constructor": {"type": "string"},
+    "switch": {"type": "boolean", "default": "\u202eno"},
+    "number": {"type": "number"},
+}
 JOINED = "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645 \U0001f468\u200d\U0001f469"
 ODD: dict[str, Any] = {
     "name": "constructor",
@@ -88,6 +92,7 @@ async def test_words_that_javascript_has_a_use_for(tmp_path: Path, packages: Pat
         assert f"car; {JOINED}; " in found["said"]
         assert json.loads(found["copied"])["name"] == "odd__constructor"
         assert found["typed"] == ""
+        assert found["preset"] == r"default \u{202e}no"
         assert found["labelled"] == "constructor"
         assert "number is no number" in found["word"]
         sent = [json.loads(one) for one in found["sent"]]
@@ -115,6 +120,7 @@ async def test_a_page_that_is_opened_in_the_background(tmp_path: Path, packages:
 async def test_answers_that_are_not_the_gateways(tmp_path: Path, packages: Path) -> None:
     async with driven(packages, tmp_path, "answers") as found:
         assert "What answered is not the gateway" in found["proxy"]
+        assert found["problem"] == r"it said: \u{202e}\u{1b}[31mno"
         assert '"id": 1234567890123456789' in found["result"]
 
 
@@ -149,10 +155,10 @@ def driven_at(packages: Path, base: str, token: str, scenario: str) -> dict[str,
 def test_clients_of_a_gateway_without_logins_need_no_token(
     serve: Any, armory: Any, packages: Path
 ) -> None:
-    gateway = serve({}).ready()
+    gateway = serve({"server": {"base_path": "/console/below"}}).ready()
     (link,) = json.loads(armory("console", "--json").stdout)["links"]
     found = driven_at(packages, gateway.base, re.split("#token=", link)[1], "connect")
-    assert "claude mcp add" in found["snippets"]
+    assert f"claude mcp add --transport http armory {gateway.base}/mcp\n" in found["snippets"]
     assert "ARMORY_TOKEN" not in found["snippets"]
 
 

@@ -12,6 +12,7 @@ const { chromium } = require("playwright-core");
 const browser = await chromium.launch({
   executablePath: process.env.ARMORY_TEST_CHROMIUM ?? "/usr/bin/chromium",
   args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
+  ignoreDefaultArgs: ["--disable-back-forward-cache"], // what people's browsers have
 });
 const facts = {};
 const errors = [];
@@ -201,6 +202,23 @@ const scenarios = {
     await page.keyboard.press("Enter");
     await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
     facts.current = await page.locator("nav [aria-current=page]").allInnerTexts();
+  },
+
+  // back to a page as it was before its reader logged out
+  async back() {
+    await logIn();
+    await open("tools", "Tools");
+    await page.getByRole("listbox", { name: "Tools" }).getByRole("option").first().waitFor();
+    await page.evaluate(() => addEventListener("pageshow", (event) => { window.restored = event.persisted; }));
+    await page.goto(`${base}/docs`);
+    await page.goto(`${base}/console/`);
+    await page.getByRole("button", { name: "Log out" }).click();
+    await page.getByLabel("Token or API key").waitFor();
+    await page.goBack({ waitUntil: "commit" });
+    await page.goBack({ waitUntil: "commit" });
+    await page.waitForFunction(() => window.restored);
+    await page.getByLabel("Token or API key").waitFor();
+    facts.left = await page.getByText("odd__").count();
   },
 
   // an arrow key that is held: browsers bound how often a page may write its address

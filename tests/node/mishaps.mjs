@@ -124,6 +124,7 @@ const scenarios = {
     await page.getByRole("button", { name: "Copy the definition" }).click();
     facts.copied = await (await page.waitForFunction(() => window.copied)).jsonValue();
     facts.typed = await page.getByLabel("constructor").inputValue();
+    facts.preset = await page.getByLabel("switch").locator("option").first().textContent();
     const call = page.getByRole("button", { name: "Call", exact: true });
     const number = page.getByLabel("number", { exact: false }).last();
     await number.fill("many");
@@ -193,6 +194,10 @@ const scenarios = {
     await open(page, "tools/odd__constructor", "Tools");
     await page.getByRole("button", { name: "Call", exact: true }).click();
     facts.result = await page.getByRole("region", { name: "Result" }).innerText();
+    const detail = "it said: \u202e\u001b[31mno";
+    await page.route("**/call", (route) => route.fulfill({ status: 502, json: { status: 502, code: "upstream_error", detail } }));
+    await page.getByRole("button", { name: "Call", exact: true }).click();
+    facts.problem = await page.getByRole("alert").innerText();
     await answer("/v1/changes", "text/html", "<!doctype html><title>Log in</title>");
     await open(page, "changes", "Changes");
     facts.proxy = await page.getByRole("alert").innerText();

@@ -148,7 +148,7 @@ function Input({ field, value, set }: { field: Field; value: string; set: (value
       {kind === "json" && <textarea class="mono" rows={2} value={value} placeholder={plain(preset) || "JSON"} onInput={(event) => set(event.currentTarget.value)} />}
       {kind === "boolean" && (
         <select value={value} onChange={(event) => set(event.currentTarget.value)}>
-          <option value="">{preset || "not given"}</option><option>true</option><option>false</option>
+          <option value="">{plain(preset) || "not given"}</option><option>true</option><option>false</option>
         </select>
       )}
       {kind === "choice" && (
