@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -269,6 +270,23 @@ def test_a_walk_enters_at_most_eight_files_each_once() -> None:
         steps = re.findall(r"^\d\. `([^`]+)`", walk, re.M)
         assert 5 < len(steps) <= 8
         assert len(set(steps)) == len(steps)
+
+
+def test_what_is_for_a_few_rooms_is_forbidden_to_every_other() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    rooms = {path.stem for path in (ROOT / "armory").iterdir() if path.suffix == ".py"}
+    rooms |= {path.parent.name for path in (ROOT / "armory").glob("*/__init__.py")}
+    allowed = {
+        contract["forbidden_modules"][0]: rooms
+        - {"__init__"}
+        - {module.removeprefix("armory.") for module in contract["source_modules"]}
+        for contract in settings["tool"]["importlinter"]["contracts"]
+        if contract["type"] == "forbidden" and len(contract["source_modules"]) > 2
+    }
+    assert allowed == {
+        "armory.config": {"cli", "config", "runtime", "testing"},
+        "mcp": {"demo", "testing"},
+    }
 
 
 def test_imports_go_down_only() -> None:

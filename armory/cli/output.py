@@ -142,7 +142,6 @@ class Waiting:
 
     def __init__(self, progress: Progress | None, text: str) -> None:
         self._progress = progress
-        self._text = text
         self._task = progress.add_task(text, total=None) if progress is not None else None
 
     def counting(self, text: str) -> Callable[[int, int], None]:

@@ -9,6 +9,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path as File
 
+from armory.errors import ConfigError
+
 NAME = ".env"
 _LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=(.*)")
 _COMMENTED = re.compile(r"""("(?:[^"\\]|\\.)*"|'[^']*')\s+#.*""")
@@ -18,20 +20,32 @@ _WRITTEN = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\r": r"\r", "\t
 
 
 def read_variables(path: File) -> dict[str, str]:
-    """The variables of a file, quotes taken off; none where it cannot be read.
+    """The variables of a file, quotes taken off; none where there is no such file, or it may not be
+    read.
 
     Between double quotes a backslash before n, r, t, a double quote or a backslash means what it
     means to other readers.
+
+    Raises:
+        ConfigError: it is no UTF-8 text: without its variables the defaults would hold, unnoticed.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError):
+    except UnicodeDecodeError as error:
+        raise not_utf8(path, error) from None
+    except OSError:
         return {}
     found: dict[str, str] = {}
     for line in text.split("\n"):  # other ends of lines may stand in a value
         if (match := _LINE.fullmatch(line)) is not None:
             found[match[1]] = _value(match[2])
     return found
+
+
+def not_utf8(path: File, error: UnicodeDecodeError) -> ConfigError:
+    """What is said of a file of text that is written otherwise."""
+    what = "UTF-16" if error.object.startswith((b"\xff\xfe", b"\xfe\xff")) else error.reason
+    return ConfigError(f"{path} is not UTF-8 text ({what}); save it as UTF-8")
 
 
 def written(variables: Mapping[str, str]) -> str:

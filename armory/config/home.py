@@ -46,7 +46,7 @@ def home_here(config: str | None = None) -> File:
         config: the file; None: `$ARMORY_CONFIG`, or the one in this folder.
 
     Raises:
-        ConfigError: as by `armory_home`.
+        ConfigError: as by `armory_home`, or the `.env` is no UTF-8 text.
     """
     file = File(config or os.environ.get("ARMORY_CONFIG") or FILE_NAME)
     variables = read_variables(file.parent / DOTENV) if file.is_file() else {}

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from armory.config.checks.cross import cross_check
 from armory.config.clients import import_servers
 from armory.config.dotenv import NAME as DOTENV
-from armory.config.dotenv import read_variables
+from armory.config.dotenv import not_utf8, read_variables
 from armory.config.expand import expand_tree, taken_as_text
 from armory.config.home import armory_home
 from armory.config.loaded import ConfigProblems, Loaded, Place
@@ -47,8 +47,7 @@ def read_file(path: File) -> str:
     try:
         return path.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
-        what = "UTF-16" if error.object.startswith((b"\xff\xfe", b"\xfe\xff")) else error.reason
-        raise ConfigError(f"{path} is not UTF-8 text ({what}); save it as UTF-8") from None
+        raise not_utf8(path, error) from None
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
 
@@ -64,7 +63,7 @@ def load_file(
         text: what the file would hold; None: what it holds.
 
     Raises:
-        ConfigError: the file cannot be read.
+        ConfigError: the file cannot be read, or the `.env` is no UTF-8 text.
         ConfigProblems: what is in it does not hold; names every problem.
     """
     if text is None:
@@ -73,7 +72,11 @@ def load_file(
 
 
 def variables_of(path: File, environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The variables that a file may refer to; the arguments: as of `load_file`."""
+    """The variables that a file may refer to; the arguments: as of `load_file`.
+
+    Raises:
+        ConfigError: the `.env` is no UTF-8 text.
+    """
     given = os.environ if environ is None else environ
     return {**read_variables(path.parent / DOTENV), **given}
 

@@ -70,9 +70,15 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class AtThreshold:
-    """Means over queries that want a tool; `refused_share` over those that want none.
+    """What listings under one threshold show: means over the queries that want a tool.
 
-    `refused_share` is None without such queries.
+    Attributes:
+        value: the threshold, 0 to 1.
+        recall, precision, f1: of what is shown, 0 to 1, higher is better.
+        returned_mean: tools that are shown.
+        empty_share: share of the queries that are shown none, 0 to 1, lower is better.
+        refused_share: share of the queries that want no tool and are shown none, 0 to 1, higher is
+            better; None: there are no such queries.
     """
 
     value: float

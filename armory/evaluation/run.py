@@ -37,7 +37,14 @@ _CALIBRATION_TOP = 20
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One tool as a failure shows it."""
+    """One tool as a failure shows it.
+
+    Attributes:
+        tool: its exposed name.
+        rank: from 1, in the full ranking.
+        score: calibrated, 0 to 1.
+        signals: what the score was made of, by name.
+    """
 
     tool: str
     rank: int
@@ -50,6 +57,7 @@ class Failure:
     """A query whose listing missed a wanted tool, or showed tools though none fits.
 
     Attributes:
+        id, query, wanted: as labelled; the tools by exposed name.
         missed: wanted tools that were not shown, with their rank in the full ranking.
         came: what was shown, best first, five at most.
         refused: whether the query was judged to need no tool.
@@ -67,9 +75,24 @@ class Failure:
 class Result:
     """All figures; `armory.evaluation.report.to_json` names them.
 
-    `ranker` is the one that ranked, `asked_ranker` the one that was asked for: `lexical` stands in
-    where there are no vectors. `ranks` has, for every query that wants a tool, the ranks of its
-    relevant tools in the full ranking and how many there are.
+    Attributes:
+        tools, queries: how many the set has.
+        recall, complete, ndcg10, mrr: means over the queries that want a tool, 0 to 1, higher is
+            better; the first two by cut-off (`metrics.recall_at`, `complete_at`).
+        threshold: what the threshold in force shows.
+        thresholds: what each of `THRESHOLDS` would.
+        abstention_accuracy: its `refused_share`.
+        tokens_all: estimated tokens of all definitions.
+        tokens_returned_mean: of those that are shown, for a query that wants a tool.
+        latency_p50_ms, latency_p95_ms: of a search.
+        ece: calibration error of the first 20 candidates' probabilities, 0 to 1, lower is better.
+        embedder, index: as the report names them.
+        ranker: the one that ranked; `lexical` stands in where there are no vectors.
+        asked_ranker: the one that was asked for.
+        failures: the first queries that were not answered well.
+        ranks: for every query that wants a tool, the ranks of its relevant tools in the full
+            ranking and how many there are.
+        degraded: what searching lacked; None: nothing.
     """
 
     tools: int

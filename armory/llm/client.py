@@ -1,7 +1,6 @@
 """A chat model behind an OpenAI-compatible URL (Ollama, vLLM, llama.cpp, OpenAI ...).
 
-Owns: the chat calls, their time limits, retries and errors. The only file beside
-`retrieval.embedders.openai` that imports `openai`; never imports a room above `armory.llm`.
+Owns: the chat calls, their time limits and retries. Never imports a room above `armory.llm`.
 """
 
 from __future__ import annotations
@@ -14,27 +13,11 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypedDict, TypeVar
 
-from openai import (
-    APIConnectionError,
-    APIError,
-    APIResponseValidationError,
-    APIStatusError,
-    APITimeoutError,
-    AsyncOpenAI,
-    BadRequestError,
-    NotFoundError,
-    OpenAIError,
-)
+from openai import AsyncOpenAI, BadRequestError, NotFoundError, OpenAIError
 
-from armory.llm.errors import (
-    ChatError,
-    ChatLimited,
-    ChatMalformed,
-    ChatRejected,
-    ChatTimeout,
-    ChatUnavailable,
-)
-from armory.llm.parameters import Parameters, RequestParameters, error_text
+from armory.llm.errors import ChatError, ChatMalformed, ChatTimeout, ChatUnavailable
+from armory.llm.failures import Endpoint, chat_error
+from armory.llm.parameters import Parameters, RequestParameters
 from armory.llm.tokens import estimate_tokens
 from armory.logger import Logger
 
@@ -45,7 +28,6 @@ _log = Logger(__name__)
 _T = TypeVar("_T")
 _TEXTS = ("reasoning_content", "reasoning", "content")
 """Members of a piece of an answer that hold text, thinking first; servers differ in its name."""
-_KEY_REFUSED = (401, 403)
 
 Role = Literal["system", "user", "assistant"]
 
@@ -113,7 +95,7 @@ class ChatClient:
         self.base_url = base_url
         self.model = model
         self._parameters = Parameters()
-        self._key = api_key or ""
+        self._endpoint = Endpoint(base_url, model, api_key or "", timeout_s)
         self._timeout_s = timeout_s
         self._client = AsyncOpenAI(
             base_url=base_url,
@@ -159,7 +141,7 @@ class ChatClient:
                 stop,
             )
         except (OpenAIError, json.JSONDecodeError) as error:
-            raise self._translate(error) from error
+            raise self._failure(error) from error
         # A server that is no chat server answers anything at all: the types promise too much.
         choices = getattr(answer, "choices", None)
         if not isinstance(choices, list) or not choices:
@@ -245,7 +227,7 @@ class ChatClient:
                 f"answer of {self.model!r}; raise the time limit or use a faster model."
             ) from error
         except (OpenAIError, json.JSONDecodeError) as error:
-            raise self._translate(error) from error
+            raise self._failure(error) from error
         except Exception as error:
             # The HTTP library's own errors while a body is read are not wrapped by `openai`.
             if type(error).__module__.partition(".")[0] not in ("httpx", "httpx2", "httpcore"):
@@ -269,7 +251,7 @@ class ChatClient:
         except NotFoundError:
             return []
         except (OpenAIError, json.JSONDecodeError) as error:
-            raise self._translate(error) from error
+            raise self._failure(error) from error
         listed = getattr(page, "data", None)
         return [str(getattr(one, "id", "")) for one in listed or ()]
 
@@ -286,38 +268,9 @@ class ChatClient:
                 return FirstToken(_estimate(messages), time.perf_counter() - started)
         raise ChatMalformed(f"{self.base_url} answered with an empty text.")
 
-    def _translate(self, error: Exception) -> ChatError:
+    def _failure(self, error: Exception) -> ChatError:
         _log.warning("chat_failed", model=self.model, kind=type(error).__name__)
-        where = f"The chat model {self.model!r} at {self.base_url}"
-        if isinstance(error, APITimeoutError):
-            return ChatTimeout(
-                f"{where} gave no answer within {self._timeout_s:g} s. Raise the time limit, or "
-                "use a smaller model."
-            )
-        if isinstance(error, APIResponseValidationError | json.JSONDecodeError):
-            return ChatMalformed(f"{where} answered something that is no chat completion.")
-        if isinstance(error, APIConnectionError):
-            return ChatUnavailable(
-                f"{where} cannot be reached. Is the server running (for Ollama: `ollama serve`)?"
-            )
-        if isinstance(error, APIStatusError):
-            status = error.status_code
-            if status == 429:
-                wait = error.response.headers.get("retry-after", "")
-                retry_after_s = float(wait) if wait.replace(".", "", 1).isdigit() else None
-                return ChatLimited(
-                    f"{where} refuses more requests for now.", retry_after_s=retry_after_s
-                )
-            if status >= 500:
-                return ChatUnavailable(f"{where} failed with HTTP {status}.")
-            hint = {401: " Check the key.", 403: " Check the key.", 404: " Check the model's name."}
-            # What comes with a refused key may quote it.
-            said = "" if status in _KEY_REFUSED else error_text(error.body, self._key)
-            says = f" It says: {said}" if said else ""
-            return ChatRejected(f"{where} refused with HTTP {status}.{hint.get(status, '')}{says}")
-        if isinstance(error, APIError):
-            return ChatUnavailable(f"{where} reported an error in the middle of an answer.")
-        return ChatError(f"{where} could not be used ({type(error).__name__}).")
+        return chat_error(error, self._endpoint)
 
 
 def _texts(delta: object) -> list[tuple[str, str]]:

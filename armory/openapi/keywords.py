@@ -1,8 +1,8 @@
 """Words of a JSON Schema: which of them say something that a reader can use.
 
-Owns: what each word's value has to be. Descriptions have `type: any`, `required: true` at a
-member, and patterns of other languages; a client that compiles schemas refuses a tool for one.
-Does no I/O.
+Owns: what each word's value has to be, and which words hold schemas. Descriptions have
+`type: any`, `required: true` at a member, and patterns of other languages; a client that compiles
+schemas refuses a tool for one. Does no I/O.
 """
 
 from __future__ import annotations
@@ -12,6 +12,15 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, cast
 
+OF_SCHEMA = frozenset(
+    (
+        "items", "additionalProperties", "not", "contains", "propertyNames", "if", "then", "else",
+        "unevaluatedItems", "unevaluatedProperties", "contentSchema",
+    )
+)  # fmt: skip
+OF_SCHEMAS = frozenset(("allOf", "anyOf", "oneOf", "prefixItems"))
+OF_NAMED_SCHEMAS = frozenset(("properties", "patternProperties", "dependentSchemas"))
+"""Words whose value is a schema, several of them, or some by name."""
 _TYPES = frozenset(("array", "boolean", "integer", "null", "number", "object", "string"))
 _PATTERN_CHARS = 1_000
 _PATTERNS_KEPT = 30_000
@@ -105,12 +114,10 @@ _CHECKS: Mapping[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), _count),
     **dict.fromkeys(("minProperties", "maxProperties", "minContains", "maxContains"), _count),
     **dict.fromkeys(("uniqueItems", "deprecated"), _flag),
-    **dict.fromkeys(("allOf", "anyOf", "oneOf", "prefixItems"), _filled),
-    **dict.fromkeys(("properties", "patternProperties", "dependentRequired"), _object),
-    "dependentSchemas": _object,
-    **dict.fromkeys(("items", "additionalProperties", "not", "contains", "propertyNames"), _schema),
-    **dict.fromkeys(("if", "then", "else", "unevaluatedProperties", "unevaluatedItems"), _schema),
-    "contentSchema": _schema,
+    **dict.fromkeys(OF_SCHEMA, _schema),
+    **dict.fromkeys(OF_SCHEMAS, _filled),
+    **dict.fromkeys(OF_NAMED_SCHEMAS, _object),
+    "dependentRequired": _object,
     "multipleOf": _step,
     "enum": _filled,
     "examples": _array,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from armory.openapi.document import BadDescription, Document, Object
-from armory.openapi.keywords import usable
+from armory.openapi.keywords import OF_NAMED_SCHEMAS, OF_SCHEMA, OF_SCHEMAS, usable
 
 MAX_NODES = 1_500
 MAX_LEVELS = 14
@@ -19,23 +19,6 @@ _DROPPED = frozenset(
         *("$recursiveAnchor", "$recursiveRef", "xml", "externalDocs", "discriminator", "example"),
     )
 )
-_SCHEMAS = frozenset(
-    (
-        *(
-            "items",
-            "additionalProperties",
-            "not",
-            "contains",
-            "propertyNames",
-            "if",
-            "then",
-            "else",
-        ),
-        *("unevaluatedItems", "unevaluatedProperties", "contentSchema"),
-    )
-)
-_LISTS = frozenset(("allOf", "anyOf", "oneOf", "prefixItems"))
-_MAPS = frozenset(("properties", "patternProperties", "dependentSchemas"))
 _KEPT = ("type", "title", "description", "format")
 _TEXT_CHARS = 1_000
 
@@ -93,12 +76,12 @@ class Schemas:
     ) -> None:
         if key == "items" and isinstance(value, list):  # as drafts before 2020-12 have it
             key = "prefixItems"
-        if key in _SCHEMAS and isinstance(value, dict):
+        if key in OF_SCHEMA and isinstance(value, dict):
             written[key] = self._schema(value, within, level + 1)
-        elif key in _LISTS and isinstance(value, list):
+        elif key in OF_SCHEMAS and isinstance(value, list):
             parts = cast("list[Any]", value)
             written[key] = [self._schema(part, within, level + 1) for part in parts]
-        elif key in _MAPS and isinstance(value, dict):
+        elif key in OF_NAMED_SCHEMAS and isinstance(value, dict):
             written[key] = {
                 name: self._schema(part, within, level + 1)
                 for name, part in cast("dict[str, Any]", value).items()

@@ -1,7 +1,8 @@
 """MCP's HTTP headers.
 
-Owns: their names, the encoding of what is no safe header value, and which parameters of a tool
-travel as headers, too: `x-mcp-header` in its schema. Never imports a transport.
+Owns: their names, the encoding of what is no safe header value, which parameters of a tool travel
+as headers, too (`x-mcp-header` in its schema), and reading `Retry-After`. Never imports a
+transport.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ Declared = Mapping[str, tuple[tuple[str, ...], str]]
 """Header -> (path in the arguments, type)."""
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """What HTTP allows as the name of a header or a cookie."""
+_SECONDS = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6})?")
 _MIRRORED = ("string", "integer", "boolean")
 _ONE = frozenset(
     (
@@ -50,6 +52,17 @@ _ONE = frozenset(
 _LIST = frozenset(("allOf", "anyOf", "oneOf", "prefixItems"))
 _BY_NAME = frozenset(("patternProperties", "dependentSchemas", "$defs", "definitions"))
 """Keywords of JSON Schema 2020-12 whose value is a schema, several of them, or some by name."""
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds that an answer asks to wait before the next request; None where it says nothing, a
+    date, or more than any wait can be.
+
+    Args:
+        headers: the answer's, looked up without regard to case.
+    """
+    text = headers.get("Retry-After", "")
+    return float(text) if _SECONDS.fullmatch(text) else None
 
 
 def header_value(text: str) -> str:

@@ -52,7 +52,8 @@ class Retriever:
 
     Args:
         embedder: None: words only.
-        index: None with an embedder: the exact index must be given by the caller (`registry`).
+        index: where the vectors are searched (`registry.make_index`); None: words only, whatever
+            the embedder.
         rankers: by name; must hold the settings' ranker and `lexical`.
         settings: see `RetrieverSettings`.
         indexing: how tools are read and embedded.

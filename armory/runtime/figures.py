@@ -8,13 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from armory.observability.metrics import (
-    CONTENT_TYPE,
-    AuditFigures,
-    EdgeFigures,
-    Metrics,
-    UpstreamFigures,
-)
+from armory.observability.metrics import CONTENT_TYPE, Metrics
+from armory.observability.scraped import AuditFigures, EdgeFigures, UpstreamFigures
 from armory.retrieval.retriever import Retriever
 from armory.storage.watch import CacheWatch
 from armory.upstreams.pool import Pool

@@ -35,7 +35,7 @@ _FAMILIES = ("HS", "RS", "PS", "ES")
 _ALGORITHMS = frozenset(
     {"EdDSA"} | {f"{family}{bits}" for family in _FAMILIES for bits in (256, 384, 512)}
 )
-_MIN_SECRET_BYTES = 32
+_MIN_SECRET_CHARS = 32
 _CHECKED_S = 60.0
 
 
@@ -162,9 +162,9 @@ def _check(jwks_url: str | None, secret: str | None, algorithms: Sequence[str]) 
             "a secret goes with HS256, HS384 or HS512 only; other algorithms need jwks_url",
             path=f"{path}.algorithms",
         )
-    elif len(secret or "") < _MIN_SECRET_BYTES:
+    elif len(secret or "") < _MIN_SECRET_CHARS:
         raise ConfigError(
             f"a secret of {len(secret or '')} characters can be guessed; expected at least "
-            f"{_MIN_SECRET_BYTES}",
+            f"{_MIN_SECRET_CHARS}",
             path=f"{path}.secret",
         )

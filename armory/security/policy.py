@@ -147,8 +147,8 @@ class Policy:
         return not self._ruled or self._rules.allow_however_spelt(applicable, server, uri)
 
     def bars_uri(self, principal: Principal, server: str, uri: str) -> bool:
-        """Whether a rule denies a URI of `server`, or all that it may become: parts of it are open.
-        It is denied in every spelling, and very long.
+        """Whether a rule denies a template's URI at `server`, or whatever comes of it once its open
+        parts are filled in: in any spelling, and always where it is very long.
         """
         return self._rules.deny_open(self._rules.applicable(principal), server, uri)
 

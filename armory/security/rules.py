@@ -159,8 +159,8 @@ class Rules:
         return simple == uri or not self.deny(applicable, expose_uri(server, simple))
 
     def deny_open(self, applicable: Applicable, server: str, uri: str) -> bool:
-        """Whether a URI of `server`, parts of which are open, is denied in some spelling, so that
-        all is that it may become; or is very long.
+        """Whether a template's URI at `server` is denied in some spelling, and with it whatever
+        comes of it once its open parts are filled in; one that is very long always is.
         """
         if len(uri) > _URI_CHARS:
             return True

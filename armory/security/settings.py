@@ -20,7 +20,7 @@ class JwtSettings:
         issuer: required `iss`; None: any.
         audience: required `aud`; None: any.
         jwks_url: where the provider's public keys are; or `secret`.
-        secret: shared secret of the HS algorithms, at least 32 bytes.
+        secret: shared secret of the HS algorithms, at least 32 characters.
         algorithms: accepted signature algorithms: HS ones with a secret, others with keys.
         user_claim: claim with the user's id.
         scopes_claim: claim with the scopes, a list or words in a text.

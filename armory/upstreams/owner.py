@@ -295,16 +295,15 @@ class UpstreamOwner:
         since = self.status.since if self.status.state == "ready" else self._clock.now()
         self.status = UpstreamStatus(
             "ready",
-            "",
-            since,
-            link.era,
-            link.protocol_version,
-            tools,
-            self.status.attempts,
-            lists.dropped,
-            lists.dropped_count,
-            restarts=self.status.restarts,
+            since=since,
+            era=link.era,
+            protocol_version=link.protocol_version,
+            tools=tools,
             skills=len(lists.skills),
+            attempts=self.status.attempts,
+            restarts=self.status.restarts,
+            dropped=lists.dropped,
+            dropped_count=lists.dropped_count,
         )
 
     def _down(self, error: str, state: Literal["down", "login_required"] = "down") -> None:

@@ -12,7 +12,8 @@ import yaml
 
 from armory.domain.principal import ANONYMOUS
 from armory.domain.results import CallOutcome
-from armory.observability.metrics import STORES, AuditFigures, EdgeFigures, Metrics, UpstreamFigures
+from armory.observability.metrics import Metrics
+from armory.observability.scraped import STORES, AuditFigures, EdgeFigures, UpstreamFigures
 from armory.upstreams.breaker import Breaker
 from tests.chart.conftest import CHART, ROOT, Render, scenario
 

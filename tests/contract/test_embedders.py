@@ -246,7 +246,7 @@ async def test_openai_timeouts_are_retried(api: FakeApi) -> None:
         (status(401), r"refused the key \(HTTP 401\)", 1),
         (status(403), r"refused the key \(HTTP 403\)", 1),
         (status(404), "HTTP 404", 1),
-        (status(429), "rate limit or quota", 2),
+        (status(429, **{"Retry-After": "inf"}), "rate limit or quota", 2),
         (status(500), "HTTP 500", 2),
         (text("{nonsense"), "no answer|no vectors", 1),
         (text("<html>hello</html>", "text/html"), "no vectors", 1),
@@ -266,6 +266,7 @@ async def test_openai_lasting_faults_are_clear(
     with pytest.raises(BackendError, match=said) as raised:
         await embedder.embed_queries(["a"])
     assert "sk-secret" not in str(raised.value)
+    assert raised.value.retry_after_s is None
     assert len(api.requests) == attempts
     await embedder.aclose()
 

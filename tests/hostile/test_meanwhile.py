@@ -111,10 +111,10 @@ async def test_a_message_over_sse_has_the_scopes_that_it_comes_with() -> None:
 
 async def test_who_may_not_read_a_resource_any_more_hears_nothing_of_it() -> None:
     async with gateway_of() as (gateway, url, http):
-        client = LegacyClient(f"{url}/mcp", Authorized(http), "2025-11-25")  # pyright: ignore[reportArgumentType]
+        client = LegacyClient(f"{url}/mcp", http, "2025-11-25", token=WIDE)
         await client.initialize({})
         await client.request("resources/subscribe", {"uri": "up+mem://one"})
-        headers = {**client.headers, **bearer(WIDE), "Accept": "text/event-stream"}
+        headers = {**client.headers, "Accept": "text/event-stream"}
         async with http.get(client.url, headers=headers) as stream:
             key = gateway.pool.key("up", Owner(Principal("ann")))
 
@@ -193,7 +193,7 @@ class Spent:
 
 async def test_a_spent_rate_is_spent_for_subscriptions_as_well() -> None:
     async with gateway_of(Services(limiter=Spent())) as (gateway, url, http):
-        client = LegacyClient(f"{url}/mcp", Authorized(http), "2025-11-25")  # pyright: ignore[reportArgumentType]
+        client = LegacyClient(f"{url}/mcp", http, "2025-11-25", token=WIDE)
         await client.initialize({})
         refused = await client.request("resources/subscribe", {"uri": "up+mem://one"})
         assert refused["error"]["code"] == 1003
@@ -203,13 +203,3 @@ async def test_a_spent_rate_is_spent_for_subscriptions_as_well() -> None:
         async with http.post(f"{url}/mcp", json=body, headers=headers) as answered:
             assert (await messages(answered))[-1]["error"]["code"] == 1003
         assert not gateway.pool.subscriptions  # pyright: ignore
-
-
-class Authorized:
-    """A client session with a token."""
-
-    def __init__(self, http: aiohttp.ClientSession) -> None:
-        self.http = http
-
-    def post(self, url: str, *, json: Any, headers: dict[str, str]) -> Any:
-        return self.http.post(url, json=json, headers={**headers, **bearer(WIDE)})

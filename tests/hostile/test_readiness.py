@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from armory.testing.processes import GatewayProcess
 from armory.testing.servers import free_port
+from tests.threaded import Answering, served
 
 TOKENS = {name: f"{name}-{'t' * 40}" for name in ("caller", "barred", "admin")}
 KEY = "key-of-the-url-4711"
@@ -37,35 +36,25 @@ ANYBODY = {
 }
 
 
-class Failing(BaseHTTPRequestHandler):
+class Failing(Answering):
     """Answers with an error that tells much."""
 
     def do_POST(self) -> None:
-        self.send_response(500)
-        self.send_header("Content-Length", str(len(BODY)))
-        self.end_headers()
-        self.wfile.write(BODY.encode())
+        self.say(BODY.encode(), status=500)
 
     do_GET = do_POST
 
-    def log_message(self, format: str, *args: object) -> None:
-        del format, args
-
 
 @pytest.fixture(scope="module")
-def failing() -> Iterator[int]:
-    """The port of an HTTP server that fails."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), Failing) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield server.server_port
-        server.shutdown()
-        thread.join()
+def failing() -> Iterator[str]:
+    """The URL of an HTTP server that fails."""
+    with served(Failing) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
 def gateway(
-    failing: int, tmp_path_factory: pytest.TempPathFactory
+    failing: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[GatewayProcess, tuple[str, ...]]]:
     """A gateway whose upstreams have failed; its main address and that of its metrics."""
     folder = tmp_path_factory.mktemp("readiness")
@@ -85,7 +74,7 @@ def gateway(
         },
         "upstreams": {
             "pipe": {"command": sys.executable, "args": [str(script)]},
-            "web": {"url": f"http://127.0.0.1:{failing}/{PLACE}?api_key={KEY}"},
+            "web": {"url": f"{failing}/{PLACE}?api_key={KEY}"},
         },
     }
     running = GatewayProcess(config, folder, wait=False)

@@ -9,9 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ import pytest
 
 from armory.testing.clients.raw import LegacyClient, messages, modern_body, modern_headers
 from armory.testing.processes import GatewayProcess
+from tests.threaded import Answering, served
 
 pytestmark = pytest.mark.anyio
 BOUND_S = 40.0
@@ -79,7 +78,7 @@ def answered(data: bytes) -> bytes | None:
     return begin + b'"result":' + found + b"}"
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(Answering):
     """The upstream over HTTP: JSON at /json, events at /events."""
 
     protocol_version = "HTTP/1.1"
@@ -87,51 +86,34 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         said = answered(self.rfile.read(int(self.headers["Content-Length"])))
         if said is None:
-            self._say(202, "text/plain", b"")
+            self.say(status=202)
         elif self.path == "/json":
-            self._say(200, "application/json", said)
+            self.say(said, "application/json")
         else:
             lines = b"\ndata: ".join(said.splitlines())
-            self._say(200, "text/event-stream", b"data: " + lines + b"\n\n")
+            self.say(b"data: " + lines + b"\n\n", "text/event-stream")
 
     def do_GET(self) -> None:
-        self._say(405, "text/plain", b"")
+        self.say(status=405)
 
     do_DELETE = do_GET
-
-    def _say(self, status: int, kind: str, body: bytes) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        del format, args
 
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    url = f"http://127.0.0.1:{server.server_address[1]}"
     paths = json.dumps([str(Path(__file__).parents[2]), *filter(None, sys.path)])
-    config = {
-        "upstreams": {
-            "stdio": {"command": sys.executable, "args": ["-c", SERVER, paths]},
-            "json": {"url": f"{url}/json", "transport": "streamable-http"},
-            "events": {"url": f"{url}/events", "transport": "streamable-http"},
-        },
-        "tool_rag": {"enabled": False},
-    }
-    with GatewayProcess(config, tmp_path_factory.mktemp("gateway")) as running:
-        assert isinstance(running, GatewayProcess)
-        yield running
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with served(Handler) as url:
+        config = {
+            "upstreams": {
+                "stdio": {"command": sys.executable, "args": ["-c", SERVER, paths]},
+                "json": {"url": f"{url}/json", "transport": "streamable-http"},
+                "events": {"url": f"{url}/events", "transport": "streamable-http"},
+            },
+            "tool_rag": {"enabled": False},
+        }
+        with GatewayProcess(config, tmp_path_factory.mktemp("gateway")) as running:
+            assert isinstance(running, GatewayProcess)
+            yield running
 
 
 async def called(gateway: GatewayProcess, era: str, tool: str) -> Any:

@@ -86,20 +86,8 @@ class House:
         return await ask_in_session(self.http, self.url, who, params)
 
 
-class Authorized:
-    """A client session with a token."""
-
-    def __init__(self, http: aiohttp.ClientSession, token: str) -> None:
-        self.http, self.token = http, token
-
-    def post(self, url: str, *, json: Any, headers: dict[str, str]) -> Any:
-        sent = {**headers, "Authorization": f"Bearer {self.token}"}
-        return self.http.post(url, json=json, headers=sent)
-
-
 async def ask_in_session(http: aiohttp.ClientSession, url: str, who: str, params: Any) -> Any:
-    authorized = Authorized(http, TOKENS[who])
-    client = LegacyClient(f"{url}/mcp", authorized, "2025-11-25")  # pyright: ignore[reportArgumentType]
+    client = LegacyClient(f"{url}/mcp", http, "2025-11-25", token=TOKENS[who])
     await client.initialize({})
     return await client.request("tools/call", {**params, "task": {}})
 

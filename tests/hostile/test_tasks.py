@@ -108,8 +108,8 @@ class House:
             return (await messages(response))[-1]
 
     async def legacy(self, who: str, path: str = "/mcp", at: int = 0) -> LegacyClient:
-        http = Authorized(self.http, TOKENS[who])
-        client = LegacyClient(self.urls[at] + path, http, "2025-11-25")  # pyright: ignore[reportArgumentType]
+        url = self.urls[at] + path
+        client = LegacyClient(url, self.http, "2025-11-25", token=TOKENS[who])
         await client.initialize({})
         return client
 
@@ -122,17 +122,6 @@ class House:
     def tell(self, server: str, id: str, status: str = "working") -> None:
         params = raws({"taskId": id.removeprefix(f"{server}:"), "status": status})
         self.gateways[0].on_session_event(Notified(server, "", NEWS[server], params))
-
-
-class Authorized:
-    """A client session with a token."""
-
-    def __init__(self, http: aiohttp.ClientSession, token: str) -> None:
-        self.http, self.token = http, token
-
-    def post(self, url: str, *, json: Any, headers: dict[str, str]) -> Any:
-        sent = {**headers, "Authorization": f"Bearer {self.token}"}
-        return self.http.post(url, json=json, headers=sent)
 
 
 async def housed(stack: AsyncExitStack, stores: list[Cache | None], pool_of: Any) -> House:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
 
 import aiohttp
@@ -19,6 +17,7 @@ import pytest
 from armory.protocol.rawjson import MOST_MEMBERS
 from armory.testing.clients.raw import LegacyClient, messages, modern_body, modern_headers
 from armory.testing.processes import GatewayProcess
+from tests.threaded import Answering, served
 
 pytestmark = pytest.mark.anyio
 BOUND_S = 40.0
@@ -79,7 +78,7 @@ def answered(asked: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"jsonrpc": "2.0", **each} for each in (*said, {"id": asked["id"], "result": result})]
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(Answering):
     """The upstream, and an API."""
 
     protocol_version = "HTTP/1.1"
@@ -87,58 +86,39 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         data = self.rfile.read(int(self.headers["Content-Length"]))
         if self.path != "/mcp":
-            self._say("application/json", data)
+            self.say(data, "application/json")
             return
         asked = json.loads(data)
         said = answered(asked) if "id" in asked else []
-        self._say(
-            "text/event-stream",
-            b"".join(b"data: %b\n\n" % json.dumps(one).encode() for one in said),
-        )
+        events = b"".join(b"data: %b\n\n" % json.dumps(one).encode() for one in said)
+        self.say(events, "text/event-stream")
 
     def do_GET(self) -> None:
         if self.path == "/exact":
-            self._say("application/json", EXACT)
+            self.say(EXACT, "application/json")
         else:
-            self._say("text/plain", b"", 405)
+            self.say(status=405)
 
     do_DELETE = do_GET
-
-    def _say(self, kind: str, body: bytes, status: int = 200) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        del format, args
 
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = Thread(target=server.serve_forever)
-    thread.start()
-    url = f"http://127.0.0.1:{server.server_address[1]}"
     folder = tmp_path_factory.mktemp("gateway")
     api = folder / "api.json"
-    api.write_text(json.dumps({**API, "servers": [{"url": url}]}), encoding="utf-8")
-    config = {
-        "upstreams": {
-            "wide": {"url": f"{url}/mcp", "transport": "streamable-http"},
-            "api": {"openapi": str(api)},
-        },
-        "security": {"tokens": {"someone": {"token": TOKEN}}},
-        "tool_rag": {"enabled": False},
-    }
-    with GatewayProcess(config, folder) as running:
-        assert isinstance(running, GatewayProcess)
-        yield running
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with served(Handler) as url:
+        api.write_text(json.dumps({**API, "servers": [{"url": url}]}), encoding="utf-8")
+        config = {
+            "upstreams": {
+                "wide": {"url": f"{url}/mcp", "transport": "streamable-http"},
+                "api": {"openapi": str(api)},
+            },
+            "security": {"tokens": {"someone": {"token": TOKEN}}},
+            "tool_rag": {"enabled": False},
+        }
+        with GatewayProcess(config, folder) as running:
+            assert isinstance(running, GatewayProcess)
+            yield running
 
 
 async def asked(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from armory.config import load_text
 from armory.runtime.entry.local_access import announced
 from armory.runtime.settings import problems_of
 from tests.image.dockerfile import Copy, stages
+from tests.threaded import Answering, in_thread
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 SECRETS = {"ARMORY_TOKEN": "a-long-random-text", "POSTGRES_PASSWORD": "p@ss/word"}
@@ -128,20 +128,12 @@ def test_the_health_check_finds_port_and_path(healthcheck: Any, tmp_path: Path, 
 def answering() -> Iterator[int]:
     """Port of a server that is well at `/tools/healthz` alone."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Answering):
         def do_GET(self) -> None:
-            self.send_response(200 if self.path == "/tools/healthz" else 404)
-            self.end_headers()
+            self.say(status=200 if self.path == "/tools/healthz" else 404)
 
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield server.server_address[1]
-        server.shutdown()
-        thread.join()
+    with in_thread(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as server:
+        yield server.server_port
 
 
 @pytest.mark.parametrize(("path", "code"), [("/tools", 0), ("/other", 1)])

@@ -1,7 +1,7 @@
 """The files in which MCP clients keep their servers.
 
 Owns: reading them and finding the maps. Claude Desktop and Code, Cursor, VS Code, Gemini CLI and
-others (JSON, comments allowed), Codex (TOML), opencode, Zed. Never imports a room but `config`.
+others (JSON, comments allowed), Codex (TOML), opencode, Zed. Never imports a room but `domain`.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from armory.config.clients import Imported, import_servers
 from armory.config.dotenv import read_variables
 from armory.config.load import variables_of
 from armory.domain.naming import slug
+from armory.errors import ConfigError
 from armory.upstreams.spec import Transport
 
 _WAYS = ("command", "url", "openapi", "skills")
@@ -147,7 +148,11 @@ def _env_files(servers: dict[str, Any], imported: Imported, workspace: Path) -> 
         path = workspace / os.path.expanduser(
             named.replace(_WORKSPACE, ".").replace("${userHome}", "~")
         )
-        found = read_variables(path)
+        try:
+            found = read_variables(path)
+        except ConfigError as error:
+            missed.append(f"server {name!r}: its envFile {error.message}")
+            continue
         if not found:
             missed.append(f"server {name!r}: its envFile {str(path)!r} has no variables to read")
         block = imported.upstreams[key]

@@ -1,20 +1,27 @@
 """What `armory serve` says of itself: sentences for people, or lines of the log where it is JSON.
 
-Owns: `Announcer`, and how often progress is told. Never imports a room but `observability`.
+Owns: `Announcer`, the sentences, and how often progress is told. Never imports a room but
+`observability`; what it speaks of it knows by its type alone.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from armory.cli.output import err, say_error, say_notice
+from armory.cli.output import err, print_json, say_error, say_notice
 from armory.observability.redaction import redacted
 from armory.observability.settings import LogSettings, logs_json
+
+if TYPE_CHECKING:
+    from armory.runtime.reloading import Reloaded
+    from armory.web.app import Listening
 
 PROGRESS_S = 15.0
 
@@ -94,3 +101,24 @@ class Indexing:
             self._announcer.say("embedding_tools", text, done=done, total=total)
         elif done >= total:
             self._said = None
+
+
+def say_listening(announcer: Announcer, as_json: bool, bound: Listening) -> None:
+    """Where it listens; as JSON on standard output, for programs that start it."""
+    url = f"{bound.url}/mcp"
+    if as_json:
+        told = {"url": url, "host": bound.host, "port": bound.port, "pid": os.getpid()}
+        print_json(told)
+    else:
+        also = f" (bound to {bound.address}: every address)" if bound.everywhere else ""
+        announcer.say("listening", f"listening on {url}{also}", url=url, pid=os.getpid())
+
+
+def say_reloaded(path: Path | None, announcer: Announcer, report: Reloaded) -> None:
+    """What became of a configuration that was read again."""
+    if report.applied or report.needs_restart:
+        applied = ", ".join(report.applied) or "nothing"
+        announcer.say("reloaded", f"reloaded {path}: {applied}", applied=report.applied)
+    if report.needs_restart:
+        text = f"takes effect after a restart: {', '.join(report.needs_restart)}"
+        announcer.note("needs_restart", text, keys=report.needs_restart)

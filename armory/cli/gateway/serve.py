@@ -13,17 +13,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from armory.cli.gateway.announcing import Announcer, Indexing
+from armory.cli.gateway.announcing import Announcer, Indexing, say_listening, say_reloaded
 from armory.cli.gateway.event_loop import loop_factory
 from armory.cli.gateway.signals import Signals
 from armory.cli.gateway.watching import ConfigWatch
 from armory.cli.options import config_option, notices_of
-from armory.cli.output import print_json
 from armory.config import Loaded, find_config
 from armory.domain.hosts import NO_ADDRESS, is_address
 from armory.domain.principal import ANONYMOUS, Principal
@@ -43,9 +41,7 @@ from armory.threads import lower_priority, wake_sooner
 from armory.web.descriptors import have_usual
 
 if TYPE_CHECKING:
-    from armory.runtime.reloading import Reloaded
     from armory.runtime.running import Runtime
-    from armory.web.app import Listening
 
 _log = Logger(__name__)
 _USER_VARIABLES = ("ARMORY_USER", "AGENT_COREX_USER_ID")
@@ -200,7 +196,7 @@ async def _serve(
         loaded,
         address=(server.host, server.port),
         on_progress=Indexing(announcer).shown,
-        on_listening=partial(_say_listening, announcer, as_json),
+        on_listening=partial(say_listening, announcer, as_json),
     )
     async with _running(opening, watched, signals, bind_to, announcer) as running:
         if running is None:
@@ -224,16 +220,6 @@ def _go_first() -> None:
     asyncio.get_running_loop().set_default_executor(
         ThreadPoolExecutor(None, "armory", lower_priority)
     )
-
-
-def _say_listening(announcer: Announcer, as_json: bool, bound: Listening) -> None:
-    url = f"{bound.url}/mcp"
-    if as_json:
-        told = {"url": url, "host": bound.host, "port": bound.port, "pid": os.getpid()}
-        print_json(told)
-    else:
-        also = f" (bound to {bound.address}: every address)" if bound.everywhere else ""
-        announcer.say("listening", f"listening on {url}{also}", url=url, pid=os.getpid())
 
 
 async def _serve_stdio(
@@ -326,7 +312,7 @@ async def _reload_on(
 ) -> None:
     runtime.overridden = lambda read: _with_address(read, bind_to)
     path = runtime.loaded.path
-    runtime.on_reloaded = partial(_say_reloaded, path, announcer)
+    runtime.on_reloaded = partial(say_reloaded, path, announcer)
     while True:
         await reload.wait()
         reload.clear()
@@ -340,12 +326,3 @@ async def _reload_on(
             said = f"{path} could not be put in force: {error or type(error).__name__}"
             announcer.error("reload_failed", said)
             _log.error("reload_failed", exc_info=error)
-
-
-def _say_reloaded(path: Path | None, announcer: Announcer, report: Reloaded) -> None:
-    if report.applied or report.needs_restart:
-        applied = ", ".join(report.applied) or "nothing"
-        announcer.say("reloaded", f"reloaded {path}: {applied}", applied=report.applied)
-    if report.needs_restart:
-        text = f"takes effect after a restart: {', '.join(report.needs_restart)}"
-        announcer.note("needs_restart", text, keys=report.needs_restart)

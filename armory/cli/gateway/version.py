@@ -1,6 +1,6 @@
 """`armory version`.
 
-Owns: the command. Never imports a room but `runtime`.
+Owns: the command. Never imports a room but `runtime` and `protocol`.
 """
 
 from __future__ import annotations

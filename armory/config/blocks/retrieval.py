@@ -1,6 +1,7 @@
 """The block `tool_rag`: how `tools/list` answers a query.
 
-Owns: `ToolRagConfig`. Never imports a room, but the names of retrieval's parts.
+Owns: `ToolRagConfig`. Never imports a room, but the settings of two and the names of retrieval's
+parts.
 """
 
 from __future__ import annotations

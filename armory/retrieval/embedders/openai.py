@@ -29,6 +29,7 @@ from openai import (
 from armory.errors import BackendError, ConfigError
 from armory.llm.tokens import estimate_tokens
 from armory.logger import Logger
+from armory.protocol.headers import retry_after
 from armory.retrieval.embedders.base import encodable, unit_rows
 from armory.retrieval.embedders.openai_models import MODELS, dimension_of
 from armory.retrieval.options import PartOptions
@@ -180,7 +181,7 @@ class OpenAIEmbedder:
         raise AssertionError("every attempt returns or raises")
 
     def _pause(self, attempt: int, error: APIError) -> float:
-        asked = _retry_after(error)
+        asked = _retry_after_s(error)
         wait = asked if asked is not None else self._wait_s * 2**attempt
         return min(wait, _LONGEST_WAIT_S) * random.uniform(1.0, 1.25)
 
@@ -224,7 +225,7 @@ class OpenAIEmbedder:
         if isinstance(error, RateLimitError):
             return BackendError(
                 f"{where} is over its rate limit or quota (HTTP 429)",
-                retry_after_s=_retry_after(error),
+                retry_after_s=_retry_after_s(error),
             )
         if isinstance(error, APITimeoutError):
             return BackendError(f"{where} did not answer in time")
@@ -241,13 +242,8 @@ def _worth_retrying(error: APIError) -> bool:
     return isinstance(error, APIConnectionError)
 
 
-def _retry_after(error: APIError) -> float | None:
-    if not isinstance(error, APIStatusError):
-        return None
-    try:
-        return max(0.0, float(error.response.headers.get("retry-after", "")))
-    except ValueError:
-        return None
+def _retry_after_s(error: APIError) -> float | None:
+    return retry_after(error.response.headers) if isinstance(error, APIStatusError) else None
 
 
 def _kind(error: Exception) -> str:

@@ -6,11 +6,13 @@ the answer what the gateway's environment holds, or what is hidden in its file.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from armory.config.expand import referred
 from armory.config.load import variables_of
+from armory.errors import ConfigError
 from armory.observability.redaction import HIDDEN, redacted
 
 _SHORTEST = 4
@@ -46,7 +48,10 @@ def values_in(path: Path, text: str) -> dict[str, str]:
         path: the file that it would be.
         text: what that would hold.
     """
-    known = variables_of(path)
+    try:
+        known = variables_of(path)
+    except ConfigError:
+        known = dict(os.environ)  # nothing of that `.env` was read, so no message has it
     return {name: known[name] for name in referred(text) if name in known}
 
 

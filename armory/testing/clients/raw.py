@@ -62,7 +62,16 @@ async def messages(response: aiohttp.ClientResponse) -> list[dict[str, Any]]:
 
 @dataclass
 class LegacyClient:
-    """A client of the handshake era, by hand."""
+    """A client of the handshake era, by hand.
+
+    Attributes:
+        url, http: where it sends, and with what.
+        version: the revision that it asks for.
+        session: the id of its session; "" before the handshake.
+        count: requests sent so far; the next id is one higher.
+        hello: the result of its handshake.
+        token: the bearer token of every message; "": none.
+    """
 
     url: str
     http: aiohttp.ClientSession
@@ -70,15 +79,21 @@ class LegacyClient:
     session: str = ""
     count: int = 0
     hello: dict[str, Any] = field(default_factory=dict[str, Any])
+    token: str = ""
 
     @property
     def headers(self) -> dict[str, str]:
         """What every message of the session carries."""
         return {
-            "Accept": "application/json, text/event-stream",
+            **self._always,
             "Mcp-Session-Id": self.session,
             "MCP-Protocol-Version": self.version,
         }
+
+    @property
+    def _always(self) -> dict[str, str]:
+        said = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        return {"Accept": "application/json, text/event-stream", **said}
 
     async def initialize(self, capabilities: dict[str, Any]) -> None:
         """Shake hands."""
@@ -88,8 +103,7 @@ class LegacyClient:
             "clientInfo": {"name": "test", "version": "0"},
         }
         body = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
-        accept = {"Accept": "application/json, text/event-stream"}
-        async with self.http.post(self.url, json=body, headers=accept) as response:
+        async with self.http.post(self.url, json=body, headers=self._always) as response:
             assert response.status == 200
             self.session = response.headers["Mcp-Session-Id"]
             self.hello = (await messages(response))[-1]["result"]

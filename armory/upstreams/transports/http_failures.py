@@ -11,6 +11,7 @@ from armory.errors import UpstreamUnavailable
 from armory.http1.failing import broken
 from armory.http1.reading import Answer
 from armory.observability.redaction import redacted, without_parameters
+from armory.protocol.headers import retry_after
 from armory.upstreams.transports.error_bodies import error_text
 
 
@@ -94,9 +95,4 @@ async def failure_of(server: str, response: Answer) -> HttpFailure:
         response.close()
     status = response.status
     leads_to = response.headers.get("Location", "") if 300 <= status < 400 else ""
-    return http_failure(server, status, body, _retry_after(response), leads_to)
-
-
-def _retry_after(response: Answer) -> float | None:
-    text = response.headers.get("Retry-After", "")
-    return float(text) if text.isdigit() and len(text) < 7 else None
+    return http_failure(server, status, body, retry_after(response.headers), leads_to)

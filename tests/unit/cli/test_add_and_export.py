@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import threading
 import urllib.request
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -18,6 +16,7 @@ from armory.cli.config.export import CLIENTS
 from armory.cli.main import main
 from armory.config import load_file, load_text
 from armory.config.clients import import_servers
+from tests.threaded import Answering, served
 
 WEATHER: dict[str, Any] = {
     "name": "io.example/weather",
@@ -38,7 +37,7 @@ FILES: dict[str, Any] = {
 LATEST = "/v0.1/servers/io.example%2Fweather/versions/latest"
 
 
-class Registry(BaseHTTPRequestHandler):
+class Registry(Answering):
     """Answers as the official registry does."""
 
     def do_GET(self) -> None:
@@ -53,23 +52,13 @@ class Registry(BaseHTTPRequestHandler):
         elif path == "/page":
             body = "<html>"
         content = body.encode() if isinstance(body, str) else json.dumps(body).encode()
-        self.send_response(404 if body is None else 200)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
+        self.say(content, status=404 if body is None else 200)
 
 
 @pytest.fixture
 def registry() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Registry) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join(10)
+    with served(Registry) as url:
+        yield url
 
 
 @pytest.fixture(autouse=True)

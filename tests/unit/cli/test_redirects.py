@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack
+from http.server import ThreadingHTTPServer
 
 import click
 import pytest
 
 from armory.cli.gateway.running import Gateway
 from armory.cli.main import cli, main
+from tests.threaded import Answering, in_thread
 
 TOKEN = "the-token-of-an-administrator"
 
@@ -25,38 +24,21 @@ class Noting(ThreadingHTTPServer):
         self.tokens: list[str | None] = []
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Answering):
     server: Noting  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def do_GET(self) -> None:
         self.server.tokens.append(self.headers.get("Authorization"))
-        away = self.path == "/to"
-        self.send_response(302 if away else 200)
-        if away:
-            self.send_header("Location", self.server.target)
-        body = b"{}"
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        del format, args
-
-
-@contextmanager
-def noting() -> Generator[Noting]:
-    with Noting() as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
+        if self.path == "/to":
+            self.say(b"{}", status=302, Location=self.server.target)
+        else:
+            self.say(b"{}")
 
 
 @pytest.mark.parametrize("pid", [0, 1])
 def test_another_origin_is_not_given_the_token(pid: int) -> None:
     with ExitStack() as stack:
-        gateway, other = (stack.enter_context(noting()) for _ in range(2))
+        gateway, other = (stack.enter_context(in_thread(Noting())) for _ in range(2))
         asked = Gateway(f"http://127.0.0.1:{gateway.server_port}", TOKEN, pid)
         gateway.target = f"http://127.0.0.1:{other.server_port}/from"
         assert asked.get("/to") == {}
@@ -67,7 +49,7 @@ def test_another_origin_is_not_given_the_token(pid: int) -> None:
 
 
 def test_a_token_is_sent_as_clients_send_it() -> None:
-    with noting() as gateway:
+    with in_thread(Noting()) as gateway:
         asked = Gateway(f"http://127.0.0.1:{gateway.server_port}", "tökn-of-10-€")
         assert asked.get("/here") == {}
         (told,) = gateway.tokens
@@ -90,7 +72,7 @@ def test_what_no_header_can_hold_is_refused_and_not_shown(
 
 
 def test_the_newline_of_a_file_is_no_part_of_a_token() -> None:
-    with noting() as gateway:
+    with in_thread(Noting()) as gateway:
         url = f"http://127.0.0.1:{gateway.server_port}"
         with pytest.raises(SystemExit):
             main(["logs", "x", "--url", url, "--token", f"{TOKEN}\r\n"])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import socket
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from armory.cli.gateway.running import gateways
 from armory.cli.remote import endpoint_url
 from armory.errors import ConfigError, UpstreamUnavailable
+from tests.threaded import Answering, served
 
 
 @pytest.mark.parametrize(
@@ -65,19 +65,14 @@ def test_what_does_not_speak_http_is_no_gateway() -> None:
         thread.join(5)
 
 
-class _NothingHere(BaseHTTPRequestHandler):
+class _NothingHere(Answering):
     def do_GET(self) -> None:
         self.send_error(404)
 
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
-
 
 def test_a_path_where_no_gateway_is_is_told_with_the_url() -> None:
-    with ThreadingHTTPServer(("127.0.0.1", 0), _NothingHere) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_port}/other"
+    with served(_NothingHere) as base:
+        url = f"{base}/other"
         (gateway,) = gateways(url, None)
         with pytest.raises(UpstreamUnavailable, match=f"no gateway answers at {url}: HTTP 404"):
             gateway.get("/v1/upstreams")
-        server.shutdown()

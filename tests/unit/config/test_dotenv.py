@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from armory.config import load_file
 from armory.config.dotenv import read_variables, written
+from armory.errors import ConfigError
 
 
 @pytest.mark.parametrize(
@@ -34,6 +36,21 @@ from armory.config.dotenv import read_variables, written
 def test_what_a_line_says(line: str, value: str, tmp_path: Path) -> None:
     (tmp_path / ".env").write_text(f"{line}\n", encoding="utf-8")
     assert read_variables(tmp_path / ".env") == {"A": value}
+
+
+@pytest.mark.parametrize("default", ["", ":-another"])
+def test_one_that_is_no_utf_8_is_told_and_no_default_holds_for_it(
+    default: str, tmp_path: Path
+) -> None:
+    (tmp_path / "armory.yaml").write_text(f"upstreams: {{a: {{command: '${{A{default}}}'}}}}")
+    (tmp_path / ".env").write_text("A=x\n", encoding="utf-16")
+    with pytest.raises(ConfigError, match=r"\.env is not UTF-8 text \(UTF-16\); save it as UTF-8"):
+        load_file(tmp_path / "armory.yaml", environ={})
+
+
+def test_a_folder_of_that_name_has_no_variables(tmp_path: Path) -> None:
+    (tmp_path / ".env").mkdir()
+    assert read_variables(tmp_path / ".env") == {}
 
 
 @pytest.mark.parametrize(

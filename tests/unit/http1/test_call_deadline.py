@@ -76,11 +76,23 @@ async def test_no_time_passes_while_it_is_paused() -> None:
     assert passed
 
 
+class Later:
+    """Expires after whatever began before it with the same time-out, or a shorter one."""
+
+    def __init__(self) -> None:
+        self.over = asyncio.Event()
+
+    def expire(self) -> None:
+        self.over.set()
+
+
 async def test_after_its_end_it_cannot_be_resumed() -> None:
-    with CallDeadline(Deadlines(), SOON_S) as scope:
+    deadlines, later = Deadlines(), Later()
+    with CallDeadline(deadlines, SOON_S) as scope:
         scope.pause()
     scope.resume()
-    await asyncio.sleep(2 * SOON_S)
+    deadlines.start(later, SOON_S)
+    await asyncio.wait_for(later.over.wait(), 10)  # this would be cancelled before
 
 
 async def test_all_share_one_timer(monkeypatch: pytest.MonkeyPatch) -> None:

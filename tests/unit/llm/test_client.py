@@ -195,6 +195,15 @@ async def test_each_fault_has_its_error(turn: Turn, error: type[ChatError], said
         assert caught.value.retry_after_s == 7
 
 
+@pytest.mark.parametrize("said", ["inf", "9" * 400, "\u00b2", "soon"])
+async def test_a_wait_that_is_no_number_of_seconds_is_none(said: str) -> None:
+    turn = Turn(status=429, headers={"Retry-After": said})
+    async with ScriptedChat([turn]) as server, client(server) as chat:
+        with pytest.raises(ChatLimited) as caught:
+            await chat.complete(ASK)
+    assert caught.value.retry_after_s is None
+
+
 async def test_a_hanging_server_times_out() -> None:
     async with (
         ScriptedChat([Turn(fault="hang")]) as server,

@@ -11,7 +11,8 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from armory.domain.principal import ANONYMOUS
 from armory.domain.results import CallOutcome
-from armory.observability.metrics import STORES, AuditFigures, EdgeFigures, Metrics, UpstreamFigures
+from armory.observability.metrics import Metrics
+from armory.observability.scraped import STORES, AuditFigures, EdgeFigures, UpstreamFigures
 
 FILE = Path(__file__).parents[3] / "docs" / "metrics.md"
 _HEAD = """\

@@ -9,7 +9,8 @@ import pytest
 from armory.domain.principal import ANONYMOUS
 from armory.domain.query import Query
 from armory.domain.results import CallOutcome, Listing
-from armory.observability.metrics import EdgeFigures, Metrics, UpstreamFigures
+from armory.observability.metrics import Metrics
+from armory.observability.scraped import EdgeFigures, UpstreamFigures
 
 
 def test_calls_listings_and_the_state_of_upstreams_are_counted() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +13,7 @@ from armory.config.expand import referred
 from armory.errors import ConfigError
 from armory.observability import redaction
 from armory.runtime.editing.masking import Masked
-from armory.runtime.editing.message_redaction import redacted_message
+from armory.runtime.editing.message_redaction import redacted_message, values_in
 
 FILE = """\
 # top  token: hunter2
@@ -198,3 +200,12 @@ def test_messages_do_without_values() -> None:
         assert redacted_message(message, hidden, variables) == told
     assert redacted_message(repr("it's\nmore"), (), {"K": "it's\nmore"}) == '"${K}"'
     assert referred("${A} ${env:B} $${C} ${D:-x${E}}") == {"A", "B", "D", "E"}
+
+
+def test_where_the_env_file_cannot_be_read_the_environment_is_hidden_still(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".env").write_text("A=x\n", encoding="utf-16")
+    monkeypatch.setenv("KEY", "a-secret")
+    known = values_in(tmp_path / "armory.yaml", "a: ${KEY} ${A}")
+    assert known == {"KEY": "a-secret"}

@@ -28,17 +28,12 @@ from armory.runtime.doctor.bundle import write_bundle
 from armory.runtime.doctor.examination import examined
 from armory.runtime.doctor.findings import Finding, failed
 from armory.runtime.doctor.machine import clock
+from armory.testing.servers import free_port
 from armory.testing.upstreams.http import ScriptedUpstream
 
 pytestmark = pytest.mark.anyio
 Config = dict[str, Any]
 NO_RAG: Config = {"tool_rag": {"enabled": False}}
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 async def found(folder: Path, config: Config, monkeypatch: pytest.MonkeyPatch) -> list[Finding]:

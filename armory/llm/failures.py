@@ -1,0 +1,82 @@
+"""What the errors of `openai` mean, in words of ours.
+
+Owns: the one table from the library's errors to `armory.llm.errors`. Sends nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+from openai import (
+    APIConnectionError,
+    APIError,
+    APIResponseValidationError,
+    APIStatusError,
+    APITimeoutError,
+)
+
+from armory.llm.errors import (
+    ChatError,
+    ChatLimited,
+    ChatMalformed,
+    ChatRejected,
+    ChatTimeout,
+    ChatUnavailable,
+)
+from armory.llm.parameters import error_text
+from armory.protocol.headers import retry_after
+
+_KEY_REFUSED = (401, 403)
+_HINTS = {401: " Check the key.", 403: " Check the key.", 404: " Check the model's name."}
+
+
+class Endpoint(NamedTuple):
+    """What was asked: one model at one base URL, with a key ("" for none) and a time limit."""
+
+    base_url: str
+    model: str
+    key: str
+    timeout_s: float
+
+
+def chat_error(error: Exception, asked: Endpoint) -> ChatError:
+    """The error that one of the library's, or of reading its answer, stands for; without the key.
+
+    Args:
+        error: an `openai.OpenAIError` or a `json.JSONDecodeError`.
+        asked: what was asked.
+    """
+    where = f"The chat model {asked.model!r} at {asked.base_url}"
+    if isinstance(error, APITimeoutError):
+        return ChatTimeout(
+            f"{where} gave no answer within {asked.timeout_s:g} s. Raise the time limit, or "
+            "use a smaller model."
+        )
+    if isinstance(error, APIResponseValidationError | json.JSONDecodeError):
+        return ChatMalformed(f"{where} answered something that is no chat completion.")
+    if isinstance(error, APIConnectionError):
+        return ChatUnavailable(
+            f"{where} cannot be reached. Is the server running (for Ollama: `ollama serve`)?"
+        )
+    if isinstance(error, APIStatusError):
+        return _refusal(error, where, asked.key)
+    if isinstance(error, APIError):
+        return ChatUnavailable(f"{where} reported an error in the middle of an answer.")
+    return ChatError(f"{where} could not be used ({type(error).__name__}).")
+
+
+def _refusal(error: APIStatusError, where: str, key: str) -> ChatError:
+    """What an HTTP error status means."""
+    status = error.status_code
+    if status == 429:
+        return ChatLimited(
+            f"{where} refuses more requests for now.",
+            retry_after_s=retry_after(error.response.headers),
+        )
+    if status >= 500:
+        return ChatUnavailable(f"{where} failed with HTTP {status}.")
+    # What comes with a refused key may quote it.
+    said = "" if status in _KEY_REFUSED else error_text(error.body, key)
+    says = f" It says: {said}" if said else ""
+    return ChatRejected(f"{where} refused with HTTP {status}.{_HINTS.get(status, '')}{says}")
