@@ -132,6 +132,10 @@ class UpstreamTimeout(UpstreamUnavailable):
     code = "upstream_timeout"
 
 
+class UpstreamPaused(UpstreamUnavailable):
+    """The upstream's breaker is open: it failed too often, and the call was not sent."""
+
+
 class UpstreamOverloaded(UpstreamUnavailable):
     """The upstream's queue or session cap is full; the call was shed before it was sent."""
 

@@ -172,8 +172,8 @@ class Accounts:
     # -- gateway.ports.ToolEvents ------------------------------------------------------------
 
     def called(self, principal: Principal, call: CallOutcome) -> None:
-        """Count one call; one that was cancelled says nothing of its tool."""
-        if call.ok is not None:
+        """Count one call; one that was cancelled, or never forwarded, says nothing of its tool."""
+        if call.ok is not None and call.sent:
             self.usage.called(principal.owner, call.tool, ok=call.ok, latency_ms=call.latency_ms)
 
     def listed(self, principal: Principal, listing: Listing) -> None:

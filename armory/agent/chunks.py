@@ -93,6 +93,7 @@ class ChunkSource(Protocol):
 
         Raises:
             BackendError: this kind of search is not available now.
+            RateLimited: too many searches run or wait already.
         """
         ...
 

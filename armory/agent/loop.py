@@ -20,7 +20,7 @@ from armory.agent.parse import Step, parse_step
 from armory.agent.prompt import LAST_TURN, ask_again, observation, system_prompt
 from armory.agent.settings import AgentLimits
 from armory.domain.query import VisibleSet
-from armory.errors import BackendError, InvalidRequest
+from armory.errors import BackendError, InvalidRequest, RateLimited
 from armory.llm.client import Completion, Message
 from armory.llm.errors import ChatError, ChatTimeout
 from armory.logger import Logger
@@ -236,7 +236,7 @@ class RetrievalAgent:
             try:
                 async with asyncio.timeout(max(run.left_s, 0.001)):
                     found.extend(await source.search(name, ask))
-            except BackendError as error:
+            except (BackendError, RateLimited) as error:
                 failures.append(error.message)
             except TimeoutError:
                 failures.append("the search took longer than the run may")

@@ -142,6 +142,7 @@ class CallOutcome(NamedTuple):
         latency_ms: from the request to the end.
         query: what led to the call, where that is remembered.
         exchanged: what was said, where anybody keeps that.
+        sent: whether it was forwarded; else it was refused here, which says nothing of the tool.
     """
 
     tool: str
@@ -149,3 +150,4 @@ class CallOutcome(NamedTuple):
     latency_ms: float
     query: str | None = None
     exchanged: Exchanged | None = None
+    sent: bool = True

@@ -66,6 +66,7 @@ class Outcomes:
         params: Mapping[str, Raw],
         reply: Reply | None,
         searched: bool = False,
+        sent: bool = True,
     ) -> None:
         """A call ended.
 
@@ -77,6 +78,7 @@ class Outcomes:
             params: as the client gave them.
             reply: what came of it; None: it was given up.
             searched: whether it came by way of `call_tool`.
+            sent: whether it was forwarded; else it was refused here.
         """
         if context.view.settings.context_boosts:
             self._last[_whose(context)] = record.name
@@ -89,7 +91,8 @@ class Outcomes:
                 principal, record.name, context.session_id, searched=searched
             )
         exchanged = _exchanged(params, reply) if self._contents else None
-        self._events.called(principal, CallOutcome(record.name, ok, latency_ms, query, exchanged))
+        outcome = CallOutcome(record.name, ok, latency_ms, query, exchanged, sent)
+        self._events.called(principal, outcome)
 
     def listed(
         self,

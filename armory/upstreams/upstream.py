@@ -11,7 +11,12 @@ from typing import Any
 
 from armory.domain.catalog import ServerLists
 from armory.domain.principal import Principal
-from armory.errors import UpstreamOverloaded, UpstreamTimeout, UpstreamUnavailable
+from armory.errors import (
+    UpstreamOverloaded,
+    UpstreamPaused,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
 from armory.logger import Logger
 from armory.protocol.link import Call, Owner, Params, Reply
 from armory.protocol.session_events import SessionObserver, SessionObservers
@@ -96,7 +101,7 @@ class Upstream:
         away = own.state(now) == "open"
         if away or not breaker.admits(now):
             wait_s = (own if away else breaker).retry_after_s(now)
-            raise UpstreamUnavailable(
+            raise UpstreamPaused(
                 f"upstream {self.spec.key!r} failed {self.spec.breaker_failures} times in a row; "
                 f"it is tried again in {wait_s:.0f} s",
                 upstream=self.spec.key,

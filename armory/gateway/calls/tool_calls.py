@@ -13,7 +13,15 @@ from msgspec import Raw
 
 from armory.domain.naming import LOG_IN
 from armory.domain.tool import ToolRecord
-from armory.errors import BackendError, RateLimited, UnknownTool, UpstreamUnavailable
+from armory.errors import (
+    BackendError,
+    LoginNeeded,
+    RateLimited,
+    UnknownTool,
+    UpstreamOverloaded,
+    UpstreamPaused,
+    UpstreamUnavailable,
+)
 from armory.gateway.calls.meta_tools import CALL_METHOD, MetaTools
 from armory.gateway.calls.mirrored import mirrored_headers
 from armory.gateway.calls.task_tools import drive, needs_task
@@ -43,6 +51,8 @@ from armory.protocol.link import Call, Reply
 from armory.protocol.rawjson import brief, need_text, pack
 
 _FAILED = (UpstreamUnavailable, RateLimited, BackendError)
+_UNSENT = (UpstreamPaused, UpstreamOverloaded, RateLimited, BackendError)
+"""What the gateway says itself, in place of the tool."""
 Renewed = Callable[[RequestContext, str], Awaitable[RequestContext]]
 
 
@@ -149,6 +159,7 @@ class ToolCalls:
         started = time.perf_counter()
         ok: bool | None = False
         answered: Reply | None = None
+        sent = True
         try:
             if needs_task(record, params):
                 reply = await self._as_task(context, record, params)
@@ -160,9 +171,13 @@ class ToolCalls:
                 await look_through(reply)
             ok, answered = succeeded(reply), reply
         except _FAILED as error:
+            sent = not isinstance(error, _UNSENT)
             reply = answered = failed_call(error)
             if raising:
                 raise
+        except LoginNeeded:
+            sent = False
+            raise
         except asyncio.CancelledError:
             ok = None
             raise
@@ -170,8 +185,9 @@ class ToolCalls:
             if hold is not None:
                 hold()
             self._outcomes.called(
-                context, record, started, ok=ok, params=params, reply=answered, searched=searched
-            )
+                context, record, started,
+                ok=ok, params=params, reply=answered, searched=searched, sent=sent,
+            )  # fmt: skip
         return await self._answers.exposed(context, record.server, reply)
 
     def _missing(self, context: RequestContext, name: str, *, searched: bool) -> Reply:

@@ -199,7 +199,9 @@ def _phrase(name: str, value: float) -> str:
     if name == "similarity":
         if value >= 0.6:
             return f"close in meaning ({value:.2f})"
-        return f"related in meaning ({value:.2f})" if value >= 0.3 else ""
+        if value >= 0.3:
+            return f"related in meaning ({value:.2f})"
+        return f"loosely related in meaning ({value:.2f})" if value >= 0.005 else ""
     if name == "popularity":
         return f"popular ({value:.2f})" if value >= 0.5 else ""
     if name == "history":

@@ -16,7 +16,7 @@ from armory.agent.loop import RetrievalAgent
 from armory.agent.settings import AgentLimits
 from armory.domain.results import Match
 from armory.domain.tool import ToolRecord, fingerprint
-from armory.errors import BackendError
+from armory.errors import ArmoryError, BackendError
 from armory.llm.client import ChatClient
 from armory.testing.chat import ScriptedChat, Turn
 
@@ -43,11 +43,12 @@ class Shelf:
     )
     asks: list[tuple[Search, Ask]] = field(default_factory=list[tuple[Search, Ask]])
     broken: set[Search] = field(default_factory=set[Search])
+    failure: ArmoryError = field(default_factory=lambda: BackendError("the vector store is down"))
 
     async def search(self, search: Search, ask: Ask) -> Sequence[Hit]:
         self.asks.append((search, ask))
         if search in self.broken:
-            raise BackendError("the vector store is down")
+            raise self.failure
         return self.answers.get((search, ask.query), ())[: ask.top_k]
 
 

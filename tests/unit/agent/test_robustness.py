@@ -13,7 +13,7 @@ from armory.agent.chunks import Ask
 from armory.agent.labels import Search
 from armory.agent.loop import RetrievalAgent
 from armory.agent.settings import AgentLimits
-from armory.errors import InvalidRequest
+from armory.errors import InvalidRequest, RateLimited
 from armory.llm.client import ChatClient
 from armory.llm.errors import ChatLimited, ChatTimeout, ChatUnavailable
 from armory.testing.chat import Turn
@@ -91,6 +91,15 @@ async def test_a_failing_search_becomes_an_observation(run: Run, shelf: Shelf) -
         "vector_search failed: the vector store is down. Try keyword_search."
     )
     assert ran.result.stopped == "final_answer"
+
+
+async def test_a_search_that_finds_no_room_is_shown_to_the_model(run: Run, shelf: Shelf) -> None:
+    shelf.broken = {"keyword_search"}
+    shelf.failure = RateLimited("512 of the gateway's searches are still under way")
+    ran = await run(shelf, DEPLOY, NOTIFY, DONE)
+    assert "keyword_search failed: 512 of the gateway's searches" in ran.texts("observation")[1]
+    assert ran.result.stopped == "final_answer"
+    assert ran.result.tools, "what was found before is not lost"
 
 
 async def test_the_time_limit_ends_the_run_with_what_there_is(

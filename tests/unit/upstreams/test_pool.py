@@ -11,7 +11,7 @@ import pytest
 from msgspec import Raw
 
 from armory.domain.principal import Principal
-from armory.errors import UpstreamOverloaded, UpstreamUnavailable
+from armory.errors import UpstreamOverloaded, UpstreamPaused, UpstreamUnavailable
 from armory.protocol.link import Call, Owner
 from armory.testing.clients.recording import RecordingClient, RecordingObserver, plain
 from armory.testing.clock import FakeClock
@@ -248,7 +248,7 @@ async def test_the_breaker_opens_and_closes_again(
         with pytest.raises(UpstreamUnavailable, match="HTTP 500"):
             await call(pool, "echo")
     server.fail_with = None
-    with pytest.raises(UpstreamUnavailable, match="failed 2 times in a row") as caught:
+    with pytest.raises(UpstreamPaused, match="failed 2 times in a row") as caught:
         await call(pool, "echo")
     assert caught.value.retry_after_s == 30
     assert pool.status()["up"].breaker == "open"

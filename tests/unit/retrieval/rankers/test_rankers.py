@@ -368,6 +368,24 @@ def test_what_is_nearest_in_meaning_is_never_ordered_away(
     assert sum(name.startswith(("p__", "mail__")) for name in five) == 5 - among_five
 
 
+@pytest.mark.parametrize(
+    ("cosine", "said"),
+    [
+        (0.6, "Close in meaning (0.60)."),
+        (0.3, "Related in meaning (0.30)."),
+        (0.2, "Loosely related in meaning (0.20)."),
+        (0.004, "Little is known of it."),
+        (-0.2, "Little is known of it."),
+    ],
+)
+def test_a_reason_names_similarity_however_low(cosine: float, said: str) -> None:
+    found = features(["send an email"], {"mail__send": cosine})
+    ranker = MultiFactorRanker()
+    scores = ranker.rank(found, RankSettings())
+    place = next(i for i, one in enumerate(found.records) if one.name == "mail__send")
+    assert ranker.reason(found, scores, place) == said
+
+
 def test_reasons_name_what_decided() -> None:
     found = features(["send an email"], {"mail__send": 0.7})
     lexical = LexicalRanker()
