@@ -149,12 +149,12 @@ def _place(url: str) -> URL:
     Raises:
         UnusableClient: it is not of the form that such have.
     """
-    try:
-        place = URL(url)
+    plain = url.isascii() and url.isprintable() and " " not in url and "\\" not in url
+    try:  # what is long or has other letters takes long to read
+        place = URL(url) if plain and len(url) <= _MAX_URL else None
     except ValueError:
         raise UnusableClient("its URL cannot be read") from None
-    plain = url.isascii() and url.isprintable() and " " not in url and "\\" not in url
-    if not plain or len(url) > _MAX_URL or str(place) != url:
+    if place is None or str(place) != url:
         raise UnusableClient(f"its URL is not in plain form, at most {_MAX_URL} characters")
     if place.scheme != "https" or not place.host or place.user is not None or "#" in url:
         raise UnusableClient("its URL is https, without user and fragment")

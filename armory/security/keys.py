@@ -22,6 +22,11 @@ from armory.tasks import Flight
 _log = Logger(__name__)
 Fetch = Callable[[str], Awaitable[bytes]]
 _KEY_TYPES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
+_PUBLIC = ("kty", "alg", "kid", "crv", "x", "y", "n", "e")
+"""What is read of a key. One with private parts would be computed with, which of numbers that
+somebody chose takes hours."""
+_MAX_RSA = {"n": 8_192, "e": 64}
+"""Bits of an RSA key: each signature is checked with numbers of that size."""
 _MAX_JWKS_BYTES = 1_048_576
 _FRESH_S = 600.0
 _STALE_S = 86_400.0
@@ -156,16 +161,24 @@ class KeySet:
     def _read(self, data: bytes) -> dict[str, _Key]:
         try:
             entries = json.loads(data)["keys"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise BackendError("the identity provider's key document is not a JWKS") from None
         keys: dict[str, _Key] = {}
         for entry in entries[: self._most] if isinstance(entries, list) else ():
-            if not isinstance(entry, dict) or entry.get("kty") not in self._types:
+            if not isinstance(entry, dict) or str(entry.get("kty")) not in self._types:
                 continue
             if entry.get("use", "sig") != "sig":
                 continue
+            said = {name: entry[name] for name in _PUBLIC if name in entry}
+            if _is_huge(said):
+                _log.warning("jwk_left_out", error="it is too large")
+                continue
             try:
-                keys[str(entry.get("kid", ""))] = _Key(jwt.PyJWK(entry), entry)
-            except jwt.PyJWTError as error:
+                keys[str(entry.get("kid", ""))] = _Key(jwt.PyJWK(said), said)
+            except Exception as error:  # noqa: BLE001 whatever is wrong with it, others hold
                 _log.warning("jwk_left_out", error=type(error).__name__)
         return keys
+
+
+def _is_huge(said: dict[str, Any]) -> bool:
+    return any(len(str(said.get(name, ""))) * 6 > bits + 32 for name, bits in _MAX_RSA.items())

@@ -27,6 +27,11 @@ ALWAYS_ANSWERED = ("/healthz", "/readyz", "/metrics")
 _EVERYWHERE = ("0.0.0.0", "::")
 _ACCEPTED_AT_ONCE = 64
 _BACKLOG = 1_024
+_LONG_TARGET = 1_024
+_PATH_PARTS, _PARAMETERS = 64, 256
+"""Of a longer target: the router looks for each beginning of a path, and parameters are parsed for
+whoever asks.
+"""
 BODY_MARGIN = 64 * 1024
 """How far aiohttp's own body limit is above the configured one, which is to answer first."""
 
@@ -60,6 +65,8 @@ class Leaving:
                 if reserve and not request.path.endswith(ALWAYS_ANSWERED):
                     self.refused += 1
                     return _full()
+            if len(target := request.raw_path) > _LONG_TARGET and _has_too_many_parts(target):
+                return _too_long()
             found = direct.get(request.path)
             if found is None or not ready() or "Expect" in request.headers:
                 return handler(request)
@@ -70,6 +77,16 @@ class Leaving:
 
 def _never() -> bool:
     return False
+
+
+def _has_too_many_parts(target: str) -> bool:
+    path, _, query = target.partition("?")
+    return path.count("/") > _PATH_PARTS or query.count("&") >= _PARAMETERS
+
+
+async def _too_long() -> web.StreamResponse:
+    text = f"expected at most {_PATH_PARTS} parts of the path and {_PARAMETERS} parameters\n"
+    return web.Response(status=414, text=text)
 
 
 async def _full() -> web.StreamResponse:

@@ -27,7 +27,10 @@ _AT_ONCE_S = 0.01
 """As soon as possible: 0 means no limit to aiohttp."""
 _HEAD = b"HTTP/1.1 %b\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 TIMED_OUT = _HEAD % b"408 Request Timeout"
+TOO_LARGE = _HEAD % b"431 Request Header Fields Too Large"
 ENDING = _HEAD % b"503 Service Unavailable\r\nRetry-After: 1"
+AHEAD_BYTES = 512 * 1024
+"""What is read of further requests while one is answered; the rest waits in the network."""
 
 
 class Owner(Protocol):
@@ -48,6 +51,10 @@ class Owner(Protocol):
 
     def arrives(self, connection: Connection) -> None:
         """More of the body of the request has arrived."""
+        ...
+
+    def heads(self, connection: Connection) -> None:
+        """More of a header has arrived that is incomplete."""
         ...
 
     def understood(self, connection: Connection) -> None:
@@ -77,6 +84,8 @@ class Connection(Exchanges):
     Attributes:
         since: when it was made, or when its last request was seen to be answered.
         begun: when the first byte of an incomplete header came; None: there is no such header.
+        head: bytes of such a header.
+        ahead: bytes of further requests that came while one is answered.
         stalled: since when its client does not read; None: it reads.
         unread: bytes of answers that wait: a large one that is being written, which is held whole
             until its end, or those of a stream that is read too slowly.
@@ -90,8 +99,8 @@ class Connection(Exchanges):
     """
 
     __slots__ = (
-        "_all", "arrived", "begun", "caller", "held", "left", "mark", "paced", "reserve", "seen",
-        "since", "stalled", "unread",
+        "_all", "ahead", "arrived", "begun", "caller", "head", "held", "left", "mark", "paced",
+        "reserve", "seen", "since", "stalled", "unread",
     )  # fmt: skip
 
     def __init__(self, owner: Owner, server: Server, **settings: Any) -> None:
@@ -99,6 +108,8 @@ class Connection(Exchanges):
         self._all = owner
         self.since = owner.loop.time()
         self.begun: float | None = None
+        self.head = 0
+        self.ahead = 0
         self.stalled: float | None = None
         self.unread = 0
         self.arrived = 0
@@ -166,12 +177,31 @@ class Connection(Exchanges):
         if self._current_request is not None:
             self.begun = None
             self._all.arrives(self)
+            if self._current_request.content.is_eof():
+                self._read_ahead(len(data))
         elif self._messages:
             self.begun = None
+            self.ahead = 0
             if len(data) > LARGE_PIECE and not self._messages[-1][1].is_eof():
                 self._all.pace.took(self)
-        elif self.begun is None and data:
-            self.begun = self._loop.time()
+        elif data:
+            if self.begun is None:
+                self.begun, self.head = self._loop.time(), 0
+            if self.waiting:  # else it may be the rest of a body
+                self.head += len(data)
+                self._all.heads(self)
+
+    def _read_ahead(self, size: int) -> None:
+        """So much came that is of none of the requests that were begun."""
+        self.ahead += size
+        if self.ahead > AHEAD_BYTES and not self._buffer_paused:
+            self._pause_reading_for_buffer()
+
+    def _resume_reading_if_drained(self) -> None:
+        if self.ahead > AHEAD_BYTES and self._messages:
+            return
+        self.ahead = 0
+        super()._resume_reading_if_drained()
 
     def understood(self) -> None:
         """The body of its request need not be held for as long as it is served."""

@@ -16,7 +16,7 @@ from aiohttp.web_server import Server
 
 from armory.logger import Logger
 from armory.web.arriving import ArrivingBodies, of_whom_most_is_held
-from armory.web.connection import ENDING, TIMED_OUT, Connection
+from armory.web.connection import ENDING, TIMED_OUT, TOO_LARGE, Connection
 from armory.web.descriptors import used_up
 from armory.web.endings import Endings
 from armory.web.pacing import LARGE_PIECE, Pace
@@ -30,6 +30,8 @@ LATE_AMONG_REPLICAS_S = 1.0
 Longer among replicas, where it takes a while until requests are sent to the others."""
 _LOG_EVERY_S = 60.0
 _EVICTED_AT_ONCE = 16
+_WHOLE_HEADER = 4
+"""How many times the bound of one header a whole one may have."""
 _LOOKED_AT_AT_ONCE = 256
 _PROGRESS_BYTES = 64 * 1024
 _NO_ACCEPT = "socket.accept() out of system resource"
@@ -143,6 +145,11 @@ class Connections:
         while (one := self._bodies.too_much()) is not None:
             self._end(one, "arriving")
 
+    def heads(self, connection: Connection) -> None:
+        """As `Owner.heads`; where it has too much, cuts the connection."""
+        if connection.head > _WHOLE_HEADER * self._limits.header_bytes:
+            self._end(connection, "header", TOO_LARGE)
+
     def understood(self, connection: Connection) -> None:
         """As `Owner.understood`."""
         self._bodies.done(connection)
@@ -224,11 +231,11 @@ class Connections:
             self._end(connection, "evicted")
         return bool(waiting)
 
-    def _end(self, connection: Connection, reason: str) -> None:
+    def _end(self, connection: Connection, reason: str, last: bytes | None = None) -> None:
         self.cut[reason] = self.cut.get(reason, 0) + 1
         if reason != "evicted":
             self.note("connections_cut", reason=reason)
-        connection.cut(_LAST_WORDS.get(reason, b""))
+        connection.cut(_LAST_WORDS.get(reason, b"") if last is None else last)
         self.lost(connection)
 
     def note(self, event: str, **what: Any) -> None:

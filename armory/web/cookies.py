@@ -22,6 +22,8 @@ from aiohttp import web
 from armory.security.sealing import Seal
 
 _T = TypeVar("_T")
+_LOOKED_AT = 256
+"""Cookies of a request that are looked at: browsers keep fewer for a host."""
 
 
 class Hosts(Protocol):
@@ -62,8 +64,7 @@ class SealedCookies:
     def read(self, request: web.Request, name: str, kind: type[_T]) -> _T | None:
         """The value of a cookie; None where there is none that was made here."""
         try:
-            kept = request.cookies.get(self._place(request, name)[0], "")
-            sealed = base64.urlsafe_b64decode(kept)
+            sealed = base64.urlsafe_b64decode(_sent(request, self._place(request, name)[0]))
             data = self._seal.open(sealed, name)
             return None if data is None else msgspec.json.decode(data, type=kind)
         except (binascii.Error, ValueError, msgspec.DecodeError):
@@ -98,3 +99,13 @@ class SealedCookies:
         if not self._origin(request).startswith("https://"):
             return name, self._path, False
         return f"__Host-{name}_{hashlib.sha256(self._path.encode()).hexdigest()[:8]}", "/", True
+
+
+def _sent(request: web.Request, name: str) -> str:
+    """The value of a cookie, "" where there is none. aiohttp would parse all of them, each time."""
+    kept = ""
+    for cookie in request.headers.get("Cookie", "").split(";", _LOOKED_AT)[:_LOOKED_AT]:
+        key, _, value = cookie.strip().partition("=")
+        if key == name:
+            kept = value.strip('"')
+    return kept

@@ -53,6 +53,10 @@ class Exchanges(RequestHandler):
             await super().start()
 
     async def _next_request(self) -> None:
+        if self._buffer_paused:  # what was held back may be one
+            self._resume_reading_if_drained()
+            if self._messages:
+                return
         self._waiter = waiter = self._loop.create_future()
         try:
             await waiter

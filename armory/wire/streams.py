@@ -149,6 +149,7 @@ class EventStream:
         nothing is kept for a reader that comes back, none of those goes: what comes is dropped.
         """
         if self.closed or (not self._keep_bytes and self._overfull):
+            self._held()
             return
         self._last += 1
         self._events.append((self._last, data))
@@ -156,6 +157,7 @@ class EventStream:
         if len(self._events) > 1:
             self._make_room()
         self._wake()
+        self._held()
 
     def _make_room(self) -> None:
         while len(self._events) > 1:
@@ -183,7 +185,6 @@ class EventStream:
             finally:
                 self._waiting_bytes -= len(data)
         self.put(data)
-        self._held()
 
     async def room(self) -> None:
         """Wait for a reader that is behind, as a writer does, but write nothing."""
@@ -218,6 +219,10 @@ class EventStream:
         while self._events and self._events[0][0] <= position:
             _, dropped = self._events.popleft()
             self._size -= len(dropped)
+
+    def forget(self) -> None:
+        """Keep nothing but what a reader waits for."""
+        self._forget(self._read if self.reading else self._last)
 
     def close(self) -> None:
         """No more messages; readers end after the last one."""

@@ -36,6 +36,8 @@ JSON_AND_EVENTS = f"application/json, {EVENTS}"
 # go out on a connection that the other side is closing.
 _KEEPALIVE_S = 4.0
 _OWN_HEADERS = {"User-Agent": "armory"}
+MAX_URL = 8_192
+"""Characters of a URL that an upstream names: reading a host of other letters takes long."""
 _REDIRECTS = frozenset((307, 308))
 _REDIRECTED_S = 60.0
 """How long a redirect is followed without asking again; an error ends that at once."""
@@ -260,6 +262,8 @@ class HttpClient:
     def _moved(self, target: URL, response: Answer) -> URL:
         location = response.headers.get("Location", "")
         try:
+            if len(location) > MAX_URL:
+                raise ValueError
             moved = target.join(URL(location)) if location else target
             same = moved.origin() == target.origin()
         except ValueError:
@@ -268,8 +272,8 @@ class HttpClient:
         if not location or not (same or upgraded):
             response.close()
             raise UpstreamUnavailable(
-                f"upstream {self._spec.key!r} redirects to {location or 'nowhere'!r}, which is "
-                "another origin; use that URL in the configuration if it is the intended server",
+                f"upstream {self._spec.key!r} redirects to {location[:200] or 'nowhere'!r}, which "
+                "is another origin; use that URL in the configuration if it is the intended server",
                 upstream=self._spec.key,
             )
         return moved

@@ -20,7 +20,7 @@ from armory.upstreams.oauth.subjects import CALLER
 from armory.upstreams.session.context import LinkContext
 from armory.upstreams.session.duplex import DuplexLink
 from armory.upstreams.transports.http_answers import stream_errors
-from armory.upstreams.transports.http_client import EVENTS, HttpClient
+from armory.upstreams.transports.http_client import EVENTS, MAX_URL, HttpClient
 
 _CLOSE_S = 2.0
 
@@ -118,6 +118,8 @@ class SseLink(DuplexLink):
             self.died(reason)
 
     def _found(self, event: Event) -> None:
+        if len(event.data) > MAX_URL:
+            raise self.unintelligible(f"its endpoint has {len(event.data):,} bytes")
         named = event.data.decode("utf-8", "replace").strip()
         try:
             url = self._client.url.join(URL(named))
@@ -125,6 +127,6 @@ class SseLink(DuplexLink):
         except ValueError:
             raise self.unintelligible(f"its endpoint {named[:200]!r} is no URL") from None
         if elsewhere:
-            raise self.unavailable(f"its endpoint {str(url)!r} is on another origin")
+            raise self.unavailable(f"its endpoint {str(url)[:200]!r} is on another origin")
         if not self._endpoint.done():
             self._endpoint.set_result(url)

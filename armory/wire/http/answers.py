@@ -12,6 +12,7 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from email.utils import formatdate
+from functools import partial
 from http.client import responses
 
 from aiohttp import HttpVersion11, web
@@ -19,7 +20,7 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import SERVER_SOFTWARE
 
 from armory.wire.messages import PIECE_BYTES, Part, Parted, pieces
-from armory.wire.streams import frame, frame_pieces
+from armory.wire.streams import EventStream, frame, frame_pieces
 
 JSON_TYPE = "application/json"
 _HEAD = f"Content-Type: {JSON_TYPE}\r\nServer: {SERVER_SOFTWARE}\r\nDate: %s\r\nContent-Length: "
@@ -204,6 +205,19 @@ def _holding(request: web.BaseRequest, size: int) -> Generator[None]:
         yield
     finally:
         tell_held(request, 0)
+
+
+@contextmanager
+def held_for(request: web.BaseRequest, stream: EventStream) -> Generator[None]:
+    """Tell the connection that writes a stream how much waits in it."""
+    stream.on_held = tell = partial(tell_held, request)
+    tell(stream.held_bytes)
+    try:
+        yield
+    finally:
+        tell(0)
+        if stream.on_held is tell:  # else somebody else reads it by now
+            stream.on_held = None
 
 
 def tell_held(request: web.BaseRequest, size: int) -> None:

@@ -28,6 +28,8 @@ FORWARDED = ("X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto")
 _HOST_CHARS = 256
 """Of a Host value whose check is kept: anybody may send longer ones."""
 _PORTS = {"http": ":80", "https": ":443"}
+_HOPS = 32
+"""Proxies of a request that are looked at, from the last on: the first may be made up."""
 _METHODS = "GET, POST, DELETE, OPTIONS"
 _EXPOSED = f"{SESSION_HEADER}, {VERSION_HEADER}, WWW-Authenticate, Retry-After"
 _DEFAULT_HEADERS = (
@@ -137,7 +139,7 @@ class HostChecks:
         if not self._forwards(peer, headers):
             return peer, host
         host = headers.get("X-Forwarded-Host", host)
-        said = _lines(headers, "X-Forwarded-For").split(",")
+        said = _lines(headers, "X-Forwarded-For").rsplit(",", _HOPS)[-_HOPS:]
         hops = [hop.strip() for hop in said if hop.strip()]
         for hop in reversed(hops):
             peer = hop

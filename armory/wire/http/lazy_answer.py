@@ -23,7 +23,7 @@ from armory.tasks import spawn, start, stop
 from armory.wire.dispatch import Dispatcher
 from armory.wire.errors import status_of
 from armory.wire.http.admitted import AdmittedRequest, json_answer, new_stream
-from armory.wire.http.answers import write_event
+from armory.wire.http.answers import held_for, write_event
 from armory.wire.http.keepalive import KeepaliveTimer
 from armory.wire.messages import Data, Part, answer_parts, encoded, opened, refused
 from armory.wire.methods import refuse_large
@@ -159,11 +159,12 @@ async def send_events(
     """Answer with the events of a request; `first` goes before those that were not read yet."""
     response = new_stream(admitted, {SESSION_HEADER: session.id})
     await response.prepare(admitted.request)
-    if session.version >= versions.PRIMING_SINCE:
-        await response.write(priming(stream.event_id(0)))
-    for piece in first:
-        await response.write(piece)
-    await pump(response.write, stream, ids=True)
+    with held_for(admitted.request, stream):
+        if session.version >= versions.PRIMING_SINCE:
+            await response.write(priming(stream.event_id(0)))
+        for piece in first:
+            await response.write(piece)
+        await pump(response.write, stream, ids=True)
     await response.write_eof()
     return response
 
@@ -223,12 +224,7 @@ class InPlace:
                 del session.inflight[key]
             session.touch()
             connection.left = None
-            self.closed = True
-            if takes_events:
-                self._keepalive.drop(self)
-                session.stop_carrying(self)
-            if self._stream is not None:
-                self._end(self._stream, answer)
+            self._over(takes_events, answer)
         if not self.reading:
             raise ConnectionResetError("the client is gone")
         if self._pumping is not None:
@@ -262,6 +258,17 @@ class InPlace:
                 events = send_events(self._admitted, self._session, stream, first)
                 self._pumping = start(events, "events of a request")
         return stream
+
+    def _over(self, took_events: bool, answer: Data | None) -> None:
+        """Nothing more is said before the answer."""
+        self.closed = True
+        if took_events:
+            self._keepalive.drop(self)
+            self._session.stop_carrying(self)
+        elif self._session.general.size_bytes:  # what was said is there
+            self._session.keep_within_bounds()
+        if self._stream is not None:
+            self._end(self._stream, answer)
 
     def _end(self, stream: EventStream, answer: Data | None) -> None:
         if answer is not None:

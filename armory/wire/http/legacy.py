@@ -19,6 +19,7 @@ from armory.protocol.jsonrpc import Message
 from armory.security.expiry import while_valid
 from armory.tasks import spawn, start
 from armory.wire.http.admitted import AdmittedRequest, json_answer, new_stream, refusal
+from armory.wire.http.answers import held_for
 from armory.wire.http.context import EdgeContext
 from armory.wire.http.keepalive import KeepaliveTimer
 from armory.wire.http.lazy_answer import InPlace, answer_to, outlives_its_client, send_events
@@ -151,7 +152,8 @@ class LegacyEndpoint:
                 last = stream.delivered if after is None else after
                 await response.write(priming(stream.event_id(last)))
             pumping = pump(response.write, stream, ids=True, after=after)
-            await while_valid(admitted.caller.principal, pumping)
+            with held_for(admitted.request, stream):
+                await while_valid(admitted.caller.principal, pumping)
             session.touch()
             await response.write_eof()
             return response

@@ -44,6 +44,7 @@ from armory.wire.eras.handshakes import (
     within_bounds,
 )
 from armory.wire.messages import cancelled, notified
+from armory.wire.sessions.kept import KeptBytes
 from armory.wire.sessions.session import Session
 from armory.wire.settings import SESSION_IDLE_S, SESSIONS
 from armory.wire.streams import EventStream
@@ -101,6 +102,7 @@ class Sessions:
 
     Attributes:
         refused: how many were one too many.
+        kept: what they keep for clients that come back.
     """
 
     def __init__(
@@ -122,6 +124,7 @@ class Sessions:
         self.directory = directory
         self._on_ended = on_ended
         self._sessions: dict[str, Session] = {}
+        self.kept = KeptBytes()
         self._ending = Tasks()
         self._expiring: Flight[None] = Flight("expire sessions")
         self._expired_at = -_AGAIN_S
@@ -182,6 +185,7 @@ class Sessions:
             declared_upstream(capabilities_of(declared)),
             general,
         )
+        session.on_kept = self.kept.keeps
         if served_to(session.capabilities, caller.endpoint, self._gateway.view.settings):
             session.subscription.lists |= {GROUPS_CHANGED}
         self._sessions[session.id] = session
@@ -246,6 +250,8 @@ class Sessions:
         if not self._of[key]:
             del self._of[key]
         await session.close()
+        session.on_kept = None
+        self.kept.keeps(session, 0)
         if self._on_ended is not None:
             self._on_ended(time.monotonic() - session.opened, session.version)
         await self._gateway.changes.remove(session.subscription)

@@ -61,7 +61,10 @@ class Session:
         revealed: tools that it searched for.
         general: what belongs to no request of its own (the GET stream).
         inflight: the calls in flight by request id.
+        on_kept: told how many bytes it keeps for a client that comes back; None: nobody counts.
     """
+
+    on_kept: Callable[[Session, int], None] | None = None
 
     def __init__(
         self,
@@ -171,6 +174,14 @@ class Session:
             oldest = finished.pop(0)
             size -= oldest.size_bytes
             del self._streams[oldest.key]
+        if self.on_kept is not None:
+            self.on_kept(self, size + self.general.size_bytes)
+
+    def forget(self) -> None:
+        """Keep nothing for a client that comes back."""
+        for stream in [one for one in self._streams.values() if one.closed and not one.reading]:
+            self.drop_stream(stream)
+        self.general.forget()
 
     def stream(self, key: str) -> EventStream | None:
         """A stream that may still be resumed."""

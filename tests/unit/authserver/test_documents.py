@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,24 @@ async def test_slow_documents_hold_up_who_names_them_and_nobody_else(site: Site)
         ended = await asyncio.gather(*slow, return_exceptions=True)
         assert (await waiting).host == "127.0.0.1"
     assert {type(one) for one in ended} == {UnusableClient}
+
+
+async def test_what_is_no_plain_url_is_not_read() -> None:
+    """A host of other letters is looked up letter by letter."""
+    steps = 0
+
+    def step(*_: object) -> None:
+        nonlocal steps
+        steps += 1
+
+    found = Documents()
+    sys.setprofile(step)
+    try:
+        with pytest.raises(UnusableClient, match="plain form"):
+            await found.client(f"https://{'ü' * 20_000}/client", ANN)
+    finally:
+        sys.setprofile(None)
+    assert steps < 500
 
 
 async def test_who_wants_the_same_waits_for_the_same(site: Site) -> None:

@@ -252,6 +252,20 @@ async def test_a_redirect_is_followed_within_the_origin_only(opener: Opener) -> 
             await runner.cleanup()
 
 
+async def test_of_a_very_long_redirect_the_beginning_is_told(opener: Opener) -> None:
+    async def elsewhere(request: web.Request) -> web.Response:
+        place = f"http://{request.host}/{'a' * 20_000}"  # of the same origin, but for its length
+        return web.Response(status=307, headers={"Location": place})
+
+    runner, url = await served(elsewhere)
+    try:
+        with pytest.raises(UpstreamUnavailable, match="redirects to") as told:
+            await opener.open(UpstreamSpec("up", url=url))
+        assert len(str(told.value)) < 600
+    finally:
+        await runner.cleanup()
+
+
 @pytest.mark.parametrize("status", [301, 302, 303])
 async def test_where_a_redirect_leads_that_no_post_follows_is_told(
     opener: Opener, status: int

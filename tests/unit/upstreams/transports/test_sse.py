@@ -22,6 +22,8 @@ pytestmark = pytest.mark.anyio
         ("mailto:a@b", "is no URL"),
         ("http://[::1", "is no URL"),
         ("http://elsewhere.invalid/messages", "on another origin"),
+        (f"http://elsewhere.invalid/{'a' * 8_000}", "on another origin"),
+        (f"http://{'ü' * 100_000}/", "its endpoint has 200,008 bytes"),
     ],
 )
 async def test_it_is_told_what_is_wrong_with_it(endpoint: str, says: str) -> None:
@@ -36,8 +38,9 @@ async def test_it_is_told_what_is_wrong_with_it(endpoint: str, says: str) -> Non
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/sse"
     connector = Connector(UpstreamSpec("up", url=url, transport="sse"), {})
     try:
-        with pytest.raises(UpstreamUnavailable, match=says):
+        with pytest.raises(UpstreamUnavailable, match=says) as told:
             await connector.connect(Owner(ANONYMOUS), {}, RecordingObserver())
+        assert len(str(told.value)) < 500
     finally:
         await connector.close()
         server.close()

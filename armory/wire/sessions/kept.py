@@ -1,0 +1,59 @@
+"""How much sessions keep for clients that come back for what they have not read, all together.
+
+Owns: `KeptBytes`, and the choice of the session that keeps nothing any more. Never imports a
+transport.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Protocol
+
+MOST_BYTES = 64 << 20
+
+
+class Keeping(Protocol):
+    """A session.
+
+    Attributes:
+        person: as whose it is counted.
+    """
+
+    person: str
+
+    def forget(self) -> None:
+        """Keep nothing for a client that comes back."""
+        ...
+
+
+class KeptBytes:
+    """The bytes that sessions keep of streams that have ended, or that nobody reads.
+
+    Attributes:
+        held: bytes now.
+    """
+
+    def __init__(self) -> None:
+        self.held = 0
+        self._of: dict[Keeping, int] = {}
+        self._people: Counter[str] = Counter()
+
+    def keeps(self, session: Keeping, size: int) -> None:
+        """A session keeps so many bytes by now. Where all keep too much, of whoever keeps most the
+        session forgets that has kept nothing new for longest.
+        """
+        self._note(session, size)
+        while self.held > MOST_BYTES:
+            person = self._people.most_common(1)[0][0]
+            oldest = next(one for one in self._of if one.person == person)
+            oldest.forget()
+            self._note(oldest, 0)
+
+    def _note(self, session: Keeping, size: int) -> None:
+        more = size - self._of.pop(session, 0)
+        self.held += more
+        self._people[session.person] += more
+        if size:
+            self._of[session] = size
+        if not self._people[session.person]:
+            del self._people[session.person]
