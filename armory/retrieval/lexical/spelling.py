@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gzip
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from heapq import nsmallest
 from itertools import groupby
@@ -125,7 +125,9 @@ class Spelling:
         found = zip((-dice).tolist(), (-df[numbers]).tolist(), terms, numbers.tolist(), strict=True)
         return [(number, -negative) for negative, _, _, number in nsmallest(_VARIANTS, found)]
 
-    def meant(self, word: str, number: int | None, df: NDArray[np.int64]) -> str | None:
+    def meant(
+        self, word: str, number: int | None, tools: Callable[[int | None], int]
+    ) -> str | None:
         """The word of the vocabulary that a misspelt one was meant to be; None: none is near.
 
         Another form of a term that tools have is only spelt as that term is: `mcps` is no `maps`.
@@ -133,21 +135,21 @@ class Spelling:
         Args:
             word: folded, and one that `may_be_misspelt`.
             number: of its term; None: it is in no vocabulary.
-            df: how many tools have each term.
+            tools: tells how many tools have a term; 0 for one that came later.
         """
-        own = 0 if number is None or number >= len(df) else int(df[number])
+        own = tools(number)
         if own > 1 and word in self._known:
             return None
-        near = self._near(word, df)
+        near = self._near(word, tools)
         if own and word in self._known:
-            near = [one for one in near if df[one[1]] > _COMMONER]
+            near = [one for one in near if tools(one[1]) > _COMMONER]
         elif own:
             near = [one for one in near if one[1] == number]
         least = min((edits for _, _, edits in near), default=0)
-        best = [(edits, -int(df[term]), spelt) for spelt, term, edits in near if edits == least]
+        best = [(edits, -tools(term), spelt) for spelt, term, edits in near if edits == least]
         return min(best)[2] if best else None
 
-    def _near(self, word: str, df: NDArray[np.int64]) -> list[tuple[str, int, int]]:
+    def _near(self, word: str, tools: Callable[[int | None], int]) -> list[tuple[str, int, int]]:
         """(word, term, edits) of the words in use that are few enough edits away."""
         most = 2 if len(word) >= _TWO_EDITS else 1
         found: list[tuple[str, int, int]] = []
@@ -157,7 +159,7 @@ class Spelling:
                 number = numbers[place]
                 swapped = first == word[0] or spelt[:2] == word[1::-1]
                 near = edits and swapped and not _is_another(word, spelt, edits)
-                if near and number < len(df) and df[number]:
+                if near and tools(number):
                     found.append((spelt, number, edits))
         return found
 

@@ -151,9 +151,17 @@ def _words_shared(features: CandidateFeatures, position: int) -> float:
 
 
 def explain(
-    features: CandidateFeatures, scores: Scores, position: int, *, meaning: bool = True
+    features: CandidateFeatures,
+    scores: Scores,
+    position: int,
+    *,
+    meaning: bool = True,
+    words: bool = True,
 ) -> str:
-    """One sentence: why this candidate stands where it stands; `meaning`: that counted."""
+    """One sentence: why this candidate stands where it stands.
+
+    `meaning`, `words`: whether that counted.
+    """
     signals = scores.signals_at(position)
     parts: list[str] = []
     first = features.subqueries[0].cosine
@@ -168,7 +176,7 @@ def explain(
         parts.append("its name is in the query")
     elif said >= _MOSTLY:
         parts.append("most of its name is in the query")
-    if shared := _words_shared(features, position):
+    if words and (shared := _words_shared(features, position)):
         parts.append(f"shares {shared:.0%} of the query's words")
     if signals.get("server_named", 0.0) >= 0.99:
         parts.append("its server is named")

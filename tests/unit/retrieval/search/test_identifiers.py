@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 import pytest
 
 from armory.domain.query import Query
@@ -52,6 +54,16 @@ def test_what_no_tool_says_is_put_plainly(asked: str, searched: str, make_tool: 
     words.add(jotter.name, fields_of(jotter))
     own = scope_of(Query((asked,)), words_only([notes, jotter], words.freeze()), None)
     assert own.texts[0].text == asked  # in this catalog a tool says so
+
+
+def test_letters_and_their_accents_are_read_together(make_tool: MakeTool) -> None:
+    """Apart, as macOS has them in file names, a window begins like a fence."""
+    words = LexicalIndex()
+    builder = make_tool("build_fence", "Build a fence")
+    words.add(builder.name, fields_of(builder))
+    apart = unicodedata.normalize("NFD", "fenêtre")
+    scope = scope_of(Query((apart,)), words_only([builder], words.freeze()), None)
+    assert scope.texts[0].text == "fenêtre"
 
 
 @pytest.mark.anyio
