@@ -65,7 +65,7 @@ def calibrated(
     if result.evidence is not None:
         lean, tools = calibration.lean, features.visible
         wanted = ordered(wanted, result.evidence, lean, result.query, tools)
-        refused = refused and not result.evidence.implied
+        refused = refused and not (result.evidence.implied or result.evidence.named)
     refused = refused and not (_led_somewhere(features) or _named(features, best))
     last = result.values[best[-1]]
     odds = np.minimum(result.values, last)  # of the others: as far below the worst of the best

@@ -100,3 +100,24 @@ def test_names_that_end_in_capitals_are_taken_apart_where_a_tool_has_them(
     asked = "sendSMS on macOS to getUserID, or openHAB"
     scope = scope_of(Query((asked,)), words_only(tools, words.freeze()), None)
     assert scope.texts[0].text == "send sms on macOS to get user id, or openHAB"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "asked",
+    ["git_commit", "git commit", "gitCommit", "git__git_commit", "git.git_commit", "GIT_COMMIT"],
+)
+async def test_a_tool_whose_name_is_asked_for_comes_first(asked: str, make_tool: MakeTool) -> None:
+    described = {
+        "git_commit": "Records changes to the repository",
+        "git_show": "Shows the contents of a commit",
+        "git_log": "Shows the commit logs",
+        "git_diff_staged": "Shows changes that are staged for commit",
+        "git_add": "Adds file contents to the staging area",
+        "git_reset": "Unstages all staged changes",
+    }
+    retriever = Retriever(make_embedder(), ExactIndex(), make_rankers())
+    async with retriever:
+        await retriever.index([make_tool(*one, server="git") for one in described.items()])
+        found = await retriever.search(Query((asked,)))
+        assert found.matches[0].tool.original_name == "git_commit"
