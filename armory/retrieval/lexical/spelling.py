@@ -37,8 +37,8 @@ _WORDS = Path(__file__).with_name("english.txt.gz")
 
 @cache
 def _english() -> dict[str, str]:
-    """Some 70,000 English words, names and terms of the trade of at least four letters, see
-    `training/english`.
+    """Some 70,000 English words, names, terms of the trade and words of other languages that look
+    like English ones, of at least four letters, see `training/english`.
 
     By their first three letters, in one text each, every word between two line ends: a tenth of
     the memory that a set of them takes.

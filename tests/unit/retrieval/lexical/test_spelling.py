@@ -139,6 +139,23 @@ def test_terms_of_the_trade_are_no_misspellings(term: str) -> None:
     assert corrected(index.freeze(), f"read the {term} for me") == f"read the {term} for me"
 
 
+@pytest.mark.parametrize(
+    ("word", "near"),
+    [("datei", "date"), ("ordner", "order"), ("crear", "clear"), ("demain", "domain")],
+)
+def test_words_of_other_languages_are_no_misspellings(word: str, near: str) -> None:
+    index = LexicalIndex()
+    index.add("a", Fields(near))
+    for text in (word, f"{word} config.yaml", f"show {word} again"):
+        assert corrected(index.freeze(), text) == text
+
+
+def test_what_means_the_same_in_another_language_is_read_as_english() -> None:
+    index = LexicalIndex()
+    index.add("a", Fields("list_messages"))
+    assert corrected(index.freeze(), "liste") == "list"
+
+
 def test_what_tools_say_is_no_misspelling() -> None:
     index = LexicalIndex()
     for number in range(2):
