@@ -4,11 +4,8 @@
 
 WORDS are word lists with a word a line: SCOWL's American and British ones (the Debian packages
 `wamerican` and `wbritish`). Words that the shipped model's tokenizer holds whole join them, among
-them many names, and those of two lists beside this file, written by hand. `terms.txt`: products,
-formats and terms of the trade that neither has. `foreign.txt`: German, French, Spanish, Portuguese,
-Italian and Hungarian words for what tools do, without accents, that an English word of another
-meaning may be near (Datei, date); one that means the same (lista, list) is left out, since it is
-better read as the English word. Lower case, letters only, at least four of them.
+them many names, and those of `terms.txt` beside this file: products, formats and terms of the trade
+that neither has, written by hand. Lower case, letters only, at least four of them.
 """
 
 from __future__ import annotations
@@ -20,7 +17,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-TERMS, FOREIGN = (Path(__file__).with_name(name) for name in ("terms.txt", "foreign.txt"))
+TERMS = Path(__file__).with_name("terms.txt")
 TOKENIZER = ROOT / "armory/retrieval/models/embedded/tokenizer.json"
 
 
@@ -37,7 +34,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
     found = words_of(json.loads(TOKENIZER.read_text(encoding="utf-8"))["model"]["vocab"])
-    for path in [TERMS, FOREIGN, *args.lists]:
+    for path in [TERMS, *args.lists]:
         found |= words_of(path.read_text(encoding="utf-8").splitlines())
     text = "\n".join(sorted(found)) + "\n"
     args.out.write_bytes(gzip.compress(text.encode(), 9, mtime=0))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from armory.retrieval.lexical.arrays import Positions
 from armory.retrieval.lexical.postings import NAME, Postings
-from armory.retrieval.lexical.spelling import LEAST_CHARS, may_be_misspelt
+from armory.retrieval.lexical.spelling import LEAST_CHARS, is_foreign, may_be_misspelt
 from armory.retrieval.lexical.text import STOP_WORDS, fold, stem
 
 #: Words of letters that stand by themselves, or after a hyphen: no parts of a path, of an address,
@@ -86,6 +86,8 @@ class KnownWords:
         return own > strange * (_OWN_WORDS if len(found) > _FEW_WORDS else 1)
 
     def _correction(self, word: str) -> str | None:
+        if is_foreign(word):
+            return None
         number = self._postings.number(stem(word))
         meant = self._postings.spelling.meant(word, number, self._tools)
         if meant is not None and stem(meant) != stem(word):

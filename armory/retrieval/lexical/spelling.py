@@ -33,12 +33,16 @@ _VARIANTS = 4
 #: tool has: that may be a misspelling in the tool's description.
 _COMMONER = 10
 _WORDS = Path(__file__).with_name("english.txt.gz")
+#: German, French, Spanish, Portuguese, Italian and Hungarian words for what tools do, folded, that
+#: an English word of another meaning may be near (Datei, date). One that means the same (lista,
+#: list) is none of them: it is better read as the English word.
+_FOREIGN = Path(__file__).with_name("foreign.txt")
 
 
 @cache
 def _english() -> dict[str, str]:
-    """Some 70,000 English words, names, terms of the trade and words of other languages that look
-    like English ones, of at least four letters, see `training/english`.
+    """Some 70,000 English words, names and terms of the trade of at least four letters, see
+    `training/english`.
 
     By their first three letters, in one text each, every word between two line ends: a tenth of
     the memory that a set of them takes.
@@ -50,6 +54,16 @@ def _english() -> dict[str, str]:
 
 def _is_english(word: str) -> bool:
     return f"\n{word}\n" in _english().get(word[:3], "")
+
+
+@cache
+def _foreign() -> frozenset[str]:
+    return frozenset(_FOREIGN.read_text(encoding="ascii").split())
+
+
+def is_foreign(word: str) -> bool:
+    """Whether a folded word is one of another language that only looks like an English one."""
+    return word in _foreign()
 
 
 def may_be_misspelt(word: str) -> bool:
@@ -81,7 +95,9 @@ class Spelling:
     def add_term(self, term: str, number: int) -> None:
         """Take in a new term; numbers come in order, without gaps."""
         if not number:
-            _english()  # with the first tools, in their thread: the first query is not to wait
+            # with the first tools, in their thread: the first query is not to wait
+            _english()
+            _foreign()
         grams = trigrams(term) if len(term) >= 3 and not is_cjk(term) else frozenset[str]()
         self._sizes.append(max(len(grams), 1))
         self._terms.append(term)

@@ -146,7 +146,7 @@ def test_terms_of_the_trade_are_no_misspellings(term: str) -> None:
 def test_words_of_other_languages_are_no_misspellings(word: str, near: str) -> None:
     index = LexicalIndex()
     index.add("a", Fields(near))
-    for text in (word, f"{word} config.yaml", f"show {word} again"):
+    for text in (word, word.title(), f"{word} config.yaml", f"show {word} again"):
         assert corrected(index.freeze(), text) == text
 
 
