@@ -124,5 +124,6 @@ class KnownWords:
         if number is None:
             return np.zeros(0, np.int64)
         inverted = self._postings.inverted
-        pairs = np.arange(*inverted.starts[number : number + 2].tolist())
+        start, end = inverted.starts[number : number + 2].tolist()
+        pairs = np.arange(start, end, dtype=np.int64)
         return pairs if self._seen is None else pairs[self._seen[inverted.rows[pairs]]]
