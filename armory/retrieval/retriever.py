@@ -22,6 +22,7 @@ from armory.logger import Logger
 from armory.retrieval.embedders.cache import CachedEmbedder
 from armory.retrieval.features import CandidateFeatures
 from armory.retrieval.indexing.indexer import Indexer, Indexing, IndexReport, Superseded
+from armory.retrieval.lexical.known_words import KnownWords
 from armory.retrieval.options import Limits
 from armory.retrieval.ports import Embedder, FloatArray, IntArray, VectorIndex
 from armory.retrieval.rankers.base import Ranker, Scores
@@ -284,7 +285,7 @@ class Retriever:
         if self._embedder is None:
             raise BackendError("this retriever has no embedder")
         if (snapshot := self._snapshot) is not None:
-            words = snapshot.postings
+            words = KnownWords(snapshot.postings)
             texts = await asyncio.to_thread(lambda: [prepared(text, words) for text in texts])
         return await self._embedder.embed_queries(texts)
 

@@ -140,6 +140,14 @@ def test_tools_and_search_open_the_upstreams_themselves(
     assert all(c["signals"] for c in answer["candidates"])
     assert {c["withheld"] for c in answer["candidates"]} > {None}
 
+    answer = json.loads(armory("search", "notes", "--explain", "--json").stdout)
+    assert len([t for t in answer["tools"] if t["name"].startswith("notes__")]) == 12, "by name"
+    assert answer["tools"][0]["reason"] == "its server's name is what was asked for"
+    assert len(answer["candidates"]) == 14
+    answer = json.loads(armory("search", "convert_time", "-k", "1", "--json").stdout)
+    assert [tool["name"] for tool in answer["tools"]] == ["time__convert_time"]
+    assert answer["tools"][0]["score"] == 1.0
+
     for arguments in (("tools",), ("search", "convert time"), ("version",), ("schema",)):
         assert armory(*arguments).returncode == 0
 

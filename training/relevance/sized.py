@@ -134,7 +134,7 @@ def _read(
     fusion = fuse(features)
     table = candidate_signals(features, fusion)
     query = query_signals(features, table)
-    evidence = evidence_of(features, fusion)
+    evidence = evidence_of(features, fusion, table)
     signals = {**table, **evidence.plain}
     missing = 100 - len(fusion.best)
     if missing > 0:  # a set of few tools: the rest is no tool, and far below

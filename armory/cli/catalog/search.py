@@ -25,6 +25,7 @@ from armory.cli.options import (
 from armory.cli.output import out, print_json, say_notice, say_unreached, tell
 from armory.domain.query import MAX_TOP_K, Query
 from armory.domain.results import Match, Selection
+from armory.domain.visibility import VisibleCatalog
 from armory.errors import ArmoryError, ConfigError
 from armory.protocol.meta import EXPLAIN, OWN_PREFIX
 from armory.retrieval.names import RANKERS
@@ -138,6 +139,8 @@ async def _here(
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """The answer, and the upstreams that are searched and could not be reached."""
     from armory.cli.local import findable, opened, unreached
+    from armory.gateway.lists.named import with_named
+    from armory.gateway.views.definitions import Form
 
     loaded = loaded_config(config)
     unknown = sorted((query.servers or frozenset()) - loaded.config.upstreams.keys())
@@ -147,7 +150,10 @@ async def _here(
     async with opened(loaded, searched=True) as runtime:
         if runtime.retriever is None:
             raise ConfigError("it is off, so nothing can be searched", path="tool_rag.enabled")
-        selection = await runtime.retriever.search(query, findable(runtime), explain=explain)
+        visible, view = findable(runtime), runtime.gateway.view
+        found = await runtime.retriever.search(query, visible, explain=explain)
+        form = Form("modern", load=True)  # as `search_tools` of a running gateway finds by names
+        selection = with_named(view, form, query, VisibleCatalog(visible), found)
         return _answer(selection, explain=explain), unreached(runtime, query.servers)
 
 

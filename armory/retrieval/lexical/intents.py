@@ -206,9 +206,13 @@ _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 
 def _terse(text: str, words: int) -> float:
-    """How terse a wish is, in [0, 1]: 1 - log(words) / log 8; nothing for a mere pleasantry."""
+    """How terse a wish is, in [0, 1]: 1 - log(words) / log 8; nothing for a mere pleasantry, or
+    where nothing is named at all ("show me the").
+    """
     words += len(_UNSPACED.findall(text)) // 2  # Chinese and Japanese: about two signs a word
-    return 0.0 if words >= _TERSE or _PLEASANTRY.fullmatch(text) else 1 - math.log(words, _TERSE)
+    if words >= _TERSE or _PLEASANTRY.fullmatch(text) or not terms(text, 1):
+        return 0.0
+    return 1 - math.log(words, _TERSE)
 
 
 def form(text: str) -> dict[str, float]:

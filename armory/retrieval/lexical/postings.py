@@ -6,7 +6,6 @@ embedders, indexes or rankers.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -22,8 +21,8 @@ from armory.retrieval.lexical.arrays import (
     flat,
     offsets,
 )
-from armory.retrieval.lexical.spelling import LEAST_CHARS, Spelling, may_be_misspelt
-from armory.retrieval.lexical.text import KEPT_CHARS, STOP_WORDS, fold, is_cjk, stem, terms
+from armory.retrieval.lexical.spelling import Spelling
+from armory.retrieval.lexical.text import KEPT_CHARS, is_cjk, terms
 
 FIELDS = ("name", "server", "title", "description", "params", "tags")
 NAME, _DESCRIPTION = 0, 3
@@ -35,15 +34,6 @@ B = 0.75
 _MAX_QUERY_TERMS = 160
 _FUZZY_MIN_CHARS = 4
 _FUZZY_CACHE = 20_000
-#: Words of letters that stand by themselves, or after a hyphen: no parts of a path, of an address,
-#: of an option (`--oneline`) or of an identifier.
-_WORD = re.compile(r"(?:(?<![\w/\\@#$%&=~.+-])|(?<=[^\W\d_]-))[^\W\d_]++(?![\w/\\@=(]|\.\w|:[\w/])")
-#: In a text with at least so many words, most must be spelt rightly for the others to be suspect.
-_FOREIGN_WORDS = 4
-#: A text of at most 12 words may be misspelt throughout: if more than 3 of its words are near a
-#: tool's or small English ones, for each that is neither.
-_SHORT_WORDS, _OWN_WORDS = 12, 3
-_MOST_CORRECTED = 24
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,7 +120,7 @@ class Postings:
         self._width = width = len(vocabulary)
         self._size = size = len(keys)
         self._fuzzy: dict[str, list[tuple[int, float]]] = {}
-        self._spelling = spelling
+        self.spelling = spelling
         self.inverted = found = inverted or InvertedIndex.of(forward, width)
         self._idf = self._inverse(found.df).astype(np.float32)
         self._unseen = float(self._inverse(np.zeros(1))[0])
@@ -149,6 +139,11 @@ class Postings:
     def __len__(self) -> int:
         return self._size
 
+    def number(self, term: str) -> int | None:
+        """The number of a term that a tool has; None: no tool has it."""
+        number = self._vocabulary.get(term, self._width)
+        return number if number < self._width and self.inverted.df[number] else None
+
     def _inverse(self, df: NDArray[np.int64] | NDArray[np.float64]) -> NDArray[np.float64]:
         return np.log(1 + (self._size - df + 0.5) / (df + 0.5))
 
@@ -160,8 +155,7 @@ class Postings:
         idf = np.empty(len(asked), np.float32)
         literal = True
         for slot, term in enumerate(asked):
-            known = self._vocabulary.get(term, self._width)
-            if known < self._width and df[known]:
+            if (known := self.number(term)) is not None:
                 idf[slot] = self._idf[known]
                 spans.append((slot, known, 1.0))
                 continue
@@ -198,71 +192,6 @@ class Postings:
         plain = counts[:, NAME].astype(np.float32) + counts[:, _DESCRIPTION]
         self._plain[pairs] = plain * (K1 + 1) / (plain + self._flat[rows])
         self._weighed[found] = True
-
-    def corrected(self, text: str) -> str:
-        """The text with each misspelt word replaced by the word of a tool that was meant.
-
-        Capitalised words within a text are names and stay as they are; so do paths, addresses and
-        identifiers, and a text that is mostly not English, which is in another language.
-        """
-        found = list(_WORD.finditer(text))
-        suspects = [word for word in found if self._may_be_typo(word)]
-        most = len(found) >= _FOREIGN_WORDS and 2 * len(suspects) > len(found)
-        if not suspects or (most and not self._are_typos(found)):
-            return text
-        parts: list[str] = []
-        at = 0
-        for word in suspects[:_MOST_CORRECTED]:
-            parts += [text[at : word.start()], self._correction(fold(word[0])) or word[0]]
-            at = word.end()
-        return "".join([*parts, text[at:]])
-
-    def _are_typos(self, found: list[re.Match[str]]) -> bool:
-        """Whether a text of mostly suspect words is misspelt, not in another language."""
-        if len(found) > _SHORT_WORDS:
-            return False
-        own = strange = 0
-        for match in found:
-            word = fold(match[0])
-            if self._may_be_typo(match):
-                mine = self._correction(word) is not None
-            elif len(word) < LEAST_CHARS:
-                mine = word in STOP_WORDS
-            else:
-                continue
-            own += mine
-            strange += not mine and stem(word) not in self._vocabulary
-        return own > _OWN_WORDS * strange
-
-    def _correction(self, word: str) -> str | None:
-        number = self._vocabulary.get(stem(word), self._width)
-        meant = self._spelling.meant(word, number, self.inverted.df)
-        if meant is not None and stem(meant) != stem(word) and self._in_name(number).any():
-            return None  # whoever wrote the name of a tool meant the tool
-        return meant
-
-    def _may_be_typo(self, found: re.Match[str]) -> bool:
-        word = found[0]
-        if not word.islower() and (found.start() or not word[1:].islower()):
-            return False
-        return may_be_misspelt(fold(word))
-
-    def has(self, term: str) -> bool:
-        """Whether a tool has this term."""
-        number = self._vocabulary.get(term, self._width)
-        return number < self._width and bool(self.inverted.df[number])
-
-    def is_name(self, word: str) -> bool:
-        """Whether an identifier of several words joins those of a tool's name: `ReadFile`."""
-        return bool(self._in_name(self._vocabulary.get(stem(fold(word)), self._width), True).any())
-
-    def _in_name(self, number: int, whole: bool = False) -> NDArray[np.bool_]:
-        """Which pairs of a term have it in the tool's name; `whole`: as a compound of it."""
-        if number >= self._width:
-            return np.zeros(0, np.bool_)
-        pairs = slice(*self.inverted.starts[number : number + 2].tolist())
-        named = self.inverted.counts[pairs, NAME] > 0
-        return named & self.inverted.whole[pairs] if whole else named
 
     def keyword(
         self, query: str, found: TermHits | None = None, of: Positions | None = None
@@ -342,7 +271,7 @@ class Postings:
     def _variants(self, term: str) -> list[tuple[int, float]]:
         known = self._fuzzy.get(term)
         if known is None:
-            known = self._spelling.alike(term, self.inverted.df)
+            known = self.spelling.alike(term, self.inverted.df)
             if len(term) <= KEPT_CHARS:
                 if len(self._fuzzy) >= _FUZZY_CACHE:
                     self._fuzzy.clear()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gzip
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from heapq import nsmallest
 from itertools import groupby
@@ -33,6 +33,10 @@ _VARIANTS = 4
 #: tool has: that may be a misspelling in the tool's description.
 _COMMONER = 10
 _WORDS = Path(__file__).with_name("english.txt.gz")
+#: German, French, Spanish, Portuguese, Italian and Hungarian words for what tools do, folded, that
+#: an English word of another meaning may be near (Datei, date). One that means the same (lista,
+#: list) is none of them: it is better read as the English word.
+_FOREIGN = Path(__file__).with_name("foreign.txt")
 
 
 @cache
@@ -50,6 +54,16 @@ def _english() -> dict[str, str]:
 
 def _is_english(word: str) -> bool:
     return f"\n{word}\n" in _english().get(word[:3], "")
+
+
+@cache
+def _foreign() -> frozenset[str]:
+    return frozenset(_FOREIGN.read_text(encoding="ascii").split())
+
+
+def is_foreign(word: str) -> bool:
+    """Whether a folded word is one of another language that only looks like an English one."""
+    return word in _foreign()
 
 
 def may_be_misspelt(word: str) -> bool:
@@ -81,7 +95,9 @@ class Spelling:
     def add_term(self, term: str, number: int) -> None:
         """Take in a new term; numbers come in order, without gaps."""
         if not number:
-            _english()  # with the first tools, in their thread: the first query is not to wait
+            # with the first tools, in their thread: the first query is not to wait
+            _english()
+            _foreign()
         grams = trigrams(term) if len(term) >= 3 and not is_cjk(term) else frozenset[str]()
         self._sizes.append(max(len(grams), 1))
         self._terms.append(term)
@@ -125,7 +141,9 @@ class Spelling:
         found = zip((-dice).tolist(), (-df[numbers]).tolist(), terms, numbers.tolist(), strict=True)
         return [(number, -negative) for negative, _, _, number in nsmallest(_VARIANTS, found)]
 
-    def meant(self, word: str, number: int | None, df: NDArray[np.int64]) -> str | None:
+    def meant(
+        self, word: str, number: int | None, tools: Callable[[int | None], int]
+    ) -> str | None:
         """The word of the vocabulary that a misspelt one was meant to be; None: none is near.
 
         Another form of a term that tools have is only spelt as that term is: `mcps` is no `maps`.
@@ -133,21 +151,21 @@ class Spelling:
         Args:
             word: folded, and one that `may_be_misspelt`.
             number: of its term; None: it is in no vocabulary.
-            df: how many tools have each term.
+            tools: tells how many tools have a term; 0 for one that came later.
         """
-        own = 0 if number is None or number >= len(df) else int(df[number])
+        own = tools(number)
         if own > 1 and word in self._known:
             return None
-        near = self._near(word, df)
+        near = self._near(word, tools)
         if own and word in self._known:
-            near = [one for one in near if df[one[1]] > _COMMONER]
+            near = [one for one in near if tools(one[1]) > _COMMONER]
         elif own:
             near = [one for one in near if one[1] == number]
         least = min((edits for _, _, edits in near), default=0)
-        best = [(edits, -int(df[term]), spelt) for spelt, term, edits in near if edits == least]
+        best = [(edits, -tools(term), spelt) for spelt, term, edits in near if edits == least]
         return min(best)[2] if best else None
 
-    def _near(self, word: str, df: NDArray[np.int64]) -> list[tuple[str, int, int]]:
+    def _near(self, word: str, tools: Callable[[int | None], int]) -> list[tuple[str, int, int]]:
         """(word, term, edits) of the words in use that are few enough edits away."""
         most = 2 if len(word) >= _TWO_EDITS else 1
         found: list[tuple[str, int, int]] = []
@@ -157,7 +175,7 @@ class Spelling:
                 number = numbers[place]
                 swapped = first == word[0] or spelt[:2] == word[1::-1]
                 near = edits and swapped and not _is_another(word, spelt, edits)
-                if near and number < len(df) and df[number]:
+                if near and tools(number):
                     found.append((spelt, number, edits))
         return found
 

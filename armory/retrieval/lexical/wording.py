@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from armory.retrieval.lexical.intents import VERB
-from armory.retrieval.lexical.postings import Postings
+from armory.retrieval.lexical.known_words import KnownWords
 
 _PAUSE = r"\s*+(?:[,!]|[.:;\u2013\u2026-](?=[\s.]))++\s*+"
 #: "Hey Claude," says nothing of what is wanted, and makes a wish look like talk. Other names stay,
@@ -45,6 +45,6 @@ def unaddressed(text: str) -> str:
     return rest if len(rest.split(None, 1)) > 1 else text
 
 
-def plainly(text: str, words: Postings) -> str:
+def plainly(text: str, words: KnownWords) -> str:
     """The text in words that tools are described in: jot down -> note down, unless a tool jots."""
     return text if words.has("jot") else _JOT.sub(lambda it: _PLAINLY[it[0].lower()], text)

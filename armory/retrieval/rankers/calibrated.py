@@ -65,7 +65,7 @@ def calibrated(
     if result.evidence is not None:
         lean, tools = calibration.lean, features.visible
         wanted = ordered(wanted, result.evidence, lean, result.query, tools)
-        refused = refused and not result.evidence.implied
+        refused = refused and not (result.evidence.implied or result.evidence.named)
     refused = refused and not (_led_somewhere(features) or _named(features, best))
     last = result.values[best[-1]]
     odds = np.minimum(result.values, last)  # of the others: as far below the worst of the best
@@ -151,9 +151,17 @@ def _words_shared(features: CandidateFeatures, position: int) -> float:
 
 
 def explain(
-    features: CandidateFeatures, scores: Scores, position: int, *, meaning: bool = True
+    features: CandidateFeatures,
+    scores: Scores,
+    position: int,
+    *,
+    meaning: bool = True,
+    words: bool = True,
 ) -> str:
-    """One sentence: why this candidate stands where it stands; `meaning`: that counted."""
+    """One sentence: why this candidate stands where it stands.
+
+    `meaning`, `words`: whether that counted.
+    """
     signals = scores.signals_at(position)
     parts: list[str] = []
     first = features.subqueries[0].cosine
@@ -168,7 +176,7 @@ def explain(
         parts.append("its name is in the query")
     elif said >= _MOSTLY:
         parts.append("most of its name is in the query")
-    if shared := _words_shared(features, position):
+    if words and (shared := _words_shared(features, position)):
         parts.append(f"shares {shared:.0%} of the query's words")
     if signals.get("server_named", 0.0) >= 0.99:
         parts.append("its server is named")

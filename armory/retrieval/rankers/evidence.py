@@ -16,8 +16,8 @@ from armory.retrieval.rankers.leaning import best_by_each, blended, kept_near_to
 from armory.retrieval.rankers.servers import reordered_by_server
 from armory.retrieval.scoring.calibration import Lean
 
-#: Log-odds by which an implied tool stays behind the best one.
-_BEHIND = 0.01
+#: Log-odds by which an implied tool stays behind the best one, and one that is named before it.
+_BEHIND = _AHEAD = 0.01
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,11 +29,13 @@ class Evidence:
         near: (k,) mean score of the server of each, see `rankers.servers`; None: it does not count.
         implied: positions of those that do what the query implies (`lexical.implied`): their
             probability is raised to about 0.5.
+        named: positions of those whose name a text is: none is before them.
     """
 
     plain: Mapping[str, FloatArray]
     near: FloatArray | None
     implied: Sequence[int] = ()
+    named: Sequence[int] = ()
 
 
 def ordered(
@@ -61,7 +63,7 @@ def ordered(
             first = best_by_each(onto)
     if evidence.near is not None:
         odds = reordered_by_server(odds, evidence.near, tools)
-    return _raised(kept_near_top(odds, first), evidence.implied)
+    return _first(_raised(kept_near_top(odds, first), evidence.implied), evidence.named)
 
 
 def _raised(odds: FloatArray, places: Sequence[int]) -> FloatArray:
@@ -71,4 +73,16 @@ def _raised(odds: FloatArray, places: Sequence[int]) -> FloatArray:
     least = np.float32(min(float(odds.max()), 0.0) - _BEHIND)
     raised = odds.copy()
     raised[list(places)] = np.maximum(odds[list(places)], least)
+    return raised
+
+
+def _first(odds: FloatArray, places: Sequence[int]) -> FloatArray:
+    """Log-odds with some candidates raised above all others, and to 0 at least, in their order."""
+    if not places:
+        return odds
+    level = max(float(odds.max()), 0.0)
+    raised = odds.copy()
+    for place in sorted(places, key=lambda place: (odds[place], -place)):
+        level += _AHEAD
+        raised[place] = level
     return raised

@@ -113,6 +113,10 @@ class SemanticRanker(FormulaRanker):
         """(c,) cosines, in [-1, 1]."""
         return cosine(features)
 
+    def reason(self, features: CandidateFeatures, scores: Scores, position: int) -> str:
+        """Of meaning alone, which alone decided."""
+        return explain(features, scores, position, words=False)
+
 
 class HybridRanker(FormulaRanker):
     """Raw score: 0.7 * max(cosine, 0) + 0.3 * keyword."""

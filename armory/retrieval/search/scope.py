@@ -7,6 +7,7 @@ that may be searched. Never imports embedders, indexes or rankers.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,7 +17,7 @@ from armory.domain.query import MAX_QUERY_CHARS, MAX_TEXTS, Query
 from armory.errors import InvalidRequest
 from armory.retrieval.lexical.implied import implied
 from armory.retrieval.lexical.intents import clauses
-from armory.retrieval.lexical.postings import Postings
+from armory.retrieval.lexical.known_words import KnownWords
 from armory.retrieval.lexical.text import spaced
 from armory.retrieval.lexical.wording import plainly, unaddressed
 from armory.retrieval.ports import IntArray, Passage
@@ -70,19 +71,22 @@ class Scope:
 
 def scope_of(query: Query, snapshot: Snapshot, visible: IntArray | None) -> Scope:
     """The scope of a checked query within the visible rows (None: all)."""
-    words = snapshot.postings
+    allowed = _filtered(snapshot, visible, query)
+    words = KnownWords(snapshot.postings, allowed)
     spelt = [prepared(text, words) for text in query.texts]
     texts = subquery_texts(spelt)
     besides = implied_texts(query.texts)
-    return Scope(query, texts, besides, snapshot, _filtered(snapshot, visible, query))
+    return Scope(query, texts, besides, snapshot, allowed)
 
 
-def prepared(text: str, words: Postings) -> str:
+def prepared(text: str, words: KnownWords) -> str:
     """A caller's text as it is searched for: without a salutation, put plainly and spelt right."""
+    if not text.isascii():  # a letter and its accent are one, else both sides of it look like words
+        text = unicodedata.normalize("NFC", text)
     return words.corrected(_with_words(plainly(unaddressed(text), words), words))
 
 
-def _with_words(text: str, words: Postings) -> str:
+def _with_words(text: str, words: KnownWords) -> str:
     """The text with identifiers split, as tools' names are embedded: readFile -> read file."""
     text = _IDENTIFIER.sub(lambda found: spaced(found[0]), text)
     return _PERHAPS.sub(lambda it: spaced(it[0]) if words.is_name(it[0]) else it[0], text)

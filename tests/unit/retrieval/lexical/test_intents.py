@@ -157,6 +157,8 @@ def test_form_tells_requests_from_questions() -> None:
         ("ok cool, thanks", 0.0),
         ("have a nice day :)", 0.0),
         ("?!", 0.0),
+        ("the", 0.0),
+        ("show me that", 0.0),  # nothing is named
     ],
 )
 def test_form_tells_how_terse_a_wish_is_and_that_a_pleasantry_is_none(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from armory.retrieval.lexical.bm25 import Fields, LexicalIndex
+from armory.retrieval.lexical.known_words import KnownWords
 from armory.retrieval.lexical.postings import Postings
 
 TOOLS = {
@@ -14,6 +16,11 @@ TOOLS = {
     "k8s__deploy": Fields("deploy", "kubernetes", description="Deploy an application to a cluster"),
     "web__search": Fields("search", "web", description="Search the web for files and pages"),
 }
+
+
+def corrected(postings: Postings, text: str, among: list[int] | None = None) -> str:
+    rows = None if among is None else np.array(among, np.int64)
+    return KnownWords(postings, rows).corrected(text)
 
 
 @pytest.fixture
@@ -36,12 +43,14 @@ def postings() -> Postings:
         ("esarch", "search"),
         ("kuberntes", "kubernetes"),
         ("aplicaton", "application"),
+        ("CREAT A NEW BRANHC", "create A NEW branch"),  # capitals throughout make no names
+        ("DEEPLOY", "deploy"),
     ],
 )
 def test_a_misspelt_word_is_the_word_that_was_meant(
     postings: Postings, query: str, meant: str
 ) -> None:
-    assert postings.corrected(query) == meant
+    assert corrected(postings, query) == meant
 
 
 @pytest.mark.parametrize(
@@ -66,7 +75,7 @@ def test_a_misspelt_word_is_the_word_that_was_meant(
     ],
 )
 def test_what_may_be_meant_stays(postings: Postings, query: str) -> None:
-    assert postings.corrected(query) == query
+    assert corrected(postings, query) == query
 
 
 @pytest.mark.parametrize(
@@ -80,7 +89,7 @@ def test_what_may_be_meant_stays(postings: Postings, query: str) -> None:
 def test_a_short_text_that_is_misspelt_throughout_is_put_right(
     postings: Postings, query: str, meant: str
 ) -> None:
-    assert postings.corrected(query) == meant
+    assert corrected(postings, query) == meant
 
 
 @pytest.mark.parametrize(
@@ -91,13 +100,15 @@ def test_a_short_text_that_is_misspelt_throughout_is_put_right(
         "supprimer toutes les branches anciennes",
         "busca las paginas en la web de zona",
         "serach aplicaton fiels zorglub vantro",
+        "neuen serach erstellen",
+        "datie lesbar",
     ],
 )
 def test_another_language_is_left_as_it_is(query: str) -> None:
     index = LexicalIndex()
     index.add("a", Fields("create_text_archive", description="Clear files of a page by date"))
     index.add("b", Fields("search", description="Search application files"))
-    assert index.freeze().corrected(query) == query
+    assert corrected(index.freeze(), query) == query
 
 
 @pytest.mark.parametrize(
@@ -125,7 +136,24 @@ def test_terms_of_the_trade_are_no_misspellings(term: str) -> None:
     index = LexicalIndex()
     for number in range(12):
         index.add(f"t{number}", Fields(f"t{number}", description=words))
-    assert index.freeze().corrected(f"read the {term} for me") == f"read the {term} for me"
+    assert corrected(index.freeze(), f"read the {term} for me") == f"read the {term} for me"
+
+
+@pytest.mark.parametrize(
+    ("word", "near"),
+    [("datei", "date"), ("ordner", "order"), ("crear", "clear"), ("demain", "domain")],
+)
+def test_words_of_other_languages_are_no_misspellings(word: str, near: str) -> None:
+    index = LexicalIndex()
+    index.add("a", Fields(near))
+    for text in (word, word.title(), f"{word} config.yaml", f"show {word} again"):
+        assert corrected(index.freeze(), text) == text
+
+
+def test_what_means_the_same_in_another_language_is_read_as_english() -> None:
+    index = LexicalIndex()
+    index.add("a", Fields("list_messages"))
+    assert corrected(index.freeze(), "liste") == "list"
 
 
 def test_what_tools_say_is_no_misspelling() -> None:
@@ -135,9 +163,9 @@ def test_what_tools_say_is_no_misspelling() -> None:
     for number in range(40):
         index.add(f"s{number}", Fields(f"flood_{number}", description="A zettle of floomo"))
     postings = index.freeze()
-    assert postings.corrected("flomo and zettl") == "flomo and zettl"
+    assert corrected(postings, "flomo and zettl") == "flomo and zettl"
     # nor another form of it, which is only spelt as the tools spell it
-    assert postings.corrected("flomos and zettls") == "flomo and zettl"
+    assert corrected(postings, "flomos and zettls") == "flomo and zettl"
 
 
 def test_a_word_that_only_came_later_is_not_meant() -> None:
@@ -145,10 +173,10 @@ def test_a_word_that_only_came_later_is_not_meant() -> None:
     index.add("a", Fields("alpha"))
     before = index.freeze()
     index.add("b", Fields("kubernetes"))
-    assert before.corrected("kuberntes") == "kuberntes"
-    assert index.freeze().corrected("kuberntes") == "kubernetes"
+    assert corrected(before, "kuberntes") == "kuberntes"
+    assert corrected(index.freeze(), "kuberntes") == "kubernetes"
     index.remove("b")
-    assert index.freeze().corrected("kuberntes") == "kuberntes"
+    assert corrected(index.freeze(), "kuberntes") == "kuberntes"
 
 
 def test_a_misspelling_that_stands_in_a_description_yields_to_the_common_word() -> None:
@@ -156,7 +184,7 @@ def test_a_misspelling_that_stands_in_a_description_yields_to_the_common_word() 
     index.add("typo", Fields("finder", description="Serach for things"))
     for number in range(12):
         index.add(f"s{number}", Fields(f"find_{number}", description="Search for things"))
-    assert index.freeze().corrected("serach") == "search"
+    assert corrected(index.freeze(), "serach") == "search"
 
 
 def test_the_name_of_a_tool_is_no_misspelling_of_what_many_tools_say() -> None:
@@ -166,8 +194,8 @@ def test_the_name_of_a_tool_is_no_misspelling_of_what_many_tools_say() -> None:
     index.add("rdates", Fields("rdates", description="When figures come out"))
     index.add("other", Fields("other", description="All raates of it"))
     postings = index.freeze()
-    assert postings.corrected("rdates of next week") == "rdates of next week"
-    assert postings.corrected("raates of next week") == "rates of next week"
+    assert corrected(postings, "rdates of next week") == "rdates of next week"
+    assert corrected(postings, "raates of next week") == "rates of next week"
 
 
 def test_which_words_stand_for_an_unknown_one_is_the_same_in_any_order() -> None:
@@ -188,6 +216,33 @@ def test_which_words_stand_for_an_unknown_one_is_the_same_in_any_order() -> None
         assert found(order, "") == ["paintb", "paintc", "paintf", "paintg"]
 
 
+def test_only_words_of_tools_that_may_be_found_are_meant() -> None:
+    index = LexicalIndex()
+    index.add("seen", Fields("scale", description="Scale an application"))
+    index.add("hidden", Fields("deploy", description="Deploy to kubernetes with vantro"))
+    postings = index.freeze()
+    assert corrected(postings, "deeploy", [0]) == "deeploy"
+    assert corrected(postings, "deeploy", [0, 1]) == "deploy"
+    assert corrected(postings, "aplication on kuberntes", [0]) == "application on kuberntes"
+    # nor does a hidden tool's word, or its name, keep another from being put right
+    index.add("also", Fields("scaale"))
+    index.add("more", Fields("scaale_it"))
+    assert corrected(index.freeze(), "scaale", [0]) == "scale"
+    assert corrected(index.freeze(), "scaale") == "scaale"
+
+
+def test_words_of_tools_that_are_gone_are_known_no_more() -> None:
+    index = LexicalIndex()
+    index.add("find", Fields("search", description="Search application files"))
+    text = "serach aplicaton fiels zorglub"
+    index.add("gone", Fields("zorglub"))
+    assert corrected(index.freeze(), text) == "search application files zorglub"
+    index.remove("gone")
+    again = LexicalIndex()
+    again.add("find", Fields("search", description="Search application files"))
+    assert corrected(index.freeze(), text) == corrected(again.freeze(), text) == text
+
+
 @pytest.mark.parametrize("wordy_first", [True, False])
 def test_it_does_not_matter_which_tool_came_first(wordy_first: bool) -> None:
     index = LexicalIndex()
@@ -195,4 +250,4 @@ def test_it_does_not_matter_which_tool_came_first(wordy_first: bool) -> None:
     tools = {"wordy": Fields("apply", params=long), "deploy": Fields("deploy", "kubernetes")}
     for key in tools if wordy_first else reversed(tools):
         index.add(key, tools[key])
-    assert index.freeze().corrected("kuberntes") == "kubernetes"
+    assert corrected(index.freeze(), "kuberntes") == "kubernetes"

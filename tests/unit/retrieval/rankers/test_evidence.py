@@ -44,3 +44,9 @@ def test_a_few_dozen_tools_stand_as_learned(lean: Lean | None) -> None:
 def test_servers_count_without_lean() -> None:
     evidence = Evidence({}, np.float32(2.5) * _only(3))
     assert _first(ordered(ODDS, evidence, None, {}, 15_000)) == [3, 0, 1, 2, 4]
+
+
+def test_what_a_text_is_the_name_of_comes_first() -> None:
+    evidence = Evidence({"hybrid": _only(8), "semantic": _only(9)}, None, (4,), (11, 5))
+    assert _first(ordered(ODDS - 3, evidence, NEVER, {}, 1_500))[:2] == [5, 11]
+    assert ordered(ODDS - 3, evidence, None, {}, 10).max() > 0

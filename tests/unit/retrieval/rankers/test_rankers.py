@@ -391,6 +391,10 @@ def test_reasons_name_what_decided() -> None:
     lexical = LexicalRanker()
     scores = lexical.rank(found, RankSettings())
     assert "meaning" not in lexical.reason(found, scores, int(scores.order[0])).lower()
+    semantic = SemanticRanker()
+    reason = semantic.reason(found, semantic.rank(found, RankSettings()), int(scores.order[0]))
+    assert "meaning" in reason.lower()
+    assert "words" not in reason
 
     popular = np.ones(1, np.float32)
 

@@ -130,7 +130,7 @@ async def test_a_name_that_an_identifier_only_looks_like_is_not_said(asked: str,
         assert "its name is in the query" not in await reason(asked)
 
 
-@pytest.mark.parametrize("ranker", ["relevance", "hybrid", "semantic", "lexical"])
+@pytest.mark.parametrize("ranker", ["relevance", "hybrid", "lexical"])
 async def test_a_reason_counts_the_words_that_are_shared(ranker: str) -> None:
     async with boosted(ranker, {}) as retriever:
         await retriever.index(MAIL)

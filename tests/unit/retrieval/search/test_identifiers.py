@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 import pytest
 
 from armory.domain.query import Query
@@ -54,6 +56,16 @@ def test_what_no_tool_says_is_put_plainly(asked: str, searched: str, make_tool: 
     assert own.texts[0].text == asked  # in this catalog a tool says so
 
 
+def test_letters_and_their_accents_are_read_together(make_tool: MakeTool) -> None:
+    """Apart, as macOS has them in file names, a window begins like a fence."""
+    words = LexicalIndex()
+    builder = make_tool("build_fence", "Build a fence")
+    words.add(builder.name, fields_of(builder))
+    apart = unicodedata.normalize("NFD", "fenêtre")
+    scope = scope_of(Query((apart,)), words_only([builder], words.freeze()), None)
+    assert scope.texts[0].text == "fenêtre"
+
+
 @pytest.mark.anyio
 async def test_a_tool_is_found_by_its_name_in_another_spelling(make_tool: MakeTool) -> None:
     described = {
@@ -88,3 +100,24 @@ def test_names_that_end_in_capitals_are_taken_apart_where_a_tool_has_them(
     asked = "sendSMS on macOS to getUserID, or openHAB"
     scope = scope_of(Query((asked,)), words_only(tools, words.freeze()), None)
     assert scope.texts[0].text == "send sms on macOS to get user id, or openHAB"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "asked",
+    ["git_commit", "git commit", "gitCommit", "git__git_commit", "git.git_commit", "GIT_COMMIT"],
+)
+async def test_a_tool_whose_name_is_asked_for_comes_first(asked: str, make_tool: MakeTool) -> None:
+    described = {
+        "git_commit": "Records changes to the repository",
+        "git_show": "Shows the contents of a commit",
+        "git_log": "Shows the commit logs",
+        "git_diff_staged": "Shows changes that are staged for commit",
+        "git_add": "Adds file contents to the staging area",
+        "git_reset": "Unstages all staged changes",
+    }
+    retriever = Retriever(make_embedder(), ExactIndex(), make_rankers())
+    async with retriever:
+        await retriever.index([make_tool(*one, server="git") for one in described.items()])
+        found = await retriever.search(Query((asked,)))
+        assert found.matches[0].tool.original_name == "git_commit"
