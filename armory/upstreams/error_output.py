@@ -17,6 +17,8 @@ _QUOTED = 300
 _PREFIX = re.compile(r"npm (?:error|ERR!) ?")
 _FRAMES = "+|│╭╰"
 """What Python draws around the errors of a group, and `rich` around any."""
+_CAUSE = "[cause]: "
+"""Before the error that made Node.js throw another one: `fetch failed` alone says nothing."""
 _NOISE = re.compile(
     r"\s+at |\s*(?:File \"|\^+$|~+$|\.\.\. |Node\.js v|npm (?:warn|notice)|npm (?:error|ERR!)"
     r" (?:A complete|code |errno )|throw |(?:Exception Group )?Traceback \(|\w*ExceptionGroup: "
@@ -28,6 +30,8 @@ _STACK = re.compile(r"\s+at |\s*(?:File \"|Traceback \()")
 _BRACKETS = frozenset("{}()[],; ")
 _GOES_ON = re.compile(r"[:{(\[]$|\d validation errors? for \S+$")
 """What is wrong stands in the lines below, as of pydantic and zod."""
+_WHY = re.compile(r"\s*(?:cause|caused by): ?", re.IGNORECASE)
+"""How uv and other programs in Rust go on below an error."""
 _NAMED = re.compile(
     r"(?:[\w.]{0,80}(?:Error|Exception)|fatal|panic|error|err|critical)(?:\s?\[\w{1,40}\])?: ?\S",
     re.IGNORECASE,
@@ -41,7 +45,7 @@ _EXTRAS = {"No module named mcp_server_time": "demo"}
 _WORDS = re.compile(
     r"\b(?:errors?|fatal|fail(?:s|ed|ure)?|cannot|can't|could not|couldn't|not found|denied|missing"
     r"|no matching|required?|invalid|unable|refused|unknown|no such|must|please (?:set|provide)"
-    r"|not set|unset|unauthori[sz]ed|forbidden)\b",
+    r"|not set|not provided|unset|unauthori[sz]ed|forbidden)\b",
     re.IGNORECASE,
 )
 
@@ -114,19 +118,20 @@ class ErrorOutput:
 def _whole(lines: list[str], at: int) -> str:
     """The line there, with those below it that it introduces."""
     said = lines[at].strip()
-    if _GOES_ON.search(said):
-        for text in lines[at + 1 :]:
-            if _STACK.match(text) or len(said) > _QUOTED:
-                break
-            if not _NOISE.match(text) or _BRACKETS.issuperset(text):
-                said += " " + text.strip()
+    goes_on = _GOES_ON.search(said)
+    for text in lines[at + 1 :]:
+        goes_on = goes_on or _WHY.match(text)
+        if not goes_on or _STACK.match(text) or len(said) > _QUOTED:
+            break
+        if not _NOISE.match(text) or _BRACKETS.issuperset(text):
+            said += " " + text.strip()
     return said
 
 
 def _unframed(text: str) -> str:
-    inner = text.lstrip()
+    inner = text.lstrip().removeprefix(_CAUSE)
     if not inner.startswith(tuple(_FRAMES)):
-        return text
+        return inner if _CAUSE in text else text
     return inner.lstrip(_FRAMES + "─- ").rstrip("│╮╯─ ")
 
 

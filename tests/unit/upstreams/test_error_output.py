@@ -122,11 +122,40 @@ Error: these variables have to be set:
   - WIKI_USER
     at main (/srv/index.js:3:7)
 """
+FETCH = """\
+[27] Fatal error: TypeError: fetch failed
+    at node:internal/deps/undici/undici:13510:13
+    at async connect (file:///srv/index.js:3:7) {
+  [cause]: Error: connect ECONNREFUSED 127.0.0.1:8000
+      at TCPConnectWrap.afterConnect [as oncomplete] (node:net:1611:16) {
+    errno: -111,
+    code: 'ECONNREFUSED',
+  }
+}
+"""
+UV = """\
+error: No solution found when resolving tool dependencies
+  cause: Because the current Python version is too old for all of:
+             wiki<2
+         cannot be used.
+"""
+NAMELESS = """\
+An executable named `wiki` is not provided by package `wiki-server`.
+The following executables are available:
+- wiki-server
+"""
 
 
 @pytest.mark.parametrize(
     ("output", "telling"),
     [
+        (FETCH, "Error: connect ECONNREFUSED 127.0.0.1:8000"),
+        (
+            UV,
+            "error: No solution found when resolving tool dependencies cause: Because the current"
+            " Python version (3.11.7) is too old for all of: wiki<2 cannot be used.",
+        ),
+        (NAMELESS, "An executable named `wiki` is not provided by package `wiki-server`."),
         (GROUP, "ValueError: GITLAB_URL is not set"),
         (
             PYDANTIC,
