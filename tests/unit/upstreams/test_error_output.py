@@ -153,7 +153,7 @@ The following executables are available:
         (
             UV,
             "error: No solution found when resolving tool dependencies cause: Because the current"
-            " Python version (3.11.7) is too old for all of: wiki<2 cannot be used.",
+            " Python version is too old for all of: wiki<2 cannot be used.",
         ),
         (NAMELESS, "An executable named `wiki` is not provided by package `wiki-server`."),
         (GROUP, "ValueError: GITLAB_URL is not set"),
