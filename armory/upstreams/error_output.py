@@ -15,11 +15,23 @@ _OF_ONE_BYTES = 16 * 1024
 _LINE_BYTES = 2_000
 _QUOTED = 300
 _PREFIX = re.compile(r"npm (?:error|ERR!) ?")
+_FRAMES = "+|│╭╰"
+"""What Python draws around the errors of a group, and `rich` around any."""
+_CAUSE = "[cause]: "
+"""Before the error that made Node.js throw another one: `fetch failed` alone says nothing."""
 _NOISE = re.compile(
-    r"\s*(?:at |File \"|\^+$|~+$|\.\.\. |Node\.js v|npm (?:warn|notice)|npm (?:error|ERR!)"
-    r" (?:A complete|code |errno )|throw |Traceback \(|usage: |\[notice\]|[{}()\[\],;]+$)",
+    r"\s+at |\s*(?:File \"|\^+$|~+$|\.\.\. |Node\.js v|npm (?:warn|notice)|npm (?:error|ERR!)"
+    r" (?:A complete|code |errno )|throw |(?:Exception Group )?Traceback \(|\w*ExceptionGroup: "
+    r"|usage: |\[notice\]|for further information visit |error$|\d+ -+$"
+    r"|--?[a-z]\S*(?: \S+){0,3}\s\s+\S|[{}()\[\],;]*$)",
     re.IGNORECASE,
 )
+_STACK = re.compile(r"\s+at |\s*(?:File \"|Traceback \()")
+_BRACKETS = frozenset("{}()[],; ")
+_GOES_ON = re.compile(r"[:{(\[]$|\d validation errors? for \S+$")
+"""What is wrong stands in the lines below, as of pydantic and zod."""
+_WHY = re.compile(r"\s*(?:cause|caused by): ?", re.IGNORECASE)
+"""How uv and other programs in Rust go on below an error."""
 _NAMED = re.compile(
     r"(?:[\w.]{0,80}(?:Error|Exception)|fatal|panic|error|err|critical)(?:\s?\[\w{1,40}\])?: ?\S",
     re.IGNORECASE,
@@ -33,7 +45,7 @@ _EXTRAS = {"No module named mcp_server_time": "demo"}
 _WORDS = re.compile(
     r"\b(?:errors?|fatal|fail(?:s|ed|ure)?|cannot|can't|could not|couldn't|not found|denied|missing"
     r"|no matching|required?|invalid|unable|refused|unknown|no such|must|please (?:set|provide)"
-    r"|not set|unset|unauthori[sz]ed|forbidden)\b",
+    r"|not set|not provided|unset|unauthori[sz]ed|forbidden)\b",
     re.IGNORECASE,
 )
 
@@ -91,19 +103,36 @@ class ErrorOutput:
         """The line that says most of what went wrong; "" where none does, as npm's warnings do
         not.
         """
-        lines = list(self._lines)
-        named = [text for text in lines if _NAMED.match(text.strip()) and not _NOISE.match(text)]
+        lines = [_unframed(text) for text in self._lines]
+        spoken = [at for at, text in enumerate(lines) if not _NOISE.match(text)]
+        named = [at for at in spoken if _NAMED.match(lines[at].strip())]
         if named:
-            return _shown(named[-1])
-        spoken = [
-            _PREFIX.sub("", text, count=1)
-            for text in lines
-            if not (_NOISE.match(text) or _PROGRESS.match(text))
-        ]
+            return _shown(_whole(lines, named[-1]))
+        spoken = [at for at in spoken if not _PROGRESS.match(lines[at])]
         if not spoken:
             return next(filter(None, map(_script_that_failed, lines)), "")
-        words = [text for text in spoken if _WORDS.search(text)]
-        return _shown(words[0] if words else spoken[-1])
+        words = [at for at in spoken if _WORDS.search(_PREFIX.sub("", lines[at], count=1))]
+        return _shown(_PREFIX.sub("", _whole(lines, words[0] if words else spoken[-1]), count=1))
+
+
+def _whole(lines: list[str], at: int) -> str:
+    """The line there, with those below it that it introduces."""
+    said = lines[at].strip()
+    goes_on = _GOES_ON.search(said)
+    for text in lines[at + 1 :]:
+        goes_on = goes_on or _WHY.match(text)
+        if not goes_on or _STACK.match(text) or len(said) > _QUOTED:
+            break
+        if not _NOISE.match(text) or _BRACKETS.issuperset(text):
+            said += " " + text.strip()
+    return said
+
+
+def _unframed(text: str) -> str:
+    inner = text.lstrip().removeprefix(_CAUSE)
+    if not inner.startswith(tuple(_FRAMES)):
+        return inner if _CAUSE in text else text
+    return inner.lstrip(_FRAMES + "─- ").rstrip("│╮╯─ ")
 
 
 def _script_that_failed(text: str) -> str:

@@ -21,6 +21,7 @@ from armory.tasks import Tasks, being_cancelled
 from armory.upstreams.clock import Clock
 from armory.upstreams.connecting.negotiate import Connector
 from armory.upstreams.connecting.placing import OWN, Placing
+from armory.upstreams.connecting.releases import Releases
 from armory.upstreams.connecting.start_turns import StartTurns
 from armory.upstreams.connecting.verdict import NoHandshake
 from armory.upstreams.connecting.watched import Watched
@@ -74,6 +75,7 @@ class LinkPool:
         self._on_gone = on_gone
         self._slots = LinkSlots()
         self._watched = Watched(spec.key, self._link_of, clock)
+        self._releases = Releases()
         self._tasks = Tasks()
         self._closing = False
         self._era: Era | None = None
@@ -261,8 +263,23 @@ class LinkPool:
             for stale in self._slots.stale_links(self._era):
                 self.end(stale)
             self._replaced()
+        if self.spec.is_stdio and not self.spec.templated:
+            self._compare_releases(slot, link)
         await self._watched.tell(slot.owner, link)
         return link
+
+    def _compare_releases(self, slot: LinkSlot, link: BaseLink) -> None:
+        """Have the gateway's own process started anew where `link` is to a later release."""
+        if slot.pinned:
+            self._releases.own_started(link.server_info)
+            return
+        own = next((each for each in self._slots.by_key.values() if each.pinned), None)
+        listing = None if own is None or own.in_flight else own.link
+        if own is None or listing is None or listing.closed or listing.era != link.era:
+            return
+        if self._releases.outdated(listing.server_info, link.server_info):
+            why = "another release of it starts by now"
+            self._on_slot_event(own, Lost(self.spec.key, own.owner, why))
 
     def _replaced(self) -> None:
         """Another release of the upstream serves from now on: clients that watch resources there

@@ -47,10 +47,7 @@ class Starting:
         """What is awaited, for people."""
         launcher = self._link.spec.launcher
         also = f"; {launcher} may be installing it" if launcher else ""
-        process = self._link.process
-        words = process.last_words if process is not None else ""
-        last = f"; it last said: {words}" if words else ""
-        return f"started {self.waited_s:.0f} s ago and has not answered yet{also}{last}"
+        return f"started {self.waited_s:.0f} s ago and has not answered yet{also}{self._said()}"
 
     async def answer(self, meet: Callable[[float], Awaitable[_T]]) -> _T:
         """What `meet` finds out, waited for as long as the start may take.
@@ -64,7 +61,10 @@ class Starting:
         """
         spec = self._link.spec
         if not spec.starts_slowly:
-            return await meet(spec.connect_timeout_s)
+            try:
+                return await meet(spec.connect_timeout_s)
+            except UpstreamTimeout as error:
+                raise UpstreamTimeout(f"{error}{self._said()}", upstream=spec.key) from None
         task = start(_awaited(meet(FOREVER_S)), f"start of {spec.key}")
         try:
             wait_s = max(0.0, spec.start_timeout_s - LOOK_S)
@@ -86,6 +86,11 @@ class Starting:
     def work_done(self) -> int:
         """A figure that grows while the process, or one that it started, does anything."""
         return self._link.process.work_done() if self._link.process is not None else 0
+
+    def _said(self) -> str:
+        process = self._link.process
+        words = process.last_words if process is not None else ""
+        return f"; it last said: {words}" if words else ""
 
 
 async def _awaited(work: Awaitable[_T]) -> _T:

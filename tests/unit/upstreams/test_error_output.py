@@ -57,11 +57,124 @@ npm info run puppeteer@23.11.1 postinstall { code: 1, signal: null }
 npm notice
 npm notice To update run: npm install -g npm@11.21.2
 """
+GROUP = """\
+  + Exception Group Traceback (most recent call last):
+  |   File "/srv/server.py", line 9, in main
+  |     anyio.run(serve)
+  | ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception)
+  +-+---------------- 1 ----------------
+    | Traceback (most recent call last):
+    |   File "/srv/server.py", line 5, in lifespan
+    |     raise ValueError("GITLAB_URL is not set")
+    | ValueError: GITLAB_URL is not set
+    +------------------------------------
+"""
+PYDANTIC = """\
+Traceback (most recent call last):
+  File "/srv/server.py", line 3, in <module>
+    settings = Settings()
+pydantic_core._pydantic_core.ValidationError: 2 validation errors for Settings
+wiki_url
+  Field required [type=missing, input_value={}, input_type=dict]
+    For further information visit https://errors.pydantic.dev/2.14/v/missing
+wiki_user
+  Field required [type=missing, input_value={}, input_type=dict]
+    For further information visit https://errors.pydantic.dev/2.14/v/missing
+"""
+ZOD = """\
+/srv/node_modules/zod/index.js:7
+        throw new ZodError(issues);
+        ^
+
+ZodError: [
+  {
+    "code": "invalid_type",
+    "path": [
+      "WIKI_URL"
+    ],
+    "message": "Required"
+  }
+]
+    at parse (/srv/node_modules/zod/index.js:7:15)
+
+Node.js v22.3.0
+"""
+RICH = """\
+Usage: wiki [OPTIONS]
+Try 'wiki --help' for help.
+╭─ Error ─────────────────────────────────────╮
+│ Missing option '--url' (env var: 'WIKI_URL')│
+╰─────────────────────────────────────────────╯
+"""
+YARGS = """\
+Usage: wiki --url <url>
+
+Options:
+  -h, --help     Show help                    [boolean]
+      --url      where the wiki is   [string] [required]
+      --version  Show version number          [boolean]
+
+Missing required argument: url
+"""
+BELOW = """\
+Error: these variables have to be set:
+  - WIKI_URL
+  - WIKI_USER
+    at main (/srv/index.js:3:7)
+"""
+FETCH = """\
+[27] Fatal error: TypeError: fetch failed
+    at node:internal/deps/undici/undici:13510:13
+    at async connect (file:///srv/index.js:3:7) {
+  [cause]: Error: connect ECONNREFUSED 127.0.0.1:8000
+      at TCPConnectWrap.afterConnect [as oncomplete] (node:net:1611:16) {
+    errno: -111,
+    code: 'ECONNREFUSED',
+  }
+}
+"""
+UV = """\
+error: No solution found when resolving tool dependencies
+  cause: Because the current Python version is too old for all of:
+             wiki<2
+         cannot be used.
+"""
+NAMELESS = """\
+An executable named `wiki` is not provided by package `wiki-server`.
+The following executables are available:
+- wiki-server
+"""
 
 
 @pytest.mark.parametrize(
     ("output", "telling"),
     [
+        (FETCH, "Error: connect ECONNREFUSED 127.0.0.1:8000"),
+        (
+            UV,
+            "error: No solution found when resolving tool dependencies cause: Because the current"
+            " Python version is too old for all of: wiki<2 cannot be used.",
+        ),
+        (NAMELESS, "An executable named `wiki` is not provided by package `wiki-server`."),
+        (GROUP, "ValueError: GITLAB_URL is not set"),
+        (
+            PYDANTIC,
+            "pydantic_core._pydantic_core.ValidationError: 2 validation errors for Settings"
+            " wiki_url Field required [type=missing, input_value={}, input_type=dict]"
+            " wiki_user Field required [type=missing, input_value={}, input_type=dict]",
+        ),
+        (
+            ZOD,
+            'ZodError: [ { "code": "invalid_type", "path": [ "WIKI_URL" ], "message": "Required"'
+            " } ]",
+        ),
+        (RICH, "Missing option '--url' (env var: 'WIKI_URL')"),
+        (YARGS, "Missing required argument: url"),
+        (BELOW, "Error: these variables have to be set: - WIKI_URL - WIKI_USER"),
+        (
+            "At least one of WIKI_URL and WIKI_PATH must be set\nbye\n",
+            "At least one of WIKI_URL and WIKI_PATH must be set",
+        ),
         (PYTHON, "ModuleNotFoundError: No module named 'pandas'"),
         (NODE, "Error: Cannot find module '/srv/index.js'"),
         (NPM, "404 Not Found - GET https://registry.npmjs.org/no-such - Not found"),

@@ -72,6 +72,13 @@ async def test_what_does_nothing_is_given_up_with_the_key_that_would_help() -> N
         await connector.connect(Owner(ANONYMOUS), {}, RecordingObserver())
 
 
+async def test_what_waits_for_a_login_is_given_up_with_its_last_words() -> None:
+    waits = "echo log in at https://login.example/x >&2; exec cat >/dev/null"
+    spec = UpstreamSpec("up", command="sh", args=("-c", waits), connect_timeout_s=0.3)
+    with pytest.raises(UpstreamTimeout, match=r"0\.3 s; it last said: log in at https://login"):
+        await Connector(spec, {}).connect(Owner(ANONYMOUS), {}, RecordingObserver())
+
+
 async def test_a_process_that_works_is_told_from_one_that_does_not() -> None:
     def ignore(*_what: object) -> None:
         return None
