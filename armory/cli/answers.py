@@ -36,6 +36,7 @@ _MAX_PAGES = 1_000
 _KINDS: Mapping[str, type[ArmoryError]] = {
     kind.code: kind
     for kind in (
+        ArmoryError,
         InvalidRequest,
         UnknownTool,
         RateLimited,
@@ -51,6 +52,22 @@ _KIND_OF_CODE: Mapping[int, type[ArmoryError]] = {
     TIMED_OUT: UpstreamTimeout,
 }
 """For errors without `data.code`."""
+
+
+class JsonRpcError(ArmoryError):
+    """An error of none of Armory's kinds: mostly the upstream's own, which passes as it is.
+
+    Attributes:
+        rpc_code: its JSON-RPC code.
+        data: its `data`; None: it has none.
+    """
+
+    code = "jsonrpc_error"
+
+    def __init__(self, error: ErrorObject) -> None:
+        super().__init__(error.message or "refused")
+        self.rpc_code = error.code
+        self.data: Any = error.data
 
 
 class AnyGateway(Protocol):
@@ -130,10 +147,12 @@ def result_of(reply: Reply) -> dict[str, Any]:
 def error_of_response(error: ErrorObject) -> ArmoryError:
     """A JSON-RPC error as an exception of the kind that the gateway names in `error.data`."""
     data = cast("dict[str, Any]", error.data) if isinstance(error.data, dict) else {}
-    kind = _KIND_OF_CODE.get(error.code, ArmoryError)
+    kind = _KIND_OF_CODE.get(error.code)
     if error.code == INVALID_PARAMS and "parameter" in data:  # which was written wrong
         kind = InvalidRequest
-    return _error(error.message or "refused", data, kind)
+    if kind is None and str(data.get("code")) not in _KINDS:
+        return JsonRpcError(error)
+    return _error(error.message or "refused", data, kind or ArmoryError)
 
 
 def _error(

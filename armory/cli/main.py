@@ -119,7 +119,7 @@ def error_json(error: ArmoryError | OSError) -> dict[str, Any]:
         "message": str(error) or error.message,
         "exit_code": exit_code(error),
     }
-    for name in ("path", "parameter", "retry_after_s"):
+    for name in ("path", "parameter", "retry_after_s", "rpc_code", "data"):
         if (value := getattr(error, name, None)) not in (None, ""):
             shown[name] = value
     if isinstance(error, ConfigError):

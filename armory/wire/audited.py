@@ -13,17 +13,19 @@ from typing import TYPE_CHECKING
 from msgspec import Raw
 
 from armory.audit.record import Entry, arguments_of, result_of
+from armory.domain.naming import expose_names, expose_uri
 from armory.gateway.endpoint import Endpoint
 from armory.gateway.metatools.definitions import CALL
 from armory.gateway.observed import failure_of
 from armory.gateway.requests import ClientRequest
+from armory.gateway.views.view import View
 from armory.observability.operation import Operation
 from armory.protocol.codes import LIMITED
 from armory.protocol.jsonrpc import code_of
 from armory.protocol.link import Reply
 from armory.protocol.meta import ERROR
 from armory.protocol.rawjson import members_or_none, text_of, text_or_none
-from armory.telemetry.conventions import CALLERS_FAULT, TARGETS, TOOL_ERROR
+from armory.telemetry.conventions import CALLERS_FAULT, TARGETS, TOOL_ERROR, Kind
 
 if TYPE_CHECKING:
     from armory.audit.writer import AuditLog
@@ -36,6 +38,7 @@ _REFUSED = frozenset(("unknown_tool", "rate_limited", "quota_exceeded"))
 
 def note(
     audit: AuditLog,
+    view: View,
     request: ClientRequest,
     asked: tuple[str, Mapping[str, Raw]],
     operation: Operation,
@@ -46,6 +49,7 @@ def note(
 
     Args:
         audit: takes the record.
+        view: what is served, for the exposed names of what an upstream's own endpoint was asked.
         request: whose it was, where.
         asked: its method and parameters.
         operation: which upstream it went to, how that went.
@@ -55,7 +59,10 @@ def note(
     method, params = asked
     target, raw = TARGETS.get(method), params.get("arguments")
     name = None if target is None else text_or_none(params.get(target[0]))
-    if name == CALL and method == "tools/call":
+    if request.endpoint.transparent:
+        if target is not None and name is not None:
+            name = _exposed(view, request.endpoint.name, target[1], name)
+    elif name == CALL and method == "tools/call":
         inner = members_or_none(raw) or {}
         name, raw = text_of(inner, "name") or name, inner.get("arguments")
     outcome, code = _outcome(operation, reply)
@@ -82,6 +89,16 @@ def note(
             result,
         )
     )
+
+
+def _exposed(view: View, server: str, kind: Kind, name: str) -> str:
+    """What a server calls `name`, as it is called at the other endpoints: a record is found by one
+    name, wherever its tool was called.
+    """
+    if kind == "resource":
+        return expose_uri(server, name)
+    record = view.tool_at(server, name) if kind == "tool" else view.prompt_at(server, name)
+    return expose_names(server, (name,))[name] if record is None else record.name
 
 
 def path_of(endpoint: Endpoint) -> str:

@@ -144,7 +144,8 @@ class ObservedDispatcher(Dispatcher):
                 if operation.span is not None and tracing is not None:
                     _ended(tracing, request, (method, params), operation, reply)
             if self._audit is not None and method != "ping":
-                note(self._audit, request, (method, params), operation, reply, seconds)
+                asked = method, params
+                note(self._audit, self._gateway.view, request, asked, operation, reply, seconds)
 
 
 def _about(method: str, params: dict[str, Raw]) -> tuple[c.Kind | None, Raw | None]:

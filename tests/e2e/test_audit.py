@@ -161,6 +161,41 @@ async def test_what_is_done_over_rest_is_recorded_and_looking_is_not(tmp_path: P
     assert [r["tool"] for r in found if "result" in r] == ["web__who", "web__fail"]
 
 
+async def test_one_name_finds_a_tool_wherever_it_was_called(tmp_path: Path) -> None:
+    async with (
+        ScriptedUpstream() as upstream,
+        gateway(tmp_path, upstream.url, to="audit.jsonl") as url,
+        aiohttp.ClientSession() as http,
+    ):
+        upstream.script.tools.append({"name": "call_tool", "inputSchema": {"type": "object"}})
+
+        async def ask(path: str, method: str, **params: Any) -> None:
+            body = modern_body(1, method, params)
+            headers = {**modern_headers(body), "Authorization": f"Bearer {TOKEN}"}
+            async with http.post(url + path, json=body, headers=headers) as answer:
+                await answer.read()
+
+        for path, before in (("/mcp", "web__"), ("/mcp/web", "")):
+            await ask(path, "tools/call", name=f"{before}who", arguments={})
+            await ask(path, "tools/call", name=f"{before}no.such", arguments={})
+            await ask(path, "prompts/get", name=f"{before}greet")
+        await ask("/mcp/web", "tools/call", name="call_tool", arguments={"name": "web__who"})
+        await ask("/mcp", "resources/read", uri="web+mem://one")
+        await ask("/mcp/web", "resources/read", uri="mem://one")
+    _, found = await armory(tmp_path, "--tool", "web*")
+    assert [(r["endpoint"], r["tool"]) for r in found] == [
+        ("/mcp", "web__who"),
+        ("/mcp", "web__no.such"),
+        ("/mcp", "web__greet"),
+        ("/mcp/web", "web__who"),
+        ("/mcp/web", "web__no_such"),
+        ("/mcp/web", "web__greet"),
+        ("/mcp/web", "web__call_tool"),
+        ("/mcp", "web+mem://one"),
+        ("/mcp/web", "web+mem://one"),
+    ]
+
+
 async def test_a_changed_file_is_told_with_its_record(tmp_path: Path) -> None:
     async with ScriptedUpstream() as upstream, gateway(tmp_path, upstream.url, to="audit.jsonl"):
         pass

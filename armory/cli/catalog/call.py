@@ -40,9 +40,12 @@ def call(
     if as_json:
         print_json(result)
     else:
-        for block in result.get("content") or []:
+        blocks = result.get("content") or []
+        for block in blocks:
             text = block.get("text") if block.get("type") == "text" else None
             _show(text if text is not None else _brief(block))
+        if not blocks and "structuredContent" in result:  # all that some servers answer
+            _show(json.dumps(result["structuredContent"], indent=2, ensure_ascii=False))
     if result.get("isError"):
         failure = (result.get("_meta") or {}).get(ERROR) or {}
         if not as_json:

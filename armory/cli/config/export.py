@@ -117,7 +117,7 @@ _ASKED = {"id": "armory-token", "type": "promptString", "description": "Token", 
     metavar="CLIENT",
     help=f"For whom: {', '.join(CLIENTS)}.",
 )
-@click.option("--url", metavar="URL", help="The endpoint; default: what armory.yaml says.")
+@click.option("--url", metavar="URL", help="With or without /mcp; default: what armory.yaml says.")
 @click.option("--set", "set_name", metavar="NAME", help="The set that the client gets.")
 @click.option("--query", metavar="TEXT", help="The query of every listing.")
 @click.option("--token", is_flag=True, help=f"The gateway wants a credential (${TOKEN}).")
@@ -220,6 +220,7 @@ def _endpoint(url: str, set_name: str | None, query: str | None) -> str:
         raise InvalidRequest(wrong)
     if query and any(name == "query" for name, _ in parse_qsl(parts.query, keep_blank_values=True)):
         raise InvalidRequest("the URL has a `query` already; leave out --query, or that one")
-    path = parts.path.rstrip("/") + (f"/set/{quote(set_name, safe='')}" if set_name else "")
+    path = parts.path.rstrip("/") or "/mcp"
+    path += f"/set/{quote(set_name, safe='')}" if set_name else ""
     asked = "&".join(filter(None, (parts.query, f"query={quote(query, safe='')}" if query else "")))
     return urlunsplit((parts.scheme, parts.netloc, path, asked, ""))

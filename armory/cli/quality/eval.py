@@ -45,7 +45,7 @@ def options_of(config: str | None) -> RetrievalOptions:
         ConfigError: the configuration does not hold.
     """
     given = config or os.environ.get("ARMORY_CONFIG")
-    if given is None and not Path(DEFAULT_CONFIG).is_file():
+    if not given and not Path(DEFAULT_CONFIG).is_file():
         tuned = RankSettings(calibration=load_calibration(armory_home() / CALIBRATION))
         settings = RetrieverSettings(rank=tuned)
         return RetrievalOptions(settings=settings, cache_dir=str(armory_home() / "cache"))

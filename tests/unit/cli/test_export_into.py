@@ -74,6 +74,8 @@ def test_the_client_decides_in_which_language_its_file_is() -> None:
         (("http://h:1/mcp?x=1", "--query", "a&b"), "http://h:1/mcp?x=1&query=a%26b"),
         (("http://h:1/mcp?x=1", "--set", "s"), "http://h:1/mcp/set/s?x=1"),
         (("http://[::1]:1/mcp/", "--set", "s"), "http://[::1]:1/mcp/set/s"),
+        (("http://h:1",), "http://h:1/mcp"),
+        (("http://h:1/", "--set", "s"), "http://h:1/mcp/set/s"),
     ],
 )
 def test_a_set_goes_into_the_path_and_a_query_into_the_query(
