@@ -42,7 +42,7 @@ class Asked:
         remote: the address that it comes from, through trusted proxies.
         code: of the problem that it was answered with; None: none.
         status: of the answer; 0: it was cancelled.
-        has_body: whether its body was read.
+        body: its body; None: it was not read, or there is none.
         answered: body of the answer to a call that went well; None: anything else.
     """
 
@@ -52,7 +52,7 @@ class Asked:
     remote: str | None = None
     code: str | None = None
     status: int = 0
-    has_body: bool = False
+    body: bytes | None = None
     answered: bytes | None = None
 
 
@@ -139,9 +139,8 @@ async def note(audit: AuditLog, route: Route, request: web.Request, asked: Asked
     who = asked.remote or "unknown" if principal is None else principal.owner
     failure = asked.operation.failure
     arguments: Raw | None = None
-    if audit.arguments != "off" and asked.has_body and asked.status:
-        body = await request.read()  # read before, and kept
-        arguments = (members_or_none(Raw(body)) or {}).get("arguments")
+    if audit.arguments != "off" and asked.body is not None and asked.status:
+        arguments = (members_or_none(Raw(asked.body)) or {}).get("arguments")
     audit.note(
         Entry(
             at=time.time(),

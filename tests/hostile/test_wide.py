@@ -13,6 +13,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from yarl import URL
 
 from armory.protocol.rawjson import MOST_MEMBERS
 from armory.testing.clients.raw import LegacyClient, messages, modern_body, modern_headers
@@ -220,3 +221,18 @@ async def test_wide_bodies_over_rest(gateway: GatewayProcess) -> None:
 
 async def test_the_log_is_quiet(gateway: GatewayProcess) -> None:
     assert "Traceback" not in gateway.errors()
+
+
+async def test_a_wide_body_over_rest_is_refused_before_all_of_it_came(
+    gateway: GatewayProcess,
+) -> None:
+    body = json.dumps({"query": "a", **MANY}).encode()
+    said = (
+        "POST /v1/retrieve_tools HTTP/1.1", "Host: 127.0.0.1", f"Authorization: Bearer {TOKEN}",
+        "Content-Type: application/json", f"Content-Length: {len(body)}", "", "",
+    )  # fmt: skip
+    async with asyncio.timeout(BOUND_S):
+        reader, writer = await asyncio.open_connection("127.0.0.1", URL(gateway.url).port)
+        writer.write("\r\n".join(said).encode() + body[: len(body) // 2])
+        assert (await reader.readline()).split()[1] == b"422"
+        writer.close()

@@ -6,6 +6,7 @@ what for.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 from urllib.parse import parse_qsl
@@ -17,7 +18,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from armory.domain.expectations import MAPPING, expectation
-from armory.protocol.rawjson import members
+from armory.protocol.rawjson import opening
+from armory.tasks import step_by_step
 from armory.web.rest.problems import Problem
 from armory.web.rest.routes import Route
 from armory.web.rest.shapes import PATTERNS
@@ -26,6 +28,8 @@ _LONGEST_PATH_PART = 200
 _MOST_VALUES = 10_000
 """Values in a body on routes that are not for administrators alone: validation collects the errors
 of all of them."""
+_JOINED_APART_BYTES = 1 << 20
+"""Joined in a thread from this size on: it lets go of the interpreter meanwhile."""
 _SHOWN_CHARS = 100
 
 
@@ -71,18 +75,16 @@ def _is_text(value: str) -> bool:
     return True
 
 
-async def read_body(
-    route: Route, request: web.Request, limit: int
-) -> BaseModel | dict[str, Raw] | None:
-    """The body; None where the route takes none.
+async def receive_body(route: Route, request: web.Request, limit: int) -> bytes | None:
+    """The body, refused at the first part that shows why; None where the route takes none.
 
     Args:
-        route: what it is for; of a `verbatim` one only the members' names are checked.
+        route: what it is for.
         request: whose body.
         limit: bytes.
 
     Raises:
-        Problem: it is no JSON, too large, or does not fit.
+        Problem: it is not said to be JSON, too large, or holds too many values.
     """
     if route.body is None:
         return None
@@ -95,27 +97,48 @@ async def read_body(
     too_large = Problem(413, "body_too_large", f"the body is over {limit:,} bytes")
     if request.content_length is not None and request.content_length > limit:
         raise too_large
-    try:
-        data = await request.read()
-    except web.HTTPRequestEntityTooLarge:
-        raise too_large from None
-    if len(data) > limit:
-        raise too_large
-    if route.access != "admin" and not route.verbatim and data.count(b",") > _MOST_VALUES:
-        said = f"the body has more than {_MOST_VALUES:,} values"
-        raise Problem(422, "invalid_request", said, parameter="body")
+    counted = route.access != "admin" and not route.verbatim
+    parts: list[bytes] = []
+    size = values = 0
+    while part := await request.content.readany():
+        parts.append(part)
+        size += len(part)
+        if size > limit:
+            raise too_large
+        values += part.count(b",") if counted else 0
+        if values > _MOST_VALUES:
+            said = f"the body has more than {_MOST_VALUES:,} values"
+            raise Problem(422, "invalid_request", said, parameter="body")
+    if size > _JOINED_APART_BYTES:
+        return await asyncio.to_thread(b"".join, parts)
+    return b"".join(parts)
+
+
+async def read_body(route: Route, data: bytes | None) -> BaseModel | dict[str, Raw] | None:
+    """What the body says; None where the route takes none.
+
+    Args:
+        route: what it is for; of a `verbatim` one only the members' names are checked.
+        data: what was received.
+
+    Raises:
+        Problem: it is no JSON, or does not fit.
+    """
+    if route.body is None or data is None:
+        return None
     try:
         if route.verbatim:
-            return _known_members(route.body, data)
+            return await _known_members(route.body, data)
         value = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Problem(400, "malformed_json", f"the body is not JSON ({error})") from None
     return _validated(route.body, value)
 
 
-def _known_members(model: type[BaseModel], data: bytes) -> dict[str, Raw]:
-    data.decode()  # what passes as it came is checked here
-    found = members(data)
+async def _known_members(model: type[BaseModel], data: bytes) -> dict[str, Raw]:
+    if not data.isascii():
+        data.decode()  # what passes as it came is checked here
+    found = await step_by_step(opening(data))
     for name in found:
         if name not in model.model_fields:
             known = ", ".join(model.model_fields)

@@ -23,7 +23,7 @@ from armory.observability.operation import CURRENT
 from armory.security.authentication import ADMIN
 from armory.web.observed import Asked, note, of_a_call, recorded, traced
 from armory.web.rest.problems import Problem, problem_of, problem_response
-from armory.web.rest.reading import path_part, read_body, read_params
+from armory.web.rest.reading import path_part, read_body, read_params, receive_body
 from armory.web.rest.routes import Reply, RestCall, Route
 from armory.web.rest.services import RestServices
 
@@ -69,7 +69,6 @@ async def _answer(
     try:
         cors = _check_origin(services, request)
         call = await _call(services, route, request, request_id, asked, cors)
-        asked.has_body = route.body is not None
         done = await route.handler(call)
     except Problem as problem:
         failed = problem
@@ -171,10 +170,12 @@ async def _call(
     principal = await _principal(services, route, request, asked)
     path = {name: path_part(name, value) for name, value in request.match_info.items()}
     params = None if route.params is None else read_params(route.params, request)
-    body = await read_body(route, request, services.body_bytes)
+    received = await receive_body(route, request, services.body_bytes)
+    body = await read_body(route, received)
     while route.access != "public" and endings != services.authenticator.endings:
         endings = services.authenticator.endings  # while the body came, perhaps this one ended
         await _authenticated(services, request)
+    asked.body = received
     return RestCall(services, principal, request_id, path, params, body, request, cors)
 
 
