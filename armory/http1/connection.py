@@ -17,6 +17,7 @@ from armory.http1.deadlines import Deadlines
 from armory.http1.large import PIECE_BYTES, large_reads
 from armory.http1.response import BadAnswer, ClosedEarly, Response
 from armory.http1.room import grown
+from armory.http1.sending import SENT_AT_ONCE, Body, pieces
 
 Origin = tuple[str, str, int]
 """Scheme, host and port."""
@@ -71,6 +72,8 @@ class Connection(asyncio.BufferedProtocol):
         self._silent = 0
         self._paused = False
         self._endless = False
+        self._unsent: list[memoryview] = []  # of a large body, the last piece first
+        self._full = False
         self._body: memoryview | None = None  # a large one that is read straight into place
         self._missing = 0
         self._room: memoryview | None = None  # of the body, for what comes next
@@ -84,15 +87,42 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._transport
         return transport is not None and not transport.is_closing() and self._response is None
 
-    def send(self, head: bytes, body: bytes | None, timeout_s: float | None) -> Response:
+    def send(self, head: bytes, body: Body | None, timeout_s: float | None) -> Response:
         """Begin an exchange; the response fills as the answer arrives."""
         transport = self._transport
         if transport is None or transport.is_closing():
             raise ClosedEarly("the connection is closed")
         response = self._response = Response(self, self._deadlines, timeout_s)
         self._endless = False
-        transport.write(head + body if body else head)
+        if isinstance(body, bytes) and len(body) <= SENT_AT_ONCE:
+            transport.write(head + body)
+        elif body is None:
+            transport.write(head)
+        else:
+            transport.write(head)
+            self._unsent = pieces(body)
+            self._send_on()
         return response
+
+    def _send_on(self) -> None:
+        """Write the next piece of a large body, and the one after it in another round of the loop:
+        in one go the kernel would copy megabytes of it, for milliseconds.
+        """
+        transport, unsent = self._transport, self._unsent
+        if not unsent or transport is None or transport.is_closing() or self._full:
+            return
+        transport.write(unsent.pop())
+        if unsent:
+            self.loop.call_soon(self._send_on)
+
+    def pause_writing(self) -> None:
+        """The other side reads slower than a body is written."""
+        self._full = True
+
+    def resume_writing(self) -> None:
+        """It has read."""
+        self._full = False
+        self._send_on()
 
     def resume(self) -> None:
         """Read from the socket again, where reading was paused."""
@@ -183,6 +213,7 @@ class Connection(asyncio.BufferedProtocol):
         self._large.end(self)
         response, self._response = self._response, None
         self._transport = self._body = self._room = None
+        self._unsent = []
         del self._parser  # which holds this one
         if response is None:
             return
@@ -241,7 +272,7 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None:
             return
-        if transport.get_write_buffer_size():
+        if self._unsent or transport.get_write_buffer_size():
             transport.abort()  # answered before all was sent, which nobody may ever read
         elif keep:
             self._on_free(self)

@@ -19,6 +19,7 @@ from armory.http1.connecting import addresses_of, connected, reason
 from armory.http1.connection import Connection, Origin
 from armory.http1.deadlines import Deadlines
 from armory.http1.response import NoConnection, Response
+from armory.http1.sending import Body
 from armory.tasks import start
 
 _WITH_BODY = frozenset(("POST", "PUT", "PATCH"))
@@ -65,7 +66,7 @@ class Connections:
         method: str,
         url: URL,
         headers: Mapping[str, str],
-        body: bytes | None,
+        body: Body | None,
         timeout_s: float | None,
     ) -> Response:
         """Send one request and wait for the answer's headers.

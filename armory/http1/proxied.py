@@ -16,6 +16,7 @@ from yarl import URL
 
 from armory.http1.connecting import probed_socket
 from armory.http1.response import NoConnection
+from armory.http1.sending import Body, whole
 
 if TYPE_CHECKING:
     import aiohttp
@@ -51,7 +52,7 @@ class Proxied:
         method: str,
         url: URL,
         headers: Mapping[str, str],
-        body: bytes | None,
+        body: Body | None,
         timeout_s: float | None,
     ) -> aiohttp.ClientResponse:
         """As of `Connections`.
@@ -73,7 +74,7 @@ class Proxied:
             return await session.request(
                 method,
                 url,
-                data=body,
+                data=whole(body),
                 headers=headers,
                 timeout=self._time_limit(timeout_s),
                 allow_redirects=False,

@@ -1,8 +1,9 @@
 """The JSON-RPC envelope: opened one level, values and ids stay the bytes that came.
 
-Owns: encoding of every message, error objects, and decoding of what clients send. That decoding is
-strict, since whoever sends something wrong is told so under the id that they gave; what upstreams
-send is read by `upstream_messages`, which saves what it can. Never imports a transport.
+Owns: encoding of every message, a large one in parts, error objects, and decoding of what clients
+send. That decoding is strict, since whoever sends something wrong is told so under the id that they
+gave; what upstreams send is read by `upstream_messages`, which saves what it can. Never imports a
+transport.
 """
 
 from __future__ import annotations
@@ -99,6 +100,8 @@ class _Notification(msgspec.Struct, gc=False, omit_defaults=True):
     params: Mapping[str, Raw] | None = None
 
 
+Part = bytes | memoryview
+_PART_BYTES = 64 * 1024
 BOM = b"\xef\xbb\xbf"
 """The byte order mark in UTF-8, which who reads JSON may ignore (RFC 8259, 8.1)."""
 _message = msgspec.json.Decoder(Message)
@@ -318,3 +321,39 @@ def notification(method: str, params: Mapping[str, Raw] | None) -> bytes:
 def request(id: int | str, method: str, params: Mapping[str, Raw]) -> bytes:
     """A request as it goes on the wire."""
     return encode(_Request("2.0", id, method, params))
+
+
+class Parted:
+    """A large message in parts; its length is that of all of them, in bytes.
+
+    Args:
+        parts: in order; nobody changes them any more.
+        size: of all of them, in bytes.
+    """
+
+    __slots__ = ("_size", "parts")
+
+    def __init__(self, parts: tuple[Part, ...], size: int) -> None:
+        self.parts = parts
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+
+def request_in_parts(id: int | str, method: str, params: Mapping[str, Raw]) -> Parted:
+    """As `request`; large members of `params` are parts of their own."""
+    parts: list[Part] = []
+    text = b'{"jsonrpc":"2.0","id":%b,"method":%b,"params":{' % (encode(id), encode(method))
+    separator = b""
+    for name, raw in params.items():
+        value = memoryview(raw)
+        text += b"%b%b:" % (separator, encode(name))
+        separator = b","
+        if len(value) < _PART_BYTES:
+            text += value
+        else:
+            parts += (text, value)
+            text = b""
+    parts.append(text + b"}}")
+    return Parted(tuple(parts), sum(map(len, parts)))

@@ -226,6 +226,8 @@ class Call:
         hop: where the link sent it; None: nobody measures, and it says nothing.
         sent: what it said of this call beside; None: it has no span.
         caller: key of the principal on whose behalf it goes; the pool says so.
+        large: whether its parameters are so large that they had better not be copied; the pool
+            says so.
     """
 
     method: str
@@ -239,6 +241,7 @@ class Call:
     hop: Hop | None = None
     sent: Sent | None = None
     caller: str = ""
+    large: bool = False
 
 
 class Owner(msgspec.Struct, frozen=True):

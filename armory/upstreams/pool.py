@@ -112,6 +112,7 @@ class Pool:
         return self.upstream(server).request(owner, call)
 
     async def _large(self, server: str, owner: Owner, call: Call, size: int) -> Reply:
+        call.large = True
         with self._outflow.holding(server, owner, size):
             return await self.upstream(server).request(owner, call)
 

@@ -12,33 +12,14 @@ from msgspec import Raw
 
 from armory.protocol import codes, jsonrpc
 from armory.protocol.errors import Malformed
-from armory.protocol.jsonrpc import Message
+from armory.protocol.jsonrpc import Message, Part, Parted
 from armory.protocol.link import CancelReason, Reply
 from armory.protocol.rawjson import MOST_MEMBERS, NULL, members_or_none
 
-Part = bytes | memoryview
 PIECE_BYTES = 1 << 20
 """Messages up to this size are copied into one piece: one write costs less than several. Larger
 ones are written piece by piece as the client reads.
 """
-
-
-class Parted:
-    """A message of more than `PIECE_BYTES` in parts; its length is that of all of them, in bytes.
-
-    Args:
-        parts: in order; nobody changes them any more.
-        size: of all of them, in bytes.
-    """
-
-    __slots__ = ("_size", "parts")
-
-    def __init__(self, parts: tuple[Part, ...], size: int) -> None:
-        self.parts = parts
-        self._size = size
-
-    def __len__(self) -> int:
-        return self._size
 
 
 Data = bytes | Parted

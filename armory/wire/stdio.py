@@ -20,12 +20,13 @@ from armory.gateway.gateway import Gateway
 from armory.logger import Logger
 from armory.observability.standard_error import write_all
 from armory.protocol import codes
+from armory.protocol.jsonrpc import Part
 from armory.tasks import spawn, start
 from armory.threads import unattended
 from armory.wire.caller import Caller
 from armory.wire.duplex import Duplex
 from armory.wire.interaction.interactions import Interactions
-from armory.wire.messages import Data, Part
+from armory.wire.messages import Data
 from armory.wire.observed import Observers, dispatcher_of
 from armory.wire.sessions.registry import Sessions
 from armory.wire.settings import StdioSettings

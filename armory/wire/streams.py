@@ -11,7 +11,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Protocol
 
-from armory.wire.messages import PIECE_BYTES, Data, Part, parts_of, pieces
+from armory.protocol.jsonrpc import Part
+from armory.wire.messages import PIECE_BYTES, Data, parts_of, pieces
 
 PING = b": ping\n\n"
 KEEPALIVE_S = 15.0

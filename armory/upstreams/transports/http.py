@@ -87,7 +87,8 @@ class HttpLink(BaseLink):
             raise self.unavailable("the session is closed")
         pending = self._requests.open(call)
         headers = self._headers(call)
-        body = jsonrpc.request(pending.id, call.method, self.stamped(call, pending.id))
+        made = jsonrpc.request_in_parts if call.large else jsonrpc.request
+        body = made(pending.id, call.method, self.stamped(call, pending.id))
         timeout_s = self.spec.call_timeout_s if call.timeout_s is None else call.timeout_s
         response: Answer | None = None
         try:

@@ -20,6 +20,7 @@ from armory.http1.pool import Connections, Fields
 from armory.http1.proxied import Proxied, why
 from armory.http1.reading import Answer
 from armory.http1.response import BadAnswer, ClosedEarly, NoConnection
+from armory.http1.sending import Body
 from armory.protocol.link import FOREVER_S
 from armory.upstreams.oauth.discovery import Challenge, challenge_of
 from armory.upstreams.oauth.grants import is_personal
@@ -106,7 +107,7 @@ class HttpClient:
         self,
         method: str,
         headers: Mapping[str, str],
-        data: bytes | None,
+        data: Body | None,
         timeout_s: float,
         *,
         url: URL | None = None,
@@ -134,7 +135,7 @@ class HttpClient:
         self,
         method: str,
         headers: Mapping[str, str],
-        data: bytes | None,
+        data: Body | None,
         timeout_s: float,
         *,
         url: URL | None = None,
@@ -184,7 +185,7 @@ class HttpClient:
         tokens: Tokens,
         method: str,
         headers: Mapping[str, str],
-        data: bytes | None,
+        data: Body | None,
         timeout_s: float,
         *,
         url: URL | None,
@@ -212,7 +213,7 @@ class HttpClient:
         method: str,
         url: URL,
         headers: Mapping[str, str],
-        data: bytes | None,
+        data: Body | None,
         timeout_s: float,
     ) -> Answer:
         every = headers if type(headers) is Fields else {**_OWN_HEADERS, **headers}
@@ -301,7 +302,7 @@ class _PersonClient(HttpClient):
         tokens: Tokens,
         method: str,
         headers: Mapping[str, str],
-        data: bytes | None,
+        data: Body | None,
         timeout_s: float,
         *,
         url: URL | None,
@@ -323,7 +324,7 @@ class _PersonClient(HttpClient):
         method: str,
         url: URL,
         headers: Mapping[str, str],
-        data: bytes | None,
+        data: Body | None,
         timeout_s: float,
     ) -> Answer:
         return await self._shared._send(method, url, headers, data, timeout_s)

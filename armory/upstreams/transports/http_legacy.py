@@ -162,7 +162,8 @@ class LegacyHttpLink(StatefulLink):
         answered = False
         response: Answer | None = None
         try:
-            body = jsonrpc.request(pending.id, call.method, self.stamped(call, pending.id))
+            made = jsonrpc.request_in_parts if call.large else jsonrpc.request
+            body = made(pending.id, call.method, self.stamped(call, pending.id))
             headers = self._headers()
             response = await self._client.send("POST", headers, body, FOREVER_S, what=call.method)
             reply = await self._answer(response, pending, SESSION_HEADER in headers)

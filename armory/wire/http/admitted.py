@@ -16,9 +16,10 @@ from aiohttp import web
 
 from armory.domain.principal import ANONYMOUS
 from armory.protocol import jsonrpc
+from armory.protocol.jsonrpc import Part, Parted
 from armory.wire.caller import Caller
 from armory.wire.http.answers import JsonAnswer
-from armory.wire.messages import Data, Part, Parted
+from armory.wire.messages import Data
 from armory.wire.streams import SSE_HEADERS
 
 

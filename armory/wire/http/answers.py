@@ -19,7 +19,8 @@ from aiohttp import HttpVersion11, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import SERVER_SOFTWARE
 
-from armory.wire.messages import PIECE_BYTES, Part, Parted, pieces
+from armory.protocol.jsonrpc import Part, Parted
+from armory.wire.messages import PIECE_BYTES, pieces
 from armory.wire.streams import EventStream, frame, frame_pieces
 
 JSON_TYPE = "application/json"
