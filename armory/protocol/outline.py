@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from armory.protocol.rawjson import EMPTY_OBJECT, TooWide, encode, few_items, members, opening
+from armory.protocol.rawjson import EMPTY_OBJECT, TooWide, encode, items_in_steps, members, opening
 from armory.protocol.scanning.values import at_once
 
 LARGE_BYTES = 16 * 1024
@@ -180,7 +180,7 @@ def _without_texts(text: Raw) -> Generator[None, None, bytes]:
         if name == "structuredContent":
             result[name] = EMPTY_OBJECT
             continue
-        short = _short_items(raw) if name in _LISTS else raw
+        short = (yield from _short_items(raw)) if name in _LISTS else raw
         if len(memoryview(short)) > _KEPT_BYTES:
             short = yield from _links_in(short)
         result[name] = short
@@ -214,12 +214,13 @@ def _link_in(view: memoryview) -> Generator[None, None, bytes | None]:
     return None
 
 
-def _short_items(listed: Raw) -> Raw:
+def _short_items(listed: Raw) -> Generator[None, None, Raw]:
     """A list without the long texts in its items; one of very many has them, and stays whole."""
     try:
-        return Raw(encode([_short(item) for item in few_items(listed, _ITEMS)]))
+        items = yield from items_in_steps(listed, _ITEMS)
     except TooWide:
         return listed
+    return Raw(encode([_short(item) for item in items]))
 
 
 def _short(item: Raw) -> Raw | dict[str, Any]:

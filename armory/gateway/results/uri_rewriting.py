@@ -8,6 +8,7 @@ and the raw JSON helpers.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import msgspec
@@ -16,11 +17,16 @@ from msgspec import Raw
 from armory.domain.naming import expose_task, expose_uri, split_task
 from armory.protocol.meta import RELATED_TASK, UI, UI_RESOURCE
 from armory.protocol.outline import has_links
-from armory.protocol.rawjson import encode, members_or_none, pack, text_of
+from armory.protocol.rawjson import encode, members_or_none, pack, pack_large, text_of
 from armory.protocol.scanning.pieces import items_in_pieces
 
 Members = dict[str, Raw]
 _RELATED = encode(RELATED_TASK)
+_LARGE_BYTES = 1 << 20
+_SOON, _REST_S = 8, 0.015
+"""After so many pieces of 64 KiB the thread rests between two, five times as long as one takes: the
+event loop waits for it after each of its own pauses, and nobody is in need of ten thousand links.
+"""
 
 
 def expose_result(raw: Raw, server: str) -> Raw:
@@ -42,7 +48,9 @@ def expose_data(raw: Raw, server: str) -> Raw:
 
 def _exposed(raw: Raw, server: str, change: Callable[[Members, str], bool]) -> Raw:
     opened = members_or_none(raw) if has_links(raw) else None
-    return pack(opened) if opened is not None and change(opened, server) else raw
+    if opened is None or not change(opened, server):
+        return raw
+    return pack_large(opened) if len(memoryview(raw)) > _LARGE_BYTES else pack(opened)
 
 
 def expose_params(params: Members, server: str) -> Members:
@@ -132,12 +140,22 @@ def _each(target: Members, key: str, server: str, change: Callable[[Members, str
         return False
     if bytes(memoryview(raw)[:1]) == b"{":  # sampling messages may carry one block bare
         return _inside(target, key, server, change)
-    if not has_links(raw):
-        return False
+    exposed = _items(raw, server, change) if has_links(raw) else None
+    if exposed is not None:
+        target[key] = exposed
+    return exposed is not None
+
+
+def _items(raw: Raw, server: str, change: Callable[[Members, str], bool]) -> Raw | None:
+    """A list with what `change` made of its items; None: nothing. Very many in one go would keep
+    the interpreter.
+    """
     changed = False
-    parts: list[bytes] = []  # one go at very many would keep the interpreter
+    parts: list[bytes] = []
     try:
-        for entries in items_in_pieces(raw):
+        for number, entries in enumerate(items_in_pieces(raw)):
+            if number >= _SOON:
+                time.sleep(_REST_S)
             for place, entry in enumerate(entries):
                 opened = members_or_none(entry) if has_links(entry) else None
                 if opened is not None and change(opened, server):
@@ -146,10 +164,8 @@ def _each(target: Members, key: str, server: str, change: Callable[[Members, str
             if entries:
                 parts.append(encode(entries)[1:-1])
     except msgspec.DecodeError:
-        return False
-    if changed:
-        target[key] = Raw(b"[%b]" % b",".join(parts))
-    return changed
+        return None
+    return Raw(b"".join((b"[", b",".join(parts), b"]"))) if changed else None
 
 
 def _block(block: Members, server: str) -> bool:

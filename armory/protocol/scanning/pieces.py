@@ -1,6 +1,7 @@
-"""Long arrays decoded a piece at a time, so that whoever reads them can let others go first.
+"""Long JSON taken a piece at a time, so that whoever reads it can let others go first.
 
-Owns: finding places where an array can be split. Never imports the protocol or a transport.
+Owns: finding places where an array can be split, and copying. Never imports the protocol or a
+transport.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def items_in_pieces(raw: Raw | bytes, piece: int = PIECE_BYTES) -> Iterator[list
     Raises:
         msgspec.DecodeError: not an array (or not JSON); perhaps after some pieces.
     """
-    return _in_pieces(bytes(memoryview(raw)), piece, _items, _BETWEEN_OBJECTS)
+    return _in_pieces(in_bytes(raw), piece, _items, _BETWEEN_OBJECTS)
 
 
 def texts_in_pieces(raw: Raw | bytes, piece: int = PIECE_BYTES) -> Iterator[list[str]]:
@@ -41,7 +42,14 @@ def texts_in_pieces(raw: Raw | bytes, piece: int = PIECE_BYTES) -> Iterator[list
     Raises:
         msgspec.DecodeError: not an array of strings; perhaps after some pieces.
     """
-    return _in_pieces(bytes(memoryview(raw)), piece, _texts, _BETWEEN_TEXTS)
+    return _in_pieces(in_bytes(raw), piece, _texts, _BETWEEN_TEXTS)
+
+
+def in_bytes(raw: Raw | bytes) -> bytes:
+    """JSON as bytes, copied without keeping the interpreter."""
+    view = memoryview(raw)
+    pieces = (view[at : at + PIECE_BYTES] for at in range(0, len(view), PIECE_BYTES))
+    return b"".join([bytes(piece) for piece in pieces])
 
 
 def _in_pieces(

@@ -9,7 +9,7 @@ from msgspec import Raw
 from armory.protocol import jsonrpc
 from armory.protocol.jsonrpc import error_of
 from armory.protocol.rawjson import object_of
-from armory.protocol.scanning.values import PIECE_BYTES
+from armory.protocol.scanning.values import PIECE_BYTES, at_once
 from armory.protocol.upstream_messages import (
     ABSENT,
     TruncatedMessage,
@@ -152,3 +152,21 @@ def test_of_a_wide_message_with_what_is_no_text_the_rest_is_kept() -> None:
     (found,) = decode(data)
     assert found.id == 7
     assert bytes(found.result).endswith('[],"\ufffd"]}'.encode())
+
+
+class Watched(bytes):
+    """Bytes that cannot be looked through in one go."""
+
+    def isascii(self) -> bool:
+        raise AssertionError("all of it, in one step")
+
+    def __contains__(self, part: object) -> bool:
+        raise AssertionError("all of it, in one step")
+
+
+@pytest.mark.parametrize("text", ["e", "é"])
+@pytest.mark.parametrize("result", ['{"x":[%s"%s"]}', '{"content":[],"x":[%s"%s"]}'])
+def test_no_step_goes_through_all_of_a_large_message(result: str, text: str) -> None:
+    data = f'{{"id":7,"result":{result % ("[]," * 900_000, text)}}}'.encode()
+    (found,) = at_once(decoding(Watched(data)))
+    assert bytes(memoryview(found.result)) in data

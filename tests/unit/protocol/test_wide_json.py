@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import sys
 import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
@@ -201,3 +202,36 @@ def test_a_value_that_somebody_sent_is_opened_where_it_has_few() -> None:
             need_value(EMPTY_LISTS, "arguments.query")
 
     assert peak_of(refused) < 2_000_000
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        '"a":01', '"a":-', '"a":-0', '"a":1.50', '"a":1e5', '"a":12345678901234567890', '"a":truex',
+        '"a":tru', '"a":"\\n"', '"a":"\n"', '"\\u0061":1', '"a" :\t1 ', '"a":[ ]', '"a":{}', '"a"1',
+        '"é":"é"', '"a":"é"', '"":""', '"a":[]]', '"a":', '"a":"b', '"a":null',
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("before", [True, False])
+def test_a_short_member_beside_a_long_one(member: str, before: bool) -> None:
+    both = [member, f'"b":"{LONG}"']
+    data = f"{{{','.join(both if before else both[::-1])}}}".encode()
+    assert told(lambda: members(data)) == told(lambda: _members.decode(data))
+
+
+def test_many_short_members_are_not_given_to_a_parser_one_by_one() -> None:
+    data = json.dumps({f"k{number}": number for number in range(10_000)}).encode()
+    calls = 0
+
+    def called(_frame: Any, event: str, _value: Any) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(called)
+    try:
+        with suppress(TooWide):
+            members(data)
+    finally:
+        sys.setprofile(before)
+    assert calls < 3 * MOST_MEMBERS
