@@ -63,8 +63,7 @@ class Outcomes:
         started: float,
         *,
         ok: bool | None,
-        params: Mapping[str, Raw],
-        reply: Reply | None,
+        exchange: tuple[Mapping[str, Raw], Reply | None],
         searched: bool = False,
         sent: bool = True,
     ) -> None:
@@ -75,8 +74,8 @@ class Outcomes:
             record: the tool.
             started: `time.perf_counter` when it began.
             ok: whether it went well; None: it was cancelled.
-            params: as the client gave them.
-            reply: what came of it; None: it was given up.
+            exchange: the parameters as the client gave them, and what came of it; None: it was
+                given up.
             searched: whether it came by way of `call_tool`.
             sent: whether it was forwarded; else it was refused here.
         """
@@ -90,7 +89,7 @@ class Outcomes:
             query = own_query(context) or self._attribution.led_to(
                 principal, record.name, context.session_id, searched=searched
             )
-        exchanged = _exchanged(params, reply) if self._contents else None
+        exchanged = _exchanged(*exchange) if self._contents else None
         outcome = CallOutcome(record.name, ok, latency_ms, query, exchanged, sent)
         self._events.called(principal, outcome)
 

@@ -186,7 +186,7 @@ class ToolCalls:
                 hold()
             self._outcomes.called(
                 context, record, started,
-                ok=ok, params=params, reply=answered, searched=searched, sent=sent,
+                ok=ok, exchange=(params, answered), searched=searched, sent=sent,
             )  # fmt: skip
         return await self._answers.exposed(context, record.server, reply)
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from armory.domain.tool import ToolRecord
-from armory.retrieval.features import NO_MOMENTS, CandidateFeatures, Moments, Subquery
-from armory.retrieval.indexing.document import fields_of
-from armory.retrieval.lexical.bm25 import LexicalIndex
-from armory.retrieval.ports import FloatArray, IntArray, UsageArrays
 from armory.retrieval.rankers.base import Ranker, RankSettings
 from armory.retrieval.rankers.formulas import (
     HybridRanker,
@@ -23,74 +18,14 @@ from armory.retrieval.rankers.formulas import (
     keyword,
 )
 from armory.retrieval.rankers.fusion import best_of, fuse
-from armory.retrieval.rankers.multi_factor import SIGNALS, MultiFactorRanker
 from armory.retrieval.rankers.relevance import RelevanceRanker
 from armory.retrieval.rankers.remembered import with_uses
 from armory.retrieval.rankers.signals import candidate_signals
 from armory.retrieval.scoring.calibration import Lean, Linear, calibration_for
 from armory.retrieval.scoring.ordering import Order
-from armory.retrieval.search.scope import subquery_texts
+from tests.unit.retrieval.rankers.judged import features, names, tools
 
 RANKERS: list[Ranker] = [RelevanceRanker(), HybridRanker(), SemanticRanker(), LexicalRanker()]
-
-
-def tools() -> list[ToolRecord]:
-    described = {
-        "git__commit": "Record changes to the repository",
-        "git__log": "Show the commit history",
-        "mail__send": "Send an email message to somebody",
-        "mail__list": "List emails of the inbox",
-        "weather__forecast": "Weather forecast of a city",
-        "math__add": "Add two numbers",
-    }
-    found = [
-        ToolRecord(name, name.split("__")[0], name.split("__")[1], {}, "0", description=text)
-        for name, text in described.items()
-    ]
-    filler = [ToolRecord(f"x__t{i}", "x", f"t{i}", {}, "0", f"Filler {i}") for i in range(30)]
-    return [*found, *filler]
-
-
-def moments(values: FloatArray) -> Moments:
-    return Moments(float(values.mean()), float(values.std()))
-
-
-def features(
-    texts: Sequence[str], like: dict[str, float] | None, records: list[ToolRecord] | None = None
-) -> CandidateFeatures:
-    """Every subquery has cosine 0.1 (and a ripple) with all tools but those in `like`."""
-    records = records or tools()
-    index = LexicalIndex()
-    for record in records:
-        index.add(record.name, fields_of(record))
-    postings = index.freeze()
-    ripple = 0.1 + 0.02 * np.sin(np.arange(len(records)))
-    cosines: FloatArray | None = None
-    if like is not None:
-        values = [like.get(r.name, ripple[i]) for i, r in enumerate(records)]
-        cosines = np.array(values, np.float32)
-    subqueries: list[Subquery] = []
-    for part in subquery_texts(texts):
-        hits = postings.search(part.text)
-        bm25 = hits.bm25()
-        subqueries.append(
-            Subquery(
-                text=part.text,
-                parent=part.parent,
-                whole=part.whole,
-                cosine=cosines,
-                cosine_moments=NO_MOMENTS if cosines is None else moments(cosines),
-                bm25=bm25,
-                bm25_moments=moments(bm25),
-                hits=hits,
-            )
-        )
-    rows = np.arange(len(records))
-    return CandidateFeatures(subqueries, records, rows, postings, len(records), "e" if like else "")
-
-
-def names(found: CandidateFeatures, order: IntArray | Order) -> list[str]:
-    return [found.records[i].name for i in order.tolist()]
 
 
 def test_of_two_tools_that_are_as_near_the_one_of_the_nearer_server_comes_first() -> None:
@@ -366,49 +301,3 @@ def test_what_is_nearest_in_meaning_is_never_ordered_away(
     five = names(found, scores.order)[:5]
     assert ("weather__forecast" in five) == among_five
     assert sum(name.startswith(("p__", "mail__")) for name in five) == 5 - among_five
-
-
-@pytest.mark.parametrize(
-    ("cosine", "said"),
-    [
-        (0.6, "Close in meaning (0.60)."),
-        (0.3, "Related in meaning (0.30)."),
-        (0.2, "Loosely related in meaning (0.20)."),
-        (0.004, "Little is known of it."),
-        (-0.2, "Little is known of it."),
-    ],
-)
-def test_a_reason_names_similarity_however_low(cosine: float, said: str) -> None:
-    found = features(["send an email"], {"mail__send": cosine})
-    ranker = MultiFactorRanker()
-    scores = ranker.rank(found, RankSettings())
-    place = next(i for i, one in enumerate(found.records) if one.name == "mail__send")
-    assert ranker.reason(found, scores, place) == said
-
-
-def test_reasons_name_what_decided() -> None:
-    found = features(["send an email"], {"mail__send": 0.7})
-    lexical = LexicalRanker()
-    scores = lexical.rank(found, RankSettings())
-    assert "meaning" not in lexical.reason(found, scores, int(scores.order[0])).lower()
-    semantic = SemanticRanker()
-    reason = semantic.reason(found, semantic.rank(found, RankSettings()), int(scores.order[0]))
-    assert "meaning" in reason.lower()
-    assert "words" not in reason
-
-    popular = np.ones(1, np.float32)
-
-    class Popular:
-        def statistics(self, user: str | None, names: Sequence[str]) -> UsageArrays:
-            return UsageArrays(*(np.repeat(popular, len(names)) for _ in range(3)))
-
-    used = replace(found, usage=Popular())
-    ranker = MultiFactorRanker()
-    for weights, named in (
-        ({}, True),
-        ({"similarity": 1.0, **dict.fromkeys(SIGNALS[1:], 0)}, False),
-    ):
-        scores = ranker.rank(used, RankSettings(weights=weights))
-        reason = ranker.reason(used, scores, int(scores.order[0]))
-        assert "meaning" in reason
-        assert ("popular" in reason, "reliable" in reason) == (named, named)
