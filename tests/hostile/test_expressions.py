@@ -101,8 +101,8 @@ def expressions() -> dict[str, tuple[re.Pattern[Any], bool]]:
             if _of_re(node) and isinstance(node.args[0], ast.Constant):
                 method = ast.unparse(node.func).removeprefix("re.")
                 flags = re.MULTILINE if "re.MULTILINE" in ast.unparse(node) else 0
-                pattern = re.compile(str(node.args[0].value), flags)
-                if method in METHODS:
+                if method in METHODS:  # those that are compiled stand in the module
+                    pattern = re.compile(str(node.args[0].value), flags)
                     found[f"{place}:{node.lineno}"] = (pattern, method in ("match", "fullmatch"))
     return found
 
