@@ -23,8 +23,8 @@ from armory.protocol.scanning.pieces import items_in_pieces
 Members = dict[str, Raw]
 _RELATED = encode(RELATED_TASK)
 _LARGE_BYTES = 1 << 20
-_SOON, _REST_S = 8, 0.015
-"""After so many pieces of 64 KiB the thread rests between two, five times as long as one takes: the
+_SOON, _REST_S = 8, 0.03
+"""After so many pieces of 64 KiB the thread rests between two, ten times as long as one takes: the
 event loop waits for it after each of its own pauses, and nobody is in need of ten thousand links.
 """
 
