@@ -12,8 +12,9 @@ from msgspec import Raw
 
 from armory.protocol.codes import INVALID_REQUEST, PARSE_ERROR
 from armory.protocol.errors import Malformed
-from armory.protocol.rawjson import TooWide, few_items
+from armory.protocol.rawjson import few_items
 from armory.protocol.scanning.nesting import DepthScan, deeper_than
+from armory.protocol.scanning.taking_apart import TooWide
 
 BATCH_ITEMS = 100
 BATCH_BYTES = 32 << 20

@@ -16,9 +16,8 @@ from msgspec import UNSET, Raw, UnsetType
 
 from armory.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
 from armory.protocol.errors import Malformed
+from armory.protocol.rawjson import NULL as NULL_VALUE
 from armory.protocol.rawjson import (
-    MOST_MEMBERS,
-    TooWide,
     brief,
     encode,
     excerpt,
@@ -29,7 +28,7 @@ from armory.protocol.rawjson import (
     text_or_none,
     value,
 )
-from armory.protocol.rawjson import NULL as NULL_VALUE
+from armory.protocol.scanning.taking_apart import MOST_MEMBERS, TooWide
 
 NULL = b"null"
 

@@ -15,7 +15,8 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from armory.protocol.rawjson import EMPTY_OBJECT, TooWide, encode, items_in_steps, members, opening
+from armory.protocol.rawjson import EMPTY_OBJECT, encode, items_in_steps, members, opening
+from armory.protocol.scanning.taking_apart import TooWide
 from armory.protocol.scanning.values import at_once
 
 LARGE_BYTES = 16 * 1024

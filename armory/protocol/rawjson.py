@@ -6,7 +6,6 @@ the messages that are made of it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar, cast
@@ -17,7 +16,8 @@ from msgspec import Raw
 from armory.protocol.codes import BACKEND, INVALID_PARAMS
 from armory.protocol.errors import RpcError
 from armory.protocol.scanning.pieces import in_bytes
-from armory.protocol.scanning.values import SHORT_MEMBER, at_once, value_end
+from armory.protocol.scanning.taking_apart import TooWide, few_items_of, few_members
+from armory.protocol.scanning.values import at_once
 
 _members = msgspec.json.Decoder(dict[str, Raw])
 _items = msgspec.json.Decoder(list[Raw])
@@ -29,25 +29,12 @@ EMPTY_OBJECT = Raw(b"{}")
 _SCALAR_BYTES = 1_024
 _OPENED_BYTES = 64 * 1024
 """Up to this size anything is decoded: at most 11,000 members, in 2 ms."""
-MOST_MEMBERS = 500
-"""Of an object larger than `_OPENED_BYTES`: with more it would be decoded into tens of times its
-size. The objects of the protocol have a dozen members; what clients and tools send each other is
-not decoded.
-"""
-_SPACES = re.compile(rb"[ \t\r\n]*")
-_A_FEW = 100
-"""Members or items of a long value that are taken apart in a step: 0.3 ms at the worst."""
-_TRUNCATED = "Input data was truncated"
-_COMMA, _COLON, _OBJECT, _OBJECT_END, _ARRAY, _ARRAY_END, _QUOTE = b',:{}[]"'
+_QUOTE = ord('"')
 _MOST_VALUES = 10_000
 _NAMED = 64
 _LONG_BYTES = 4 * 1024
 Path = tuple[str, ...]
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
-
-
-class TooWide(msgspec.DecodeError):
-    """It has more members, items or values than are opened."""
 
 
 def members(raw: Raw | bytes) -> dict[str, Raw]:
@@ -67,7 +54,7 @@ def opening(raw: Raw | bytes | bytearray) -> Generator[None, None, dict[str, Raw
     view = memoryview(raw)
     if len(view) <= _OPENED_BYTES:
         return _members.decode(raw)
-    return (yield from _few_members(view))
+    return (yield from few_members(view))
 
 
 def reading(
@@ -101,38 +88,6 @@ def _is_long(raw: Raw | None) -> bool:
     return raw is not None and len(memoryview(raw)) > _LONG_BYTES
 
 
-def _few_members(view: memoryview) -> Generator[None, None, dict[str, Raw]]:
-    """As `members`, one by one up to the first that is too many: a decoder would make all of them
-    before they could be counted.
-    """
-    found: dict[str, Raw] = {}
-    at = _past_space(view, 0)
-    if view[at] != _OBJECT:
-        return _members.decode(view)  # which says what it is instead
-    at = _past_space(view, at + 1)
-    if view[at] == _OBJECT_END:
-        return _members.decode(view)
-    for number in range(MOST_MEMBERS):
-        if number % _A_FEW == _A_FEW - 1:
-            yield
-        short = SHORT_MEMBER.match(view, at)
-        if short is not None:
-            end = short.end()
-            found[short[1].decode()] = Raw(short[2])
-        else:
-            colon = yield from value_end(view, at)
-            name = _text.decode(view[at:colon])
-            if view[colon] != _COLON:
-                raise msgspec.DecodeError("JSON is malformed: expected ':'")
-            at = _past_space(view, colon + 1)
-            end = yield from value_end(view, at)
-            found[name] = _verbatim(view, at, end)
-        if _is_last(view, end, _OBJECT_END):
-            return found
-        at = _past_space(view, end + 1)
-    raise TooWide(f"an object has more than {MOST_MEMBERS:,} members")
-
-
 def few_items(raw: Raw | bytes, most: int) -> list[Raw]:
     """The items of a JSON array that may have no more than `most`, each verbatim.
 
@@ -146,54 +101,10 @@ def items_in_steps(raw: Raw | bytes, most: int) -> Generator[None, None, list[Ra
     """As `few_items`, in steps."""
     view = memoryview(raw)
     short = len(view) <= _OPENED_BYTES
-    found = _items.decode(raw) if short else (yield from _few_items(view, most))
+    found = _items.decode(raw) if short else (yield from few_items_of(view, most))
     if len(found) > most:
         raise TooWide(f"an array has more than {most:,} items")
     return found
-
-
-def _few_items(view: memoryview, most: int) -> Generator[None, None, list[Raw]]:
-    """The same one by one, up to the first that is too many."""
-    at = _past_space(view, 0)
-    if view[at] != _ARRAY:
-        return _items.decode(view)
-    at = _past_space(view, at + 1)
-    if view[at] == _ARRAY_END:
-        return _items.decode(view)
-    found: list[Raw] = []
-    while len(found) <= most:
-        end = yield from value_end(view, at)
-        found.append(_verbatim(view, at, end))
-        if _is_last(view, end, _ARRAY_END):
-            break
-        at = _past_space(view, end + 1)
-        if len(found) % _A_FEW == 0:
-            yield
-    return found
-
-
-def _verbatim(view: memoryview, at: int, end: int) -> Raw:
-    return Raw(view[at:end] if view[end - 1] > 0x20 else bytes(view[at:end]).rstrip())
-
-
-def _is_last(view: memoryview, at: int, closing: int) -> bool:
-    """Whether all ends at `at`, rather than going on.
-
-    Raises:
-        msgspec.DecodeError: it does neither.
-    """
-    if view[at] == _COMMA:
-        return False
-    if view[at] != closing or _SPACES.fullmatch(view, at + 1) is None:
-        raise msgspec.DecodeError("JSON is malformed: expected ',' or the end")
-    return True
-
-
-def _past_space(view: memoryview, at: int) -> int:
-    spaces = _SPACES.match(view, at)
-    if spaces is None or spaces.end() == len(view):
-        raise msgspec.DecodeError(_TRUNCATED)
-    return spaces.end()
 
 
 def members_or_none(raw: Raw | None) -> dict[str, Raw] | None:

@@ -17,9 +17,10 @@ from msgspec import Raw
 from armory.protocol.jsonrpc import BOM
 from armory.protocol.link import Params
 from armory.protocol.outline import LARGE_BYTES, PIECE_BYTES, condensing
-from armory.protocol.rawjson import NULL, TooWide, excerpt, few_items, members, reading
+from armory.protocol.rawjson import NULL, excerpt, few_items, members, reading
 from armory.protocol.scanning.nesting import cutting
 from armory.protocol.scanning.surrogates import mending
+from armory.protocol.scanning.taking_apart import TooWide
 from armory.protocol.scanning.values import at_once
 
 ABSENT = Raw(b"")

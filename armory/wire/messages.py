@@ -14,7 +14,8 @@ from armory.protocol import codes, jsonrpc
 from armory.protocol.errors import Malformed
 from armory.protocol.jsonrpc import Message, Part, Parted
 from armory.protocol.link import CancelReason, Reply
-from armory.protocol.rawjson import MOST_MEMBERS, NULL, members_or_none
+from armory.protocol.rawjson import NULL, members_or_none
+from armory.protocol.scanning.taking_apart import MOST_MEMBERS
 
 PIECE_BYTES = 1 << 20
 """Messages up to this size are copied into one piece: one write costs less than several. Larger

@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from armory.protocol.rawjson import MOST_MEMBERS
+from armory.protocol.scanning.taking_apart import MOST_MEMBERS
 from armory.testing.clients.raw import LegacyClient, messages, modern_body, modern_headers
 from armory.testing.processes import GatewayProcess
 from tests.threaded import Answering, served

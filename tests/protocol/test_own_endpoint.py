@@ -13,7 +13,7 @@ from armory.domain.groups import OwnGroup
 from armory.protocol.capabilities import GROUPS_DECLARED
 from armory.protocol.codes import BACKEND
 from armory.protocol.link import Call, Owner, Reply
-from armory.protocol.rawjson import MOST_MEMBERS
+from armory.protocol.scanning.taking_apart import MOST_MEMBERS
 from armory.security.policy import Policy, Rule
 from armory.testing.front import plain, result, tool
 

@@ -10,7 +10,7 @@ import pytest
 from msgspec import Raw
 
 from armory.protocol.link import RESOURCE_META, Call, Owner, Reply
-from armory.protocol.rawjson import MOST_MEMBERS
+from armory.protocol.scanning.taking_apart import MOST_MEMBERS
 from armory.security.policy import Policy, Rule
 from armory.testing.clients.raw import LegacyClient
 from armory.testing.front import plain, raws

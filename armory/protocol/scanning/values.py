@@ -30,13 +30,6 @@ _OPENING = {ord("{"): b'{"":', ord("["): b"["}
 _GOING_ON = {ord("{"): b'{"":0,', ord("["): b"[0,"}
 _GONE_ON = {ord("{"): b',"":0}', ord("["): b",0]"}
 _CLOSING = bytes.maketrans(b"{[", b"}]")
-SHORT_MEMBER = re.compile(
-    rb'"([\x20\x21\x23-\x5b\x5d-\x7e]{0,100}+)"[ \t\r\n]{0,100}+:[ \t\r\n]{0,100}+'
-    rb'("[\x20\x21\x23-\x5b\x5d-\x7e]{0,100}+"|-?(?:0|[1-9]\d{0,14}+)|true|false|null|\[\]|{})'
-    rb"[ \t\r\n]{0,100}+(?=[,}])"
-)
-"""What most short members look like: to have a parser say where each of hundreds ends takes
-milliseconds."""
 _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
 
 _T = TypeVar("_T")

@@ -25,7 +25,8 @@ from armory.openapi.results import refused, result_of
 from armory.openapi.styles import BadArguments
 from armory.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from armory.protocol.link import Call, Reply
-from armory.protocol.rawjson import TooWide, brief, members, text_of, value
+from armory.protocol.rawjson import brief, members, text_of, value
+from armory.protocol.scanning.taking_apart import TooWide
 from armory.threads import for_callers
 from armory.upstreams.local.link import LocalLink, complete, error_reply, result_reply
 from armory.upstreams.session.context import Identity, LinkContext

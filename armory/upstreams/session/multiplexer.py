@@ -30,7 +30,8 @@ from armory.protocol.methods import (
     PROGRESS,
     loud_enough,
 )
-from armory.protocol.rawjson import TooWide, encode, scalar, text_of
+from armory.protocol.rawjson import encode, scalar, text_of
+from armory.protocol.scanning.taking_apart import TooWide
 from armory.protocol.upstream_messages import (
     ABSENT,
     DEEPEST,

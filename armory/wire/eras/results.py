@@ -16,7 +16,6 @@ from armory.protocol.link import Reply
 from armory.protocol.meta import SERVER_INFO
 from armory.protocol.rawjson import (
     EMPTY_OBJECT,
-    TooWide,
     brief,
     members,
     members_or_none,
@@ -24,6 +23,7 @@ from armory.protocol.rawjson import (
     text_of,
     text_or_none,
 )
+from armory.protocol.scanning.taking_apart import TooWide
 from armory.protocol.versions import Era
 
 _SERVER_INFO = SERVER_INFO.encode()

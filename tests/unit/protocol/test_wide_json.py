@@ -18,17 +18,8 @@ from msgspec import Raw
 
 from armory.protocol.errors import RpcError
 from armory.protocol.jsonrpc import error_of
-from armory.protocol.rawjson import (
-    MOST_MEMBERS,
-    NULL,
-    TooWide,
-    few_items,
-    members,
-    need_value,
-    pack,
-    scalar,
-    values_at,
-)
+from armory.protocol.rawjson import NULL, few_items, members, need_value, pack, scalar, values_at
+from armory.protocol.scanning.taking_apart import MOST_MEMBERS, TooWide
 
 LONG = "x" * 70_000
 """With it, what holds it is no longer opened all at once."""

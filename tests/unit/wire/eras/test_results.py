@@ -12,7 +12,8 @@ from msgspec import Raw
 from armory.protocol import jsonrpc
 from armory.protocol import meta as meta_keys
 from armory.protocol.link import Reply
-from armory.protocol.rawjson import MOST_MEMBERS, pack
+from armory.protocol.rawjson import pack
+from armory.protocol.scanning.taking_apart import MOST_MEMBERS
 from armory.protocol.versions import Era
 from armory.wire.eras.results import shape
 from armory.wire.methods import METHODS
