@@ -10,6 +10,7 @@ from armory.threads.pools import (
     for_callers,
     in_turn,
     in_turn_if,
+    rest,
     unattended,
 )
 from armory.threads.priorities import (
@@ -37,6 +38,7 @@ __all__ = [
     "in_turn_if",
     "let_go",
     "lower_priority",
+    "rest",
     "unattended",
     "wake_sooner",
 ]

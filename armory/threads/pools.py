@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
@@ -68,6 +69,16 @@ def _start_over() -> None:
 _start_over()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_start_over)
+
+
+def rest(seconds: float) -> None:
+    """Leave the interpreter to others for so long; never in the event loop's own thread, which has
+    nobody to leave it to.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        time.sleep(seconds)
 
 
 def unattended(work: Callable[[], _T], name: str) -> Future[_T]:

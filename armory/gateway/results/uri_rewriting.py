@@ -2,13 +2,12 @@
 everywhere.
 
 Owns: rewriting on the way to the client, and of the task in a client's `_meta` on the way back.
-Bytes are only opened where a scan finds a candidate. Never imports anything but the naming codec
-and the raw JSON helpers.
+Bytes are only opened where a scan finds a candidate. Never imports anything but the naming codec,
+the raw JSON helpers and how threads rest.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import msgspec
@@ -19,12 +18,13 @@ from armory.protocol.meta import RELATED_TASK, UI, UI_RESOURCE
 from armory.protocol.outline import has_links
 from armory.protocol.rawjson import encode, members_or_none, pack, pack_large, text_of
 from armory.protocol.scanning.pieces import items_in_pieces
+from armory.threads import rest
 
 Members = dict[str, Raw]
 _RELATED = encode(RELATED_TASK)
 _LARGE_BYTES = 1 << 20
 _SOON, _REST_S = 8, 0.03
-"""After so many pieces of 64 KiB the thread rests between two, ten times as long as one takes: the
+"""After so many pieces of 64 KiB a thread rests between two, ten times as long as one takes: the
 event loop waits for it after each of its own pauses, and nobody is in need of ten thousand links.
 """
 
@@ -155,7 +155,7 @@ def _items(raw: Raw, server: str, change: Callable[[Members, str], bool]) -> Raw
     try:
         for number, entries in enumerate(items_in_pieces(raw)):
             if number >= _SOON:
-                time.sleep(_REST_S)
+                rest(_REST_S)
             for place, entry in enumerate(entries):
                 opened = members_or_none(entry) if has_links(entry) else None
                 if opened is not None and change(opened, server):

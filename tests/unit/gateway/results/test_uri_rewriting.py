@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import tracemalloc
 from typing import Any
 
@@ -127,3 +128,20 @@ def test_links_among_very_many_other_items_take_little_memory() -> None:
     tracemalloc.stop()
     assert found == data.replace(b'"a:1"', b'"s+a:1"')
     assert peak < 10 * len(data)
+
+
+@pytest.mark.anyio
+async def test_very_many_links_are_renamed_with_rests_in_a_thread_and_none_on_the_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    link = {"type": "resource_link", "uri": "a:b", "name": "x" * 2_000}
+    content = Raw(msgspec.json.encode([link] * 500))
+    rests: list[float] = []
+    monkeypatch.setattr("armory.threads.pools.time.sleep", rests.append)
+    on_loop = expose_params({"content": content}, "up")["content"]
+    assert rests == []
+    result = Raw(msgspec.json.encode({"content": content}))
+    in_thread = await asyncio.to_thread(expose_result, result, "up")
+    assert len(rests) > 3
+    found = msgspec.json.decode(in_thread)["content"]
+    assert found == msgspec.json.decode(on_loop) == [{**link, "uri": "up+a:b"}] * 500
