@@ -18,16 +18,17 @@ from armory.testing.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 _WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+_SEVERAL_WRITERS = pytest.param("redis+postgres", marks=[pytest.mark.redis, pytest.mark.postgres])
+"""SQLite has one writer at a time."""
 
 
 class _RolledBack(Exception):
     """A transaction is not wanted any more."""
 
 
+@pytest.mark.parametrize("stores", [_SEVERAL_WRITERS], indirect=True)
 async def test_a_pack_that_is_deleted_meanwhile_stays_installed_for_nobody(stores: Any) -> None:
     database = Database(stores.url)
-    if database.dialect == "sqlite":
-        pytest.skip("there is one writer at a time")
     accounts = Accounts(database, stores.cache(), AccountSettings(enabled=True), tools=lambda: 5)
     packs = accounts.packs
     await accounts.open()
