@@ -112,7 +112,7 @@ def cutting(data: bytes, limit: int) -> Generator[None, None, bytes]:
     depth, quoted, begin, was_deep = 0, False, 0, False
     while begin < len(data):
         piece = _piece(data, begin, PIECE_BYTES)
-        plain = _without_escapes(piece)
+        plain = without_escapes(piece)
         levels = depth + _depth(plain, quoted)
         deep = levels > limit
         before = np.concatenate((np.array([was_deep]), deep[:-1]))
@@ -140,7 +140,7 @@ def item_ends(data: bytes, begin: int, piece_bytes: int = PIECE_BYTES) -> Iterat
     depth, quoted = 0, False
     while begin < len(data):
         piece = _piece(data, begin, piece_bytes)
-        plain = _without_escapes(piece)
+        plain = without_escapes(piece)
         given = np.frombuffer(plain, np.uint8)
         levels = depth + _depth(plain, quoted)
         texts = np.bitwise_xor.accumulate(given == _QUOTE) ^ quoted
@@ -160,7 +160,7 @@ def levels_at_last_comma(piece: bytes) -> tuple[int, int, bytes] | None:
     """
     import numpy as np
 
-    plain = _without_escapes(piece)
+    plain = without_escapes(piece)
     given = np.frombuffer(plain, np.uint8)
     texts = np.bitwise_xor.accumulate(given == _QUOTE)
     commas = np.flatnonzero((given == _COMMA) & ~texts)
@@ -180,7 +180,7 @@ def _piece(data: bytes, begin: int, size: int) -> bytes:
     return data[begin : begin + size + 1] if escapes else piece
 
 
-def _without_escapes(piece: bytes) -> bytes:
+def without_escapes(piece: bytes) -> bytes:
     """The same with spaces in place of what could hide a quote, or look like one."""
     return piece.replace(b"\\\\", b"  ").replace(b'\\"', b"  ")
 

@@ -10,6 +10,7 @@ from collections.abc import Generator
 PIECE_BYTES = 64 * 1024
 """Read at a time: 1 to 2 ms at the worst."""
 _ESCAPE_BYTES = 6
+BEYOND_BYTES = 2 * _ESCAPE_BYTES
 _BACKSLASH = 0x5C
 _LOWER_CASE = 0x20
 _REPLACED = b"\\ufffd"
@@ -22,16 +23,19 @@ def mending(text: bytes) -> Generator[None, None, bytes]:
     parts: list[bytes] = []
     begin = 0
     while begin < len(text):
-        end = _piece_end(text, begin)
+        end = piece_end(text, begin)
         parts.append(_mended(text[begin:end]))
         begin = end
         yield
     return b"".join(parts)
 
 
-def _piece_end(text: bytes, begin: int) -> int:
-    """Where a piece may end: neither inside an escape nor between two that are one character."""
-    least = begin + PIECE_BYTES
+def piece_end(text: bytes, begin: int, piece_bytes: int = PIECE_BYTES) -> int:
+    """Where a piece may end: neither inside an escape nor between two that are one character.
+
+    At most `BEYOND_BYTES` beyond the size of a piece.
+    """
+    least = begin + piece_bytes
     most = least + _ESCAPE_BYTES  # what began before `least` has ended there
     end = text.find(b"\\", least, most)
     if end < 0:

@@ -12,13 +12,12 @@ from collections.abc import Generator
 import msgspec
 from msgspec import Raw
 
-from armory.protocol.scanning.values import value_end
+from armory.protocol.scanning.values import PIECE_BYTES, SPACES, run_end, value_end
 
 MOST_MEMBERS = 500
 """Of a long object: with more it would be decoded into tens of times its size. The objects of the
 protocol have a dozen members; what clients and tools send each other is not decoded.
 """
-_SPACES = re.compile(rb"[ \t\r\n]*")
 _SHORT_MEMBER = re.compile(
     rb'"([\x20\x21\x23-\x5b\x5d-\x7e]{0,100}+)"[ \t\r\n]{0,100}+:[ \t\r\n]{0,100}+'
     rb'("[\x20\x21\x23-\x5b\x5d-\x7e]{0,100}+"|-?(?:0|[1-9]\d{0,14}+)|true|false|null|\[\]|{})'
@@ -29,7 +28,7 @@ milliseconds."""
 _A_FEW = 100
 """Members or items of a long value that are taken apart in a step: 0.3 ms at the worst."""
 _TRUNCATED = "Input data was truncated"
-_COMMA, _COLON, _OBJECT, _OBJECT_END, _ARRAY, _ARRAY_END = b",:{}[]"
+_COMMA, _COLON, _OBJECT, _OBJECT_END, _ARRAY, _ARRAY_END, _SPACE = b",:{}[] "
 
 _members = msgspec.json.Decoder(dict[str, Raw])
 _items = msgspec.json.Decoder(list[Raw])
@@ -48,10 +47,10 @@ def few_members(view: memoryview) -> Generator[None, None, dict[str, Raw]]:
             `MOST_MEMBERS`.
     """
     found: dict[str, Raw] = {}
-    at = _past_space(view, 0)
+    at = yield from _past_spaces(view, 0)
     if view[at] != _OBJECT:
         return _members.decode(view)  # which says what it is instead
-    at = _past_space(view, at + 1)
+    at = yield from _past_spaces(view, at + 1)
     if view[at] == _OBJECT_END:
         return _members.decode(view)
     for number in range(MOST_MEMBERS):
@@ -66,12 +65,13 @@ def few_members(view: memoryview) -> Generator[None, None, dict[str, Raw]]:
             name = _text.decode(view[at:colon])
             if view[colon] != _COLON:
                 raise msgspec.DecodeError("JSON is malformed: expected ':'")
-            at = _past_space(view, colon + 1)
+            at = _past_some_space(view, colon + 1)
             end = yield from value_end(view, at)
             found[name] = _verbatim(view, at, end)
-        if _is_last(view, end, _OBJECT_END):
+        if view[end] != _COMMA:
+            yield from _ended(view, end, _OBJECT_END)
             return found
-        at = _past_space(view, end + 1)
+        at = _past_some_space(view, end + 1)
     raise TooWide(f"an object has more than {MOST_MEMBERS:,} members")
 
 
@@ -81,43 +81,51 @@ def few_items_of(view: memoryview, most: int) -> Generator[None, None, list[Raw]
     Raises:
         msgspec.DecodeError: not an array (or not JSON).
     """
-    at = _past_space(view, 0)
+    at = yield from _past_spaces(view, 0)
     if view[at] != _ARRAY:
         return _items.decode(view)
-    at = _past_space(view, at + 1)
+    at = yield from _past_spaces(view, at + 1)
     if view[at] == _ARRAY_END:
         return _items.decode(view)
     found: list[Raw] = []
     while len(found) <= most:
         end = yield from value_end(view, at)
         found.append(_verbatim(view, at, end))
-        if _is_last(view, end, _ARRAY_END):
+        if view[end] != _COMMA:
+            yield from _ended(view, end, _ARRAY_END)
             break
-        at = _past_space(view, end + 1)
+        at = _past_some_space(view, end + 1)
         if len(found) % _A_FEW == 0:
             yield
     return found
 
 
 def _verbatim(view: memoryview, at: int, end: int) -> Raw:
-    return Raw(view[at:end] if view[end - 1] > 0x20 else bytes(view[at:end]).rstrip())
+    if view[at] > _SPACE and view[end - 1] > _SPACE:
+        return Raw(view[at:end])
+    return Raw(bytes(view[at:end]).strip())
 
 
-def _is_last(view: memoryview, at: int, closing: int) -> bool:
-    """Whether all ends at `at`, rather than going on.
+def _ended(view: memoryview, at: int, closing: int) -> Generator[None, None, None]:
+    """See that all ends at `at`.
 
     Raises:
-        msgspec.DecodeError: it does neither.
+        msgspec.DecodeError: it does not.
     """
-    if view[at] == _COMMA:
-        return False
-    if view[at] != closing or _SPACES.fullmatch(view, at + 1) is None:
+    if view[at] != closing or (yield from run_end(SPACES, view, at + 1)) != len(view):
         raise msgspec.DecodeError("JSON is malformed: expected ',' or the end")
-    return True
 
 
-def _past_space(view: memoryview, at: int) -> int:
-    spaces = _SPACES.match(view, at)
+def _past_spaces(view: memoryview, at: int) -> Generator[None, None, int]:
+    end = yield from run_end(SPACES, view, at)
+    if end == len(view):
+        raise msgspec.DecodeError(_TRUNCATED)
+    return end
+
+
+def _past_some_space(view: memoryview, at: int) -> int:
+    """Past all that is less than a piece; more of it belongs to the value behind."""
+    spaces = SPACES.match(view, at, at + PIECE_BYTES)
     if spaces is None or spaces.end() == len(view):
         raise msgspec.DecodeError(_TRUNCATED)
     return spaces.end()

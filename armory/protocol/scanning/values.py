@@ -1,22 +1,27 @@
 """Where a long JSON value ends, found in steps: a parser would go through all of it in one go.
 
-Owns: `value_end`, `at_once`. Never imports the protocol or a transport.
+Owns: `value_end`, `run_end`, `at_once`. Never imports the protocol or a transport.
 
 A piece between two commas is JSON with what is open before it opened, and what is open after it
 closed. What that is, its brackets tell; whether they told right, a parser says: after what it
 accepts nothing else can be open. So a value is valid if and only if all its pieces are.
+
+A piece without such a comma ends in a long text, number or space. That is as valid without its
+middle if the middle may stand where it stands; so the middle is gone through, and left out.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from functools import partial
 from typing import TypeVar
 
 import msgspec
 from msgspec import Raw
 
-from armory.protocol.scanning.nesting import levels_at_last_comma
+from armory.protocol.scanning.nesting import levels_at_last_comma, without_escapes
+from armory.protocol.scanning.surrogates import BEYOND_BYTES, piece_end
 
 PIECE_BYTES = 64 * 1024
 """Gone through at a time: 0.2 ms, or 0.8 where brackets and commas in texts mislead."""
@@ -31,7 +36,13 @@ _GOING_ON = {ord("{"): b'{"":0,', ord("["): b"[0,"}
 _GONE_ON = {ord("{"): b',"":0}', ord("["): b",0]"}
 _CLOSING = bytes.maketrans(b"{[", b"}]")
 _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
+_DIGITS = re.compile(rb"[0-9]*+")
+SPACES = re.compile(rb"[ \t\r\n]*+")
+_SPACE = b" \t\r\n"
+_LEFT_OF_RUN = 2
+"""Of digits or spaces that are left out; behind a leading 0 more of them are as wrong as one."""
 
+_Rest = Callable[[memoryview, int, int], Generator[None, None, int]]
 _T = TypeVar("_T")
 _skipped = msgspec.json.Decoder(Raw).decode
 
@@ -50,8 +61,6 @@ def value_end(
 ) -> Generator[None, None, int]:
     """Where the value at `at` ends and the next byte that is no space stands.
 
-    A string that is longer than a piece is gone through in one go, with all that follows.
-
     Args:
         view: JSON, in which something follows the value, if only a bracket.
         at: where the value begins.
@@ -62,20 +71,26 @@ def value_end(
     """
     if (end := _ends(b"", bytes(view[at : at + min(_WINDOW_BYTES, piece_bytes)]))) is not None:
         return at + end
-    levels = b""
+    levels = held = b""  # what is open, and what was gone through since the last comma
     while at + piece_bytes < len(view):
-        piece = bytes(view[at : at + piece_bytes])
+        piece = held + bytes(view[at : at + piece_bytes])
         found = _guessed(levels, piece)
         if found is None:
             if (end := _ends(levels, piece)) is not None:
-                return at + end
+                return at - len(held) + end
             found = _looked_for(levels, piece)
-        if found is None:
+        if found is not None:
+            cut, levels = found
+            at += cut + 1 - len(held)
+            held = b""
+        elif (long := _long_end(piece)) is None or len(held) > piece_bytes:
             break
-        cut, levels = found
-        at += cut + 1
+        else:
+            kept, rest = long
+            at = yield from rest(view, at + kept - len(held), piece_bytes)
+            held = piece[:kept]
         yield
-    begun = _begun(levels)
+    begun = _begun(levels) + held
     try:
         _skipped(b"".join((begun, view[at:])) if begun else view[at:])
     except msgspec.DecodeError as error:
@@ -83,6 +98,48 @@ def value_end(
             raise
         return at + end - len(begun)
     raise msgspec.DecodeError("Input data was truncated")
+
+
+def _long_end(piece: bytes) -> tuple[int, _Rest] | None:
+    """How much of a piece to keep that ends in a long text, number or space, begun in none, and
+    what finds the end of the rest of it; None: it ends in none.
+    """
+    plain = without_escapes(piece)
+    if plain.count(b'"') % 2:
+        return plain.rindex(b'"') + 1, _text_end
+    for characters, rest in _RUNS:
+        kept = len(piece.rstrip(characters)) + _LEFT_OF_RUN
+        if kept < len(piece):
+            return kept, rest
+    return None
+
+
+def _text_end(view: memoryview, at: int, piece_bytes: int) -> Generator[None, None, int]:
+    """Where the text ends, in which `at` is: its quote."""
+    while at < len(view):
+        part = bytes(view[at : at + piece_bytes + BEYOND_BYTES])
+        part = part[: piece_end(part, 0, piece_bytes)]
+        try:
+            _skipped(b'"%b"' % part)
+        except msgspec.DecodeError as error:
+            if (end := _trailing(error)) is None:
+                raise
+            return at - 2 + len((b'"' + part)[:end].rstrip(_SPACE))
+        at += len(part)
+        yield
+    return at
+
+
+def run_end(
+    run: re.Pattern[bytes], view: memoryview, at: int, piece_bytes: int = PIECE_BYTES
+) -> Generator[None, None, int]:
+    """Where the characters that `run` matches, be it none, end."""
+    while (found := run.match(view, at, at + piece_bytes)) is not None:
+        if found.end() < at + piece_bytes:
+            return found.end()
+        at = found.end()
+        yield
+    return at
 
 
 def _guessed(levels: bytes, piece: bytes) -> tuple[int, bytes] | None:
@@ -160,3 +217,9 @@ def _ends(levels: bytes, part: bytes) -> int | None:
 def _trailing(error: msgspec.DecodeError) -> int | None:
     found = _TRAILING.search(str(error))
     return None if found is None else int(found[1]) - 1
+
+
+_RUNS: tuple[tuple[bytes, _Rest], ...] = (
+    (b"0123456789", partial(run_end, _DIGITS)),
+    (_SPACE, partial(run_end, SPACES)),
+)

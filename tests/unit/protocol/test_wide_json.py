@@ -226,3 +226,13 @@ def test_many_short_members_are_not_given_to_a_parser_one_by_one() -> None:
     finally:
         sys.setprofile(before)
     assert calls < 3 * MOST_MEMBERS
+
+
+@pytest.mark.parametrize("at", range(8))
+def test_very_much_space_may_stand_wherever_some_may(at: int) -> None:
+    parts = ["", "{", '"a"', ":", f'"{LONG}"', ",", '"b":1', "}"]
+    parts[at] += " " * 200_000
+    data = "".join(parts).encode()
+    assert told(lambda: members(data)) == told(lambda: _members.decode(data))
+    items = data.replace(b"{", b"[").replace(b"}", b"]").replace(b":", b",")
+    assert told(lambda: few_items(items, 9)) == told(lambda: _items.decode(items))

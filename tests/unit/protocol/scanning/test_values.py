@@ -14,10 +14,13 @@ from hypothesis import strategies as st
 from armory.protocol.scanning.values import PIECE_BYTES, at_once, value_end
 
 _TEXTS = st.text(st.sampled_from('a,:[]{}"\\\n\u00e9 0'), max_size=8)
+_LONG_TEXTS = st.text(st.sampled_from('ab,\\"\n\u00e9\U0001f600'), min_size=20, max_size=90)
 _VALUES = st.recursive(
     st.none()
     | st.booleans()
     | st.integers()
+    | st.integers(10**30, 10**60)
+    | _LONG_TEXTS
     | st.floats(allow_nan=False, allow_infinity=False)
     | _TEXTS,
     lambda inner: st.lists(inner, max_size=6) | st.dictionaries(_TEXTS, inner, max_size=6),
@@ -57,6 +60,16 @@ def test_what_a_parser_refuses_is_refused(text: str, piece: int) -> None:
     assert _end(data, 0, piece) == _parsers_end(data, 0)
 
 
+@given(st.text(st.sampled_from('12e-"\\u d8[{:x\x01'), max_size=12), st.data())
+def test_nothing_that_is_left_out_hides_a_mistake(text: str, data: st.DataObject) -> None:
+    for long in (text[:1] * 40, "0" * 30, "7" * 30, " " * 30, '"' + "a" * 30, "\\u0061" * 9):
+        at = data.draw(st.integers(0, len(text)))
+        text = text[:at] + long + text[at:]
+    given = text.encode()
+
+    assert _end(given, 0, 20) == _parsers_end(given, 0)
+
+
 @pytest.mark.parametrize(
     "wrong", ["[1,]", "[,1]", '{"a":1,}', "{,}", '{"a",1}', "[1}", "[1:2]", "[1 2]", '["\\x"]']
 )
@@ -73,8 +86,12 @@ def test_pieces_hide_no_mistake_where_they_meet(wrong: str, piece: int) -> None:
         {f"k{number}": number for number in range(50_000)},
         [{"name": "a, [b", "tags": ["},{", '"\\'], "more": {"x": [{}, []]}}] * 20_000,
         {"a": [{"b": [0] * 20_000, "c": {"d": ["e"] * 50_000}}]},
+        {"a": "x" * 300_000},
+        [{"a" * 200_000: 1}],
+        '"\\' * 200_000,
+        ["\U0001f600" * 90_000],
     ],
-    ids=["lists", "members", "misleading texts", "levels"],
+    ids=["lists", "members", "misleading texts", "levels", "text", "name", "escapes", "pairs"],
 )
 def test_no_step_goes_through_more_than_a_piece(value: Any) -> None:
     data = json.dumps(value, separators=(",", ":")).encode()
@@ -82,6 +99,16 @@ def test_no_step_goes_through_more_than_a_piece(value: Any) -> None:
 
     assert at_once(steps.run()) == len(data)
     assert steps.taken > len(data) // PIECE_BYTES - 1
+
+
+@pytest.mark.parametrize(
+    "long", [b"9" * 500_000, b"[1%b]" % (b" " * 500_000), b"1." + b"0" * 500_000 + b"1"]
+)
+def test_nor_through_a_number_or_space(long: bytes) -> None:
+    steps = _Counted(value_end(memoryview(b'[{"a":%b}]' % long), 1))
+
+    assert at_once(steps.run()) == len(long) + 7
+    assert steps.taken > len(long) // PIECE_BYTES - 1
 
 
 class _Counted:
