@@ -126,7 +126,9 @@ def cutting(data: bytes, limit: int) -> Generator[None, None, bytes]:
     return b"".join(parts)
 
 
-def item_ends(data: bytes, begin: int, piece_bytes: int = PIECE_BYTES) -> Iterator[int | None]:
+def item_ends(
+    data: bytes | memoryview, begin: int, piece_bytes: int = PIECE_BYTES
+) -> Iterator[int | None]:
     """Where items of an array end, piece by piece: the last comma between two of them in each; None
     for one that has none.
 
@@ -173,11 +175,11 @@ def levels_at_last_comma(piece: bytes) -> tuple[int, int, bytes] | None:
     return cut, max(0, -int(levels.min(initial=0))), given[:cut][opening].tobytes()
 
 
-def _piece(data: bytes, begin: int, size: int) -> bytes:
+def _piece(data: bytes | memoryview, begin: int, size: int) -> bytes:
     """So many bytes of JSON from `begin` on; what is escaped goes with its escape."""
-    piece = data[begin : begin + size]
+    piece = bytes(data[begin : begin + size])
     escapes = (len(piece) - len(piece.rstrip(b"\\"))) % 2
-    return data[begin : begin + size + 1] if escapes else piece
+    return bytes(data[begin : begin + size + 1]) if escapes else piece
 
 
 def without_escapes(piece: bytes) -> bytes:

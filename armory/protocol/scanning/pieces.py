@@ -17,6 +17,7 @@ from armory.protocol.scanning.nesting import item_ends
 PIECE_BYTES = 64 * 1024
 """How much of a long array is split at a time: 0.3 ms."""
 _BETWEEN_OBJECTS, _BETWEEN_TEXTS = (b"},{", b"}, {"), (b'","', b'", "')
+_ARRAY = ord("[")
 _MISSES = 200
 """Attempts at splitting a long array that end inside an item, before item ends are looked for."""
 
@@ -33,7 +34,7 @@ def items_in_pieces(raw: Raw | bytes, piece: int = PIECE_BYTES) -> Iterator[list
     Raises:
         msgspec.DecodeError: not an array (or not JSON); perhaps after some pieces.
     """
-    return _in_pieces(in_bytes(raw), piece, _items, _BETWEEN_OBJECTS)
+    return _in_pieces(memoryview(raw), piece, _items, _BETWEEN_OBJECTS)
 
 
 def texts_in_pieces(raw: Raw | bytes, piece: int = PIECE_BYTES) -> Iterator[list[str]]:
@@ -42,7 +43,7 @@ def texts_in_pieces(raw: Raw | bytes, piece: int = PIECE_BYTES) -> Iterator[list
     Raises:
         msgspec.DecodeError: not an array of strings; perhaps after some pieces.
     """
-    return _in_pieces(in_bytes(raw), piece, _texts, _BETWEEN_TEXTS)
+    return _in_pieces(memoryview(raw), piece, _texts, _BETWEEN_TEXTS)
 
 
 def in_bytes(raw: Raw | bytes) -> bytes:
@@ -53,7 +54,7 @@ def in_bytes(raw: Raw | bytes) -> bytes:
 
 
 def _in_pieces(
-    data: bytes, piece: int, read: Callable[[bytes], list[_T]], between: Sequence[bytes]
+    data: memoryview, piece: int, read: Callable[[bytes], list[_T]], between: Sequence[bytes]
 ) -> Iterator[list[_T]]:
     """The items of an array, read in pieces.
 
@@ -61,8 +62,8 @@ def _in_pieces(
     two. Where none of the usual places is in reach, it is looked where items end, which takes
     longer: not for what is left of a list that is hardly long.
     """
-    if len(data) <= 2 * piece or data[:1] != b"[":
-        yield read(data)
+    if len(data) <= 2 * piece or data[0] != _ARRAY:
+        yield read(bytes(data))
         return
     at, end, misses = 1, piece, 0
     while misses < _MISSES and (cut := _between(data, end, end + 4 * piece, between)):
@@ -82,11 +83,14 @@ def _in_pieces(
             continue
         yield read(b"[%b]" % data[at:comma])
         at = comma + 1
-    yield read(b"[" + data[at:])
+    yield read(b"[%b" % data[at:])
 
 
-def _between(data: bytes, begin: int, end: int, between: Sequence[bytes]) -> tuple[int, int] | None:
+def _between(
+    data: memoryview, begin: int, end: int, between: Sequence[bytes]
+) -> tuple[int, int] | None:
     """Where first an item may end and the next begin, as JSON is usually written."""
-    found = ((data.find(sep, begin, end), len(sep)) for sep in between)
-    places = [(at, at + length - 1) for at, length in found if at >= 0]
+    reach = bytes(data[begin:end])
+    found = ((reach.find(sep), len(sep)) for sep in between)
+    places = [(begin + at, begin + at + length - 1) for at, length in found if at >= 0]
     return min(places, default=None)

@@ -18,9 +18,9 @@ from armory.errors import UpstreamUnavailable
 from armory.protocol.codes import METHOD_NOT_FOUND
 from armory.protocol.jsonrpc import error_of
 from armory.protocol.link import Call
-from armory.protocol.rawjson import NULL, members, scalar
-from armory.protocol.scanning.pieces import PIECE_BYTES, items_in_pieces
-from armory.tasks import give_way
+from armory.protocol.rawjson import NULL, opening, scalar
+from armory.protocol.scanning.pieces import items_in_pieces
+from armory.tasks import give_way, step_by_step
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.lists.entries import Omissions, Unusable, opened, weight
 
@@ -137,9 +137,7 @@ class PageReader:
                 )
             result = NULL if reply.result is None else reply.result
             size += len(memoryview(result))
-            page = self._page(method, result)
-            if len(memoryview(page.get(MEMBER[method], NULL))) > PIECE_BYTES:
-                await asyncio.sleep(0)  # finding the end of a large list took long enough
+            page = await self._page(method, result)
             await self._collect(method, page, entries)
             hint = _hint(page)
             if hint is not None:
@@ -152,9 +150,9 @@ class PageReader:
             seen.add(bytes(cursor))
         raise self._bad(f"{method} has no end within {MAX_PAGES:,} pages")
 
-    def _page(self, method: str, result: Raw) -> dict[str, Raw]:
+    async def _page(self, method: str, result: Raw) -> dict[str, Raw]:
         try:
-            return members(result)
+            return await step_by_step(opening(result))
         except (msgspec.DecodeError, RecursionError):
             raise self._bad(f"the result of {method} is no object") from None
 
