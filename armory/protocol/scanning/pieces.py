@@ -18,6 +18,8 @@ PIECE_BYTES = 64 * 1024
 """How much of a long array is split at a time: 0.3 ms."""
 _BETWEEN_OBJECTS, _BETWEEN_TEXTS = (b"},{", b"}, {"), (b'","', b'", "')
 _ARRAY = ord("[")
+_NEAR_BYTES = 4 * 1024
+"""Within so many most items end."""
 _MISSES = 200
 """Attempts at splitting a long array that end inside an item, before item ends are looked for."""
 
@@ -90,7 +92,10 @@ def _between(
     data: memoryview, begin: int, end: int, between: Sequence[bytes]
 ) -> tuple[int, int] | None:
     """Where first an item may end and the next begin, as JSON is usually written."""
-    reach = bytes(data[begin:end])
-    found = ((reach.find(sep), len(sep)) for sep in between)
-    places = [(begin + at, begin + at + length - 1) for at, length in found if at >= 0]
-    return min(places, default=None)
+    for reach_end in (begin + _NEAR_BYTES, end):
+        reach = bytes(data[begin : min(reach_end, end)])
+        found = ((reach.find(sep), len(sep)) for sep in between)
+        places = [(begin + at, begin + at + length - 1) for at, length in found if at >= 0]
+        if places:
+            return min(places)
+    return None
