@@ -31,6 +31,12 @@ _MAX_TOP_K = 50
 _STOP_WORDS = ("\nObservation:",)
 
 
+class _OutOfTime(ChatTimeout):
+    """The run's own limit, which the clock need not show yet: uvloop's timers count in whole
+    milliseconds, and go off up to half of one early.
+    """
+
+
 class Chat(Protocol):
     """A chat model (`armory.llm.client.ChatClient`)."""
 
@@ -162,7 +168,7 @@ class RetrievalAgent:
             except ChatError as error:
                 if not run.observations:
                     raise
-                stop: Stop = "time" if run.left_s <= 0 else "model"
+                stop: Stop = "time" if isinstance(error, _OutOfTime) else "model"
                 yield run.event("error", error.message, code=error.code)
                 yield self._end(run, stop, error=error.message)
                 return
@@ -199,14 +205,14 @@ class RetrievalAgent:
             return None, ""
         left_s = run.left_s
         if left_s <= 0:
-            raise ChatTimeout(f"The time limit of {run.limits.time_s:g} s is used up.")
+            raise _OutOfTime(f"The time limit of {run.limits.time_s:g} s is used up.")
         try:
             async with asyncio.timeout(left_s):
                 answer = await self._chat.complete(
                     run.messages, max_tokens=run.limits.answer_tokens, stop=_STOP_WORDS
                 )
         except TimeoutError as error:
-            raise ChatTimeout(
+            raise _OutOfTime(
                 f"The time limit of {run.limits.time_s:g} s ran out while the model was answering."
             ) from error
         run.prompt_tokens += answer.prompt_tokens

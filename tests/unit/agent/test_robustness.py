@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -14,9 +14,9 @@ from armory.agent.labels import Search
 from armory.agent.loop import RetrievalAgent
 from armory.agent.settings import AgentLimits
 from armory.errors import InvalidRequest, RateLimited
-from armory.llm.client import ChatClient
+from armory.llm.client import ChatClient, Completion
 from armory.llm.errors import ChatLimited, ChatTimeout, ChatUnavailable
-from armory.testing.chat import Turn
+from armory.testing.chat import ScriptedChat, Turn
 from tests.unit.agent.conftest import DEPLOY, DONE, NOTIFY, Run, Shelf, act
 
 pytestmark = pytest.mark.anyio
@@ -102,23 +102,55 @@ async def test_a_search_that_finds_no_room_is_shown_to_the_model(run: Run, shelf
     assert ran.result.tools, "what was found before is not lost"
 
 
-async def test_the_time_limit_ends_the_run_with_what_there_is(
-    run: Run, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+async def late(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Searches make it 39.9 s later than it is; called, it is made that much later."""
     loop = asyncio.get_running_loop()
     clock, search = loop.time, shelf.search
 
+    def turn(by_s: float) -> None:
+        monkeypatch.setattr(loop, "time", lambda: clock() + by_s)
+
     async def slow(name: Search, ask: Ask) -> Sequence[Any]:
-        monkeypatch.setattr(loop, "time", lambda: clock() + 39.9)
+        turn(39.9)
         return await search(name, ask)
 
     monkeypatch.setattr(shelf, "search", slow)
+    return turn
+
+
+@pytest.mark.usefixtures("late")
+async def test_the_time_limit_ends_the_run_with_what_there_is(run: Run, shelf: Shelf) -> None:
     limits = AgentLimits(time_s=40)
     ran = await run(shelf, DEPLOY, Turn(fault="hang"), limits=limits, timeout_s=60)
     assert ran.result.stopped == "time"
     assert ran.result.tools[0].tool.name == "ci__deploy"
-    assert ran.result.took_ms >= 40_000
+    assert ran.result.took_ms >= 39_900
     assert "time limit of 40 s" in (ran.result.error or "")
+
+
+async def test_a_timer_that_goes_off_early_is_the_time_limit_all_the_same(
+    shelf: Shelf, late: Callable[[float], None]
+) -> None:
+    """The clock is read a little before the limit when the limit has cut the model off."""
+
+    class Cut(ChatClient):
+        async def complete(self, *given: Any, **named: Any) -> Completion:
+            try:
+                return await super().complete(*given, **named)
+            except asyncio.CancelledError:
+                late(30)
+                raise
+
+    async with (
+        ScriptedChat([Turn(DEPLOY), Turn(fault="hang")]) as server,
+        Cut(server.url, "small") as chat,
+    ):
+        agent = RetrievalAgent(chat, [shelf], AgentLimits(time_s=40))
+        result = await agent.run("deploy and notify the team")
+    assert result.took_ms < 40_000
+    assert result.stopped == "time"
+    assert "time limit of 40 s" in (result.error or "")
 
 
 async def test_the_time_limit_before_anything_was_found_is_an_error(run: Run, shelf: Shelf) -> None:
