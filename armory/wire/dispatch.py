@@ -108,6 +108,10 @@ class Dispatcher:
         reply = await self._gateway.primitives.unknown(method, context, _passed(context, params))
         return _shaped(context, method, None, reply)
 
+    def leave(self, request: ClientRequest) -> None:
+        """The client of a request that was answered does not get the answer."""
+        self._interactions.leave(request.client)
+
     async def listen(
         self, request: ClientRequest, id: bytes, params: Mapping[str, Raw]
     ) -> ClientListening | Reply:

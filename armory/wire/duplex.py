@@ -281,6 +281,8 @@ class Duplex:
             reply = await self._dispatcher.answer(request, method, params)
         except OwnedByReplica:
             reply = Reply(error=REFUSED_STATE)
+        if self._out.closed:
+            self._dispatcher.leave(request)
         return encoded(key, reply)
 
     async def _listen(self, request: ClientRequest, key: bytes, params: Mapping[str, Raw]) -> Data:

@@ -234,6 +234,8 @@ class Held:
         self.under_way: list[str] = []
         self.cancelled: list[str] = []
         self.let_go = asyncio.Event()
+        self.asking = asyncio.Event()
+        self.asking.set()
 
     async def __call__(self, call: Call, owner: Owner) -> Reply:
         who = owner.principal.subject
@@ -241,6 +243,7 @@ class Held:
         try:
             if self._asks:
                 assert call.client is not None
+                await self.asking.wait()
                 await call.client.ask("elicitation/create", raws(FORM))
             await self.let_go.wait()
         except asyncio.CancelledError:
@@ -249,7 +252,7 @@ class Held:
         return result({"content": [{"type": "text", "text": "a secret"}]})
 
 
-def _held(upstream: Held) -> tuple[Gateway, Revocable, Authenticator]:
+def held_up(upstream: Held) -> tuple[Gateway, Revocable, Authenticator]:
     lists = ServerLists(tools=[tool("wait", "waits")], capabilities={"tools": {}})
     pool = ScriptedPool({"up": ScriptedUpstream(lists, upstream)})
     gateway, scheme = Gateway(pool), Revocable()
@@ -260,7 +263,7 @@ def _held(upstream: Held) -> tuple[Gateway, Revocable, Authenticator]:
 @pytest.mark.parametrize("accept", ["application/json, text/event-stream", "application/json"])
 async def test_a_call_in_flight_ends_with_the_credential_that_it_came_with(accept: str) -> None:
     upstream = Held()
-    gateway, scheme, checks = _held(upstream)
+    gateway, scheme, checks = held_up(upstream)
     body = modern_body(1, "tools/call", {"name": "up__wait", "arguments": {}})
     async with serving(gateway, checks) as (url, edge), aiohttp.ClientSession() as http:
 
@@ -284,7 +287,7 @@ async def test_a_call_in_flight_ends_with_the_credential_that_it_came_with(accep
 
 async def test_a_question_is_not_kept_for_who_cannot_answer_it_any_more() -> None:
     upstream = Held(asks=True)
-    gateway, scheme, checks = _held(upstream)
+    gateway, scheme, checks = held_up(upstream)
     params = {"name": "up__wait", "arguments": {}}
     body = modern_body(1, "tools/call", params, capabilities={"elicitation": {"form": {}}})
     async with serving(gateway, checks) as (url, edge), aiohttp.ClientSession() as http:

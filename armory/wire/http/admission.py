@@ -122,9 +122,9 @@ class Admission:
         Raises:
             RequestRejected: whoever asks may not come in any more.
         """
-        while admitted.endings != self._authenticator.endings:
-            admitted.endings = self._authenticator.endings
+        while admitted.endings != (now := self._authenticator.endings):
             await self._authenticated(admitted.request, admitted.extra)
+            admitted.endings = now  # not before: who asks meanwhile waits as well
 
     async def caller(self, request: web.Request) -> Principal | None:
         """Who asks for what needs no credential; None: somebody unknown.

@@ -211,8 +211,8 @@ class HttpEdge:
         self.authenticator.endings += 1
         self.streams.end_those(whose)
         self.interactions.end_those(whose)
-        await self._modern.end_those(whose)
-        await self.sessions.end_those(whose)
+        # side by side: a session must not be asked anything while others are looked up
+        await asyncio.gather(self._modern.end_those(whose), self.sessions.end_those(whose))
 
     async def close(self) -> None:
         """End streams, parked calls and sessions."""
@@ -267,7 +267,7 @@ class HttpEdge:
         body = self._bodies.arrived(request)
         if body is None:
             body = await self._bodies.read(request)
-            await self._admission.confirm(admitted)
+        await self._admission.confirm(admitted)
         if body is None:
             message = (
                 f"the body is larger than {self._settings.body_bytes:,} bytes; "
@@ -286,6 +286,7 @@ class HttpEdge:
             return await self._legacy.post_batch(admitted, body)
         if len(body) > PIECE_BYTES:
             message, params = await _decoded_large(body)
+            await self._admission.confirm(admitted)  # others had their turns meanwhile
         else:
             message = jsonrpc.decode(body)
             params = jsonrpc.params_of(message) if message.is_request else {}

@@ -53,6 +53,11 @@ class LazyAnswer:
         """The request that it answers."""
         return self._admitted
 
+    @property
+    def begun(self) -> bool:
+        """Whether a part of it was written, or is about to be."""
+        return self._opening is not None
+
     def keep_alive(self) -> None:
         """Keep the connection of a client that waits."""
         if self._admitted.takes_sse:

@@ -18,6 +18,7 @@ from armory.protocol.headers import LAST_EVENT_ID, SESSION_HEADER
 from armory.protocol.jsonrpc import Message
 from armory.security.expiry import while_valid
 from armory.tasks import spawn, start
+from armory.wire.http.admission import RequestRejected
 from armory.wire.http.admitted import AdmittedRequest, json_answer, new_stream, refusal
 from armory.wire.http.answers import held_for
 from armory.wire.http.context import EdgeContext
@@ -122,6 +123,7 @@ class LegacyEndpoint:
             if len(going) >= _BATCH_AT_ONCE:
                 _, going = await asyncio.wait(going, return_when=asyncio.FIRST_COMPLETED)
             await self._turns.next(admitted.caller.principal.person)
+            await self._edge.admission.confirm(admitted)
             if full := held.full:
                 answers.append(refused(message.key, codes.LIMITED, full))
                 continue
@@ -196,6 +198,11 @@ class LegacyEndpoint:
             session = await self._edge.sessions.open(caller, message, params)
         except TooMany as full:
             return refusal(503, codes.LIMITED, str(full), id=id, headers=admitted.extra)
+        try:
+            await self._edge.admission.confirm(admitted)
+        except RequestRejected:
+            await self._edge.sessions.end(session)
+            raise
         request = session_request(caller, session, session.general, {}, id)
         reply = await self._edge.dispatcher.answer(request, "initialize", {})
         return json_answer(admitted, encoded(id, reply), headers={SESSION_HEADER: session.id})

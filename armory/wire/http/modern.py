@@ -79,6 +79,7 @@ class ModernEndpoint:
         verify = _verify_mirrored if method == "tools/call" else None
         try:
             reply = await self._edge.dispatcher.answer(request, method, params, verify)
+            await self._confirm(answer, request)
             return await answer.finish(id, reply)
         except OwnedByReplica as owned:
             return await self._pass_on(admitted, id, owned.replica)
@@ -96,6 +97,23 @@ class ModernEndpoint:
                     await edge.admission.confirm(answer.admitted)
                 except RequestRejected:
                     answer.cut()
+
+    async def _confirm(self, answer: LazyAnswer, request: ClientRequest) -> None:
+        """Ask again who it is before the answer to a request is given; what it left to be asked is
+        dropped where that nobody can answer.
+
+        Raises:
+            RequestRejected: whoever asks may not come in any more.
+            ConnectionResetError: the same, of whom a part of the answer was written to.
+        """
+        try:
+            await self._edge.admission.confirm(answer.admitted)
+        except RequestRejected:
+            self._edge.dispatcher.leave(request)
+            if not answer.begun:
+                raise
+            answer.cut()
+            raise ConnectionResetError("its credential has ended") from None
 
     async def _pass_on(
         self, admitted: AdmittedRequest, id: bytes, replica: str

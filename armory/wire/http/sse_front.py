@@ -99,6 +99,7 @@ class SseFront:
             if body is None:
                 message = f"the body is larger than {edge.body_bytes:,} bytes"
                 return refusal(413, codes.INVALID_REQUEST, message, headers=admitted.extra)
+            await edge.admission.confirm(admitted)
             if duplex is None:
                 admitted.body = body
                 return await self._elsewhere(admitted, id)

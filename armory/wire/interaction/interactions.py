@@ -22,7 +22,7 @@ from armory.logger import Logger
 from armory.protocol import codes, jsonrpc
 from armory.protocol.capabilities import CAPABILITY, may_be_asked
 from armory.protocol.errors import RpcError
-from armory.protocol.link import Reply
+from armory.protocol.link import ClientChannel, Reply
 from armory.protocol.rawjson import NULL, encode, members_or_none, pack, text_of
 from armory.wire.eras.questions import may_ask, required
 from armory.wire.interaction.legacy_rounds import RESPONSES, STATE, answer_rounds, asks_for_input
@@ -194,6 +194,11 @@ class Interactions:
     def end_those(self, whose: Callable[[Principal], bool]) -> None:
         """End the parked calls of some principals: nobody will answer what they ask."""
         for handle in [handle for handle, owner in self._of.items() if whose(owner)]:
+            self._stop(handle)
+
+    def leave(self, client: ClientChannel) -> None:
+        """End the call that was parked for an answer to `client`, which it never gets."""
+        for handle in [handle for handle, call in self._parked.items() if call.client is client]:
             self._stop(handle)
 
     async def close(self) -> None:

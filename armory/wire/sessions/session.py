@@ -203,7 +203,7 @@ class Session:
         Raises:
             ClientGone: the session ended, or nothing came in ten minutes.
         """
-        if self._hung_up:
+        if self._hung_up or self.closed:
             raise ClientGone(_SILENT)
         self._count += 1
         id = f"armory-{self._count}"

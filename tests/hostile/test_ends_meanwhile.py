@@ -1,0 +1,160 @@
+"""What is under way, or just beginning, in the very moment in which a credential ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+import aiohttp
+import pytest
+
+from armory.domain.principal import Principal
+from armory.security.authentication import Authenticator
+from armory.testing.clients.raw import LegacyClient, modern_body, modern_headers
+from armory.testing.front import serving
+from armory.testing.waiting import until
+from tests.hostile.test_revoked import Held, Revocable, bearer, held_up
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+
+
+class EndsInTheMidst(Authenticator):
+    """One for which, once armed, a credential ends in the round of the event loop after the request
+    that it came with was found to be let in and read.
+    """
+
+    def __init__(self, scheme: Revocable) -> None:
+        self.end: Callable[[], None] | None = None
+        self._looks = 0
+        super().__init__((), (scheme,), allow_anonymous=False)
+
+    @property
+    def endings(self) -> int:
+        """As `Authenticator.endings`."""
+        if self.end is not None:
+            self._looks += 1
+            if self._looks == 2:  # when it was let in, and when its body was there
+                asyncio.get_running_loop().call_soon(self.end)
+        return self._endings
+
+    @endings.setter
+    def endings(self, value: int) -> None:
+        self._endings = value
+
+
+LONG = "x" * 400_000  # more than is looked through in one go
+
+
+@pytest.mark.parametrize(
+    ("era", "method"),
+    [("modern", "tools/call"), ("legacy", "tools/call"), ("legacy", "initialize")],
+)
+async def test_what_takes_long_to_be_opened_calls_nothing_any_more(era: str, method: str) -> None:
+    upstream = Held()
+    gateway, scheme, _ = held_up(upstream)
+    checks = EndsInTheMidst(scheme)
+    async with serving(gateway, checks) as (url, edge), aiohttp.ClientSession() as http:
+        client = LegacyClient(f"{url}/mcp", http, "2025-11-25", token="ann")
+        if method != "initialize":
+            await client.initialize({})
+        said = {"name": "up__wait", "arguments": {"text": LONG}}
+        if method == "initialize":
+            said = {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {},
+                "clientInfo": {"name": LONG},
+            }
+        body = modern_body(1, method, said)
+        headers = {**modern_headers(body), **bearer("ann")}
+        if era == "legacy":
+            body["params"] = said
+            headers = client.headers
+        ends: list[asyncio.Task[None]] = []
+
+        def end() -> None:
+            scheme.ended.add("ann")
+            ends.append(asyncio.ensure_future(edge.end_principal("api_key:ann")))
+
+        checks.end = end
+        upstream.let_go.set()
+        async with http.post(f"{url}/mcp", json=body, headers=headers) as answered:
+            assert answered.status == 401
+        await asyncio.gather(*ends)
+        assert (upstream.under_way, len(edge.sessions)) == ([], 0)
+
+
+class SlowlyRevocable(Revocable):
+    """As `Revocable`, but it takes its time to say that a credential has ended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = asyncio.Event()
+        self.says = asyncio.Event()
+
+    async def identify(self, credential: str) -> Principal | None:
+        """As `Scheme.identify`."""
+        if credential in self.ended:
+            self.asked.set()
+            await self.says.wait()
+        return await super().identify(credential)
+
+
+@pytest.mark.parametrize("accept", ["application/json, text/event-stream", "application/json"])
+async def test_what_is_asked_just_then_is_dropped(accept: str) -> None:
+    upstream = Held(asks=True)
+    upstream.asking.clear()
+    gateway, _, _ = held_up(upstream)
+    scheme = SlowlyRevocable()
+    checks = Authenticator((), (scheme,), allow_anonymous=False)
+    params = {"name": "up__wait", "arguments": {}}
+    body = modern_body(1, "tools/call", params, capabilities={"elicitation": {"form": {}}})
+    headers = {**modern_headers(body), **bearer("ann"), "Accept": accept}
+    async with serving(gateway, checks) as (url, edge), aiohttp.ClientSession() as http:
+
+        async def call() -> int:
+            async with http.post(f"{url}/mcp", json=body, headers=headers) as answered:
+                return answered.status
+
+        called = asyncio.ensure_future(call())
+        await until(lambda: upstream.under_way == ["ann"])
+        scheme.ended.add("ann")
+        ending = asyncio.ensure_future(edge.end_principal("api_key:ann"))
+        await scheme.asked.wait()
+        upstream.asking.set()
+        await until(lambda: bool(upstream.cancelled or edge.interactions.parked) or called.done())
+        scheme.says.set()
+        await ending
+        with suppress(aiohttp.ClientError):  # cut off, or refused
+            assert await called == 401
+        await until(lambda: upstream.cancelled == ["ann"])
+        assert edge.interactions.parked == 0
+
+
+async def test_a_session_ends_at_once_whoever_else_is_looked_up() -> None:
+    upstream = Held()
+    gateway, _, _ = held_up(upstream)
+    scheme = SlowlyRevocable()
+    checks = Authenticator((), (scheme,), allow_anonymous=False)
+    params = {"name": "up__wait", "arguments": {}}
+    body = modern_body(1, "tools/call", params)
+    async with serving(gateway, checks) as (url, edge), aiohttp.ClientSession() as http:
+        client = LegacyClient(f"{url}/mcp", http, "2025-11-25", token="ann")
+        await client.initialize({})
+
+        async def call() -> None:
+            headers = {**modern_headers(body), **bearer("ann")}
+            async with http.post(f"{url}/mcp", json=body, headers=headers) as answered:
+                await answered.read()
+
+        asked: tuple[Coroutine[Any, Any, Any], ...] = call(), client.request("tools/call", params)
+        calls = [asyncio.ensure_future(one) for one in asked]
+        await until(lambda: len(upstream.under_way) == 2)
+        scheme.ended.add("ann")
+        ending = asyncio.ensure_future(edge.end_principal("api_key:ann"))
+        await scheme.asked.wait()
+        await until(lambda: not len(edge.sessions) and upstream.cancelled == ["ann"])
+        scheme.says.set()
+        await ending
+        await asyncio.gather(*calls, return_exceptions=True)
