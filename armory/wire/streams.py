@@ -97,6 +97,7 @@ class EventStream:
 
     Attributes:
         on_held: told `held_bytes` whenever more is held, or less.
+        on_put: told of each message that is kept.
     """
 
     def __init__(
@@ -118,6 +119,7 @@ class EventStream:
         self._waiting_bytes = 0
         self._taken_bytes = 0
         self.on_held: Callable[[int], None] | None = None
+        self.on_put: Callable[[], None] | None = None
 
     @property
     def last(self) -> int:
@@ -159,6 +161,8 @@ class EventStream:
             self._make_room()
         self._wake()
         self._held()
+        if self.on_put is not None:
+            self.on_put()
 
     def _make_room(self) -> None:
         while len(self._events) > 1:

@@ -27,7 +27,7 @@ class Keeping(Protocol):
 
 
 class KeptBytes:
-    """The bytes that sessions keep of streams that have ended, or that nobody reads.
+    """The bytes that sessions keep of streams that have ended, and of their general ones.
 
     Attributes:
         held: bytes now.

@@ -84,6 +84,9 @@ class Session:
         self.log_level: str | None = DEFAULT_LOG_LEVEL
         self.revealed: set[str] = set()
         self.general = general or EventStream(GENERAL)
+        if general is None:  # one that is given keeps nothing for who comes back
+            self.general.on_put = self._keeps_more
+        self._kept_bytes = 0
         self.inflight: dict[bytes, asyncio.Task[None] | Running] = {}
         self.opened = self.used = time.monotonic()
         self.closed = False
@@ -174,11 +177,17 @@ class Session:
             oldest = finished.pop(0)
             size -= oldest.size_bytes
             del self._streams[oldest.key]
+        self._kept_bytes = size
+        self._keeps_more()
+
+    def _keeps_more(self) -> None:
+        """Tell how much is kept; also of what is said where no request ends and nobody reads."""
         if self.on_kept is not None:
-            self.on_kept(self, size + self.general.size_bytes)
+            self.on_kept(self, self._kept_bytes + self.general.size_bytes)
 
     def forget(self) -> None:
         """Keep nothing for a client that comes back."""
+        self._kept_bytes = 0
         for stream in [one for one in self._streams.values() if one.closed and not one.reading]:
             self.drop_stream(stream)
         self.general.forget()
@@ -295,7 +304,7 @@ class Session:
 
     def let_go(self) -> None:
         """It has ended, and nobody is told of anything by it: it goes with its last reference."""
-        self._owner = None
+        self._owner = self.general.on_put = None
         self.subscription.client, self.subscription.deliver = None, _to_nobody
 
 

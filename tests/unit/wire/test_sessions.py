@@ -29,6 +29,7 @@ from armory.testing.waiting import until
 from armory.wire.caller import Caller
 from armory.wire.http.replicas import Replicas
 from armory.wire.messages import whole
+from armory.wire.sessions import kept
 from armory.wire.sessions.registry import Sessions, TooMany
 from armory.wire.sessions.session import Session
 from armory.wire.settings import HttpSettings
@@ -313,3 +314,21 @@ async def test_a_question_is_withdrawn_where_its_client_reads_by_now() -> None:
     withdrawn = decode(whole(told[1]))
     assert withdrawn.method == "notifications/cancelled"
     assert params_of(withdrawn)["requestId"] == decode(whole(put[1])).id
+
+
+async def test_what_is_said_to_clients_that_read_nothing_is_bounded_for_all_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kept, "MOST_BYTES", 20_000)
+    sessions = Sessions(behind(ScriptedPool()))
+    every = [await opened(sessions) for _ in range(4)]
+    waiting = 0
+    for _ in range(9):
+        for session in every:
+            line = {"level": "error", "data": "x" * 1_000}
+            session.subscription.deliver("notifications/message", raws(line))
+            waiting = sum(one.general.size_bytes for one in every)
+            assert waiting == sessions.kept.held <= 20_000
+    assert waiting > 10_000
+    await sessions.close()
+    assert sessions.kept.held == 0
