@@ -160,7 +160,7 @@ def _resource(claims: Mapping[str, Any]) -> str:
     said = claims.get("resource", "")
     if isinstance(said, list) and len(said) == 1:
         said = said[0]
-    if not isinstance(said, str):
+    if not isinstance(said, str) or said != text(said):
         raise _refused("its resource is not one URL")
     return said
 

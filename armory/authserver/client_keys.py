@@ -81,10 +81,12 @@ class ClientKeys:
             raise _refused("its sub is not the client_id")
         if claims["aud"] not in audiences:
             raise _refused(f"its aud is not {audiences[0]!r} alone")
+        if not (id := text(claims["jti"])):
+            raise _refused("its jti is no text")
         now = time.time()
         if until > now + _MOST_S + 2 * self._leeway_s:
             raise _refused(f"it holds for longer than {int(_MOST_S)} seconds")
-        once = hashlib.sha256(f"{METHOD} {client.id} {claims['jti']}".encode()).hexdigest()
+        once = hashlib.sha256(f"{METHOD} {client.id} {id}".encode()).hexdigest()
         if not await self._once(once, until - now):
             raise _refused("it was used before")
 

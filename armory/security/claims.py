@@ -11,6 +11,7 @@ from typing import Any
 
 from armory.errors import AuthenticationFailed
 from armory.logger import Logger
+from armory.oauth.metadata import texts
 
 _log = Logger(__name__)
 FORM = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
@@ -78,9 +79,7 @@ def scopes_of(claims: Mapping[str, Any], claim: str) -> frozenset[str]:
         )
     if isinstance(granted, str):
         granted = granted.split()
-    return frozenset(
-        scope for scope in (granted if isinstance(granted, list) else ()) if isinstance(scope, str)
-    )
+    return frozenset(texts(granted))
 
 
 def _is_elsewhere(claims: Mapping[str, Any], claim: str) -> bool:

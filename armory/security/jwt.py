@@ -18,6 +18,7 @@ from cachetools import TLRUCache
 from armory.domain.principal import Principal
 from armory.errors import AuthenticationFailed, ConfigError
 from armory.logger import Logger
+from armory.oauth.metadata import text
 from armory.security.claims import (
     FORM,
     MAX_TOKEN_CHARS,
@@ -126,9 +127,8 @@ class JwtScheme:
     def _principal(self, claims: Mapping[str, Any]) -> Principal:
         user = user_of(claims, self._user_claim)
         check_own(user, self._others)
-        subject = claims.get("sub")
         return Principal(
-            subject if isinstance(subject, str) and subject else user,
+            text(claims.get("sub")) or user,
             user,
             scopes_of(claims, self._scopes_claim),
             "jwt",

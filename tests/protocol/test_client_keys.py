@@ -152,6 +152,8 @@ async def test_who_has_not_the_key_is_not_that_client(world: World, owner: Owner
             owner.signed(url, sub="somebody"),
             owner.signed(url, iss="https://another.example/client"),
             owner.signed(url, jti=None),
+            owner.signed(url, jti="\ud800"),
+            owner.signed(url, sub="\ud800"),
             owner.signed(url, exp=None),
             owner.signed(url, exp=int(time.time()) - 60),
             owner.signed(url, exp=int(time.time()) + 7_200),

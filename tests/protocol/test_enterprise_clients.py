@@ -139,6 +139,8 @@ async def test_what_is_not_quite_an_id_jag_gives_nothing(world: World) -> None:
             desk.signed(iss=other.issuer),
             desk.signed(cnf={"jkt": "a key that a bearer does not show"}),
             desk.signed(resource=7),
+            desk.signed(resource="\ud800"),
+            desk.signed(jti="\ud800"),
             other.sign("oauth-id-jag+jwt", aud=url, client_id="desk", jti="1"),
             "no.jwt.atall",
             "",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hmac
 import json
 import time
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from armory.errors import AuthenticationFailed, BackendError, ConfigError
-from armory.security.issuer import Issuer
+from armory.security.issuer import Issuer, issuer_named
 from armory.security.jwt import JwtScheme
 from armory.security.keys import KeySet
 from armory.security.settings import JwtSettings
@@ -335,6 +336,36 @@ async def test_keys_come_over_http_and_other_answers_are_refused(provider: Provi
     await runner.cleanup()
     with pytest.raises(BackendError):
         await fetch(f"{base}/jwks")
+
+
+async def test_half_characters_in_a_token_are_not_taken_over(provider: Provider) -> None:
+    checks = scheme(provider, user_claim="name")
+    said = claims(name="ann", sub="\ud800", jti="\udfff", scope=["read", "\ud800"])
+    found = await checks.identify(provider.sign("one", said))
+    assert found is not None
+    assert (found.subject, found.user, found.scopes) == ("ann", "ann", {"read"})
+    with pytest.raises(AuthenticationFailed):
+        await checks.identify(provider.sign("one", claims(name="\ud800")))
+
+
+DEEP = b"[" * 5_000 + b"]" * 5_000
+
+
+@pytest.mark.parametrize(
+    ("head", "payload"),
+    [(b'{"alg":"HS256","x":' + DEEP + b"}", b"{}"), (b'{"alg":"HS256"}', b'{"x":' + DEEP + b"}")],
+)
+async def test_a_token_that_is_nested_thousands_deep_is_refused(
+    head: bytes, payload: bytes
+) -> None:
+    parts = [base64.urlsafe_b64encode(part).rstrip(b"=") for part in (head, payload)]
+    parts.append(hmac.digest(SECRET.encode(), b".".join(parts), "sha256"))
+    parts[2] = base64.urlsafe_b64encode(parts[2]).rstrip(b"=")
+    token = b".".join(parts).decode()
+    assert issuer_named(token) == ""
+    checks = JwtScheme(JwtSettings(secret=SECRET, algorithms=("HS256",)))
+    with pytest.raises(AuthenticationFailed):
+        await checks.identify(token)
 
 
 @pytest.mark.parametrize("document", [b"", b"[]", b'{"keys": 1}', b'{"keys": [1, {"kty": "RSA"}]}'])
