@@ -227,16 +227,14 @@ class UpstreamOwner:
                 self._dirty.clear()
                 await self._refresh(link)
                 continue
-            if self.upstream.own_busy:
-                continue  # a server that is busy with a call need not answer a probe
+            heard = announced and link.hears_lists
+            if self.upstream.own_busy:  # a server that is need not answer a probe
+                if not heard:
+                    await self._list_again(link)
+                continue
             try:
-                if announced or link.era == "legacy":
-                    await link.probe()
-                else:
-                    await self._refresh(link)
+                await self._probe(link, heard)
                 missed = 0
-                if self.status.state != "ready":
-                    self._ready(link)
             except UpstreamUnavailable as error:
                 missed += 1
                 log.info("upstream_probe_missed", upstream=link.server, error=str(error))
@@ -244,9 +242,34 @@ class UpstreamOwner:
                     await link.close()
                     raise
 
+    async def _probe(self, link: BaseLink, heard: bool) -> None:
+        """Ask for a sign of life, and for its lists where their changes are not heard of.
+
+        Raises:
+            UpstreamUnavailable: there was none.
+        """
+        if heard or link.era == "legacy":
+            await link.probe()
+            if not heard:
+                await self._list_again(link)
+        else:
+            await self._refresh(link)
+        if self.status.state != "ready":
+            self._ready(link)
+
+    async def _list_again(self, link: BaseLink) -> None:
+        """Fetch the lists of a server that is alive; where they cannot be had now, those that there
+        are stay.
+        """
+        try:
+            await self._refresh(link)
+        except UpstreamUnavailable as error:
+            log.info("upstream_not_listed_again", upstream=link.server, error=str(error))
+
     def _interval(self, link: BaseLink, announced: bool) -> float:
         interval_s = self.upstream.spec.health_interval_s
-        if announced or link.era == "legacy" or self.lists is None:
+        heard = announced and link.hears_lists
+        if heard or link.era == "legacy" or self.lists is None:
             return interval_s
         ttl_ms, _ = self.lists.cache.get(TOOLS, (0, ""))
         return max(interval_s, ttl_ms / 1000)

@@ -186,7 +186,8 @@ class UpstreamConfig(Block):
     call_timeout_s: Seconds = _SPEC.call_timeout_s
     """Deadline of one call, in seconds."""
     health_interval_s: Seconds = _SPEC.health_interval_s
-    """Seconds between health probes of a session that is not used."""
+    """Seconds between health probes of a session that is not used, and between listings of a server
+    that does not announce changes of its lists, or cannot be heard."""
     max_concurrency: Count = _SPEC.max_concurrency
     """Calls in flight at once."""
     max_queue: Annotated[int, Field(ge=0)] = _SPEC.max_queue

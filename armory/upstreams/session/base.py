@@ -129,6 +129,11 @@ class BaseLink(ABC):
         return self.identity.instructions
 
     @property
+    def hears_lists(self) -> bool:
+        """Whether the upstream says by itself when any of its lists changes, and is heard."""
+        return self.subscriptions.promised
+
+    @property
     @abstractmethod
     def closed(self) -> bool:
         """Whether requests have no chance any more."""

@@ -25,6 +25,7 @@ from armory.upstreams.session.listening import ListenStream
 from armory.upstreams.spec import UpstreamSpec
 
 log = Logger(__name__)
+_KINDS = ("tools", "prompts", "resources")
 _LEVEL_S = 1.0
 """How long a call waits for the upstream's answer to `logging/setLevel`."""
 
@@ -64,11 +65,17 @@ class Subscriptions:
 
         Legacy upstreams announce by themselves what their capabilities promise.
         """
-        kinds = ("tools", "prompts", "resources")
-        able = any(_flag(self.identity.capabilities, kind, "listChanged") for kind in kinds)
+        able = any(_flag(self.identity.capabilities, kind, "listChanged") for kind in _KINDS)
         if able and self.identity.era == "modern":
             return await self._listen_stream().want(lists=True)
         return able
+
+    @property
+    def promised(self) -> bool:
+        """Whether the upstream promises to say when any of the lists that it has changes."""
+        capabilities = self.identity.capabilities
+        offered = [kind for kind in _KINDS if isinstance(capabilities.get(kind), dict)]
+        return bool(offered) and all(_flag(capabilities, kind, "listChanged") for kind in offered)
 
     async def set_resources(self, uris: frozenset[str]) -> None:
         """Make the upstream report updates of exactly these resources (original URIs).

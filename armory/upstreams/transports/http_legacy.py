@@ -100,6 +100,11 @@ class LegacyHttpLink(StatefulLink):
         """Whether `close` was called, or the session is gone and no other could be had."""
         return self._closing or self._dead
 
+    @property
+    def hears_lists(self) -> bool:
+        """As `BaseLink.hears_lists`: what it says outside of answers comes on the GET stream."""
+        return super().hears_lists and self._stream.heard
+
     async def open(self) -> None:
         """Initialise a session.
 

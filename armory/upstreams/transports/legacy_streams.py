@@ -71,6 +71,11 @@ class ServerStream:
         self._opened = False
         self._over = 0
 
+    @property
+    def heard(self) -> bool:
+        """Whether it could be opened in this session, and is opened again where it breaks."""
+        return self._opened and self._task is not None and not self._task.done()
+
     def start(self) -> None:
         """Listen, anew where that goes on already."""
         self.cancel()
