@@ -341,18 +341,25 @@ class Parted:
 
 
 def request_in_parts(id: int | str, method: str, params: Mapping[str, Raw]) -> Parted:
-    """As `request`; large members of `params` are parts of their own."""
+    """As `request`; large members of `params` are parts of their own, small ones share some."""
     parts: list[Part] = []
-    text = b'{"jsonrpc":"2.0","id":%b,"method":%b,"params":{' % (encode(id), encode(method))
+    short: list[Part] = [
+        b'{"jsonrpc":"2.0","id":%b,"method":%b,"params":{' % (encode(id), encode(method))
+    ]
+    size = 0
     separator = b""
     for name, raw in params.items():
         value = memoryview(raw)
-        text += b"%b%b:" % (separator, encode(name))
+        short.append(b"%b%b:" % (separator, encode(name)))
         separator = b","
-        if len(value) < _PART_BYTES:
-            text += value
-        else:
-            parts += (text, value)
-            text = b""
-    parts.append(text + b"}}")
+        if len(value) >= _PART_BYTES:
+            parts += (b"".join(short), value)
+            short, size = [], 0
+            continue
+        short.append(value)
+        size += len(value)
+        if size >= _PART_BYTES:
+            parts.append(b"".join(short))
+            short, size = [], 0
+    parts.append(b"".join((*short, b"}}")))
     return Parted(tuple(parts), sum(map(len, parts)))

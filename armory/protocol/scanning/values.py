@@ -25,7 +25,7 @@ from armory.protocol.scanning.surrogates import BEYOND_BYTES, piece_end
 
 PIECE_BYTES = 64 * 1024
 """Gone through at a time: 0.2 ms, or 0.8 where brackets and commas in texts mislead."""
-_WINDOW_BYTES = 4 * 1024
+_WINDOWS = (4 * 1024, 16 * 1024, PIECE_BYTES)
 """What ends within so many bytes, as nearly all does, is left to the parser."""
 _GUESSES = 2
 _REDUCTIONS = 5
@@ -69,8 +69,9 @@ def value_end(
     Raises:
         msgspec.DecodeError: it is not JSON, or nothing follows.
     """
-    if (end := _ends(b"", bytes(view[at : at + min(_WINDOW_BYTES, piece_bytes)]))) is not None:
-        return at + end
+    for window in _WINDOWS:
+        if (end := _ends(b"", bytes(view[at : at + min(window, piece_bytes)]))) is not None:
+            return at + end
     levels = held = b""  # what is open, and what was gone through since the last comma
     while at + piece_bytes < len(view):
         piece = held + bytes(view[at : at + piece_bytes])

@@ -18,8 +18,19 @@ from msgspec import Raw
 
 from armory.protocol.errors import RpcError
 from armory.protocol.jsonrpc import error_of
-from armory.protocol.rawjson import NULL, few_items, members, need_value, pack, scalar, values_at
+from armory.protocol.rawjson import (
+    NULL,
+    few_items,
+    items_in_steps,
+    members,
+    need_value,
+    opening,
+    pack,
+    scalar,
+    values_at,
+)
 from armory.protocol.scanning.taking_apart import MOST_MEMBERS, TooWide
+from armory.protocol.scanning.values import PIECE_BYTES
 
 LONG = "x" * 70_000
 """With it, what holds it is no longer opened all at once."""
@@ -226,6 +237,15 @@ def test_many_short_members_are_not_given_to_a_parser_one_by_one() -> None:
     finally:
         sys.setprofile(before)
     assert calls < 3 * MOST_MEMBERS
+
+
+@pytest.mark.parametrize("value", ["x" * 7_000, [["é", "],", {"a": 1}]] * 400, "é" * 9_000])
+def test_no_step_takes_apart_more_than_a_piece_of_members(value: Any) -> None:
+    given = {f"k{number}": value for number in range(MOST_MEMBERS)}
+    data = json.dumps(given).encode()
+    assert sum(1 for _ in opening(data)) > len(data) // (2 * PIECE_BYTES)
+    data = json.dumps([*given.values()]).encode()
+    assert sum(1 for _ in items_in_steps(data, MOST_MEMBERS)) > len(data) // (2 * PIECE_BYTES)
 
 
 @pytest.mark.parametrize("at", range(8))
