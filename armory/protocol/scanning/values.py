@@ -1,6 +1,6 @@
 """Where a long JSON value ends, found in steps: a parser would go through all of it in one go.
 
-Owns: `value_end`, `run_end`, `at_once`. Never imports the protocol or a transport.
+Owns: `value_end`, `run_end`, `unmatched`, `at_once`. Never imports the protocol or a transport.
 
 A piece between two commas is JSON with what is open before it opened, and what is open after it
 closed. What that is, its brackets tell; whether they told right, a parser says: after what it
@@ -30,7 +30,7 @@ _WINDOWS = (4 * 1024, 16 * 1024, PIECE_BYTES)
 _GUESSES = 2
 _REDUCTIONS = 5
 """Nested deeper, each of them would take 0.3 ms."""
-_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _OPENING = {ord("{"): b'{"":', ord("["): b"["}
 _GOING_ON = {ord("{"): b'{"":0,', ord("["): b"[0,"}
 _GONE_ON = {ord("{"): b',"":0}', ord("["): b",0]"}
@@ -150,7 +150,7 @@ def _guessed(levels: bytes, piece: bytes) -> tuple[int, bytes] | None:
         cut = piece.rfind(b",", 0, cut)
         if cut < 0:
             return None
-        left = _unmatched(piece[:cut].translate(None, _NO_BRACKETS))
+        left = unmatched(piece[:cut].translate(None, NO_BRACKETS))
         if left is None:
             return None
         opened = left.lstrip(b"]}")
@@ -170,7 +170,7 @@ def _looked_for(levels: bytes, piece: bytes) -> tuple[int, bytes] | None:
     return None if after is None else (cut, after)
 
 
-def _unmatched(brackets: bytes) -> bytes | None:
+def unmatched(brackets: bytes) -> bytes | None:
     """Those that have no partner; None where they are nested too deep to be told in a few looks."""
     for _ in range(_REDUCTIONS):
         size = len(brackets)
