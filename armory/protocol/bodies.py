@@ -5,16 +5,17 @@ Owns: the refusal of bodies nested too deep, and opening batches. Never imports 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import msgspec
 from msgspec import Raw
 
 from armory.protocol.codes import INVALID_REQUEST, PARSE_ERROR
 from armory.protocol.errors import Malformed
-from armory.protocol.rawjson import few_items
+from armory.protocol.rawjson import items_in_steps
 from armory.protocol.scanning.nesting import DepthScan, deeper_than
 from armory.protocol.scanning.taking_apart import TooWide
+from armory.protocol.scanning.values import at_once
 
 BATCH_ITEMS = 100
 BATCH_BYTES = 32 << 20
@@ -68,13 +69,18 @@ def is_batch(body: bytes) -> bool:
 
 
 def decode_batch(body: bytes, most: int = BATCH_ITEMS) -> list[Raw]:
-    """The items of a batch, unopened.
+    """As `batch_items`, in one go."""
+    return at_once(batch_items(body, most))
+
+
+def batch_items(body: bytes, most: int = BATCH_ITEMS) -> Generator[None, None, list[Raw]]:
+    """The items of a batch, unopened, in steps.
 
     Raises:
         Malformed: no JSON, an empty array, or one of more than `most` messages.
     """
     try:
-        batch = few_items(body, most)
+        batch = yield from items_in_steps(body, most)
     except TooWide:
         raise Malformed(
             INVALID_REQUEST,

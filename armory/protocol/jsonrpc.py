@@ -8,6 +8,7 @@ transport.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Mapping
 from typing import Any
 
@@ -18,13 +19,14 @@ from armory.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUES
 from armory.protocol.errors import Malformed
 from armory.protocol.rawjson import NULL as NULL_VALUE
 from armory.protocol.rawjson import (
+    assembled,
     brief,
     encode,
     excerpt,
     members,
     opening,
+    opening_named,
     pack,
-    reading,
     text_or_none,
     value,
 )
@@ -37,6 +39,8 @@ MAX_ID_BYTES = 4 * 1024
 _DATA_BYTES = 64 * 1024
 """Of an error; what the gateway looks for in it is short."""
 _VALUES = ("params", "result", "error", "id")
+_NO_MESSAGE = "the body is not a JSON-RPC message"
+_PLACE = re.compile(r" \(byte \d+\)")
 _VERSION = b'"2.0"'
 _VERSION_BYTES = 20
 """Room for the version with every character escaped."""
@@ -118,9 +122,7 @@ def decode(body: bytes | Raw) -> Message:
     try:
         message = _message.decode(body)
     except (msgspec.ValidationError, RecursionError):
-        raise Malformed(
-            INVALID_REQUEST, "the body is not a JSON-RPC message", _id_in(body)
-        ) from None
+        raise Malformed(INVALID_REQUEST, _NO_MESSAGE, _id_in(body)) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         begins = bytes(memoryview(body)[:6])
         if begins.startswith(BOM) and not begins.endswith(BOM):
@@ -129,17 +131,26 @@ def decode(body: bytes | Raw) -> Message:
     return _checked(message)
 
 
-def decoding(body: bytes) -> Generator[None, None, Message]:
+def decoding(body: bytes | Raw) -> Generator[None, None, Message]:
     """As `decode`, of a large one, in steps.
 
     Raises:
         Malformed: it is none.
     """
+    if bytes(memoryview(body)[: len(BOM)]) == BOM:
+        body = bytes(memoryview(body)[len(BOM) :])
     try:
-        message = yield from reading(body, Message, _message.decode, _VALUES)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return decode(body)  # which says what is wrong; too wide an envelope is only unusual
-    return _checked(message)
+        found = yield from opening_named(body, Message.__struct_fields__)
+    except msgspec.ValidationError:
+        raise Malformed(INVALID_REQUEST, _NO_MESSAGE, NULL) from None
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        why = _PLACE.sub("", str(error))  # within a piece
+        raise Malformed(PARSE_ERROR, f"the body is not JSON: {why}") from None
+    try:
+        return _checked(assembled(found, _message.decode, _VALUES))
+    except (msgspec.ValidationError, RecursionError):
+        id = found.get("id")
+        raise Malformed(INVALID_REQUEST, _NO_MESSAGE, (id and _id_of(id)) or NULL) from None
 
 
 def _checked(message: Message) -> Message:
@@ -341,18 +352,25 @@ class Parted:
 
 
 def request_in_parts(id: int | str, method: str, params: Mapping[str, Raw]) -> Parted:
-    """As `request`; large members of `params` are parts of their own."""
+    """As `request`; large members of `params` are parts of their own, small ones share some."""
     parts: list[Part] = []
-    text = b'{"jsonrpc":"2.0","id":%b,"method":%b,"params":{' % (encode(id), encode(method))
+    short: list[Part] = [
+        b'{"jsonrpc":"2.0","id":%b,"method":%b,"params":{' % (encode(id), encode(method))
+    ]
+    size = 0
     separator = b""
     for name, raw in params.items():
         value = memoryview(raw)
-        text += b"%b%b:" % (separator, encode(name))
+        short.append(b"%b%b:" % (separator, encode(name)))
         separator = b","
-        if len(value) < _PART_BYTES:
-            text += value
-        else:
-            parts += (text, value)
-            text = b""
-    parts.append(text + b"}}")
+        if len(value) >= _PART_BYTES:
+            parts += (b"".join(short), value)
+            short, size = [], 0
+            continue
+        short.append(value)
+        size += len(value)
+        if size >= _PART_BYTES:
+            parts.append(b"".join(short))
+            short, size = [], 0
+    parts.append(b"".join((*short, b"}}")))
     return Parted(tuple(parts), sum(map(len, parts)))

@@ -16,7 +16,12 @@ from msgspec import Raw
 from armory.protocol.codes import BACKEND, INVALID_PARAMS
 from armory.protocol.errors import RpcError
 from armory.protocol.scanning.pieces import in_bytes
-from armory.protocol.scanning.taking_apart import TooWide, few_items_of, few_members
+from armory.protocol.scanning.taking_apart import (
+    TooWide,
+    few_items_of,
+    few_members,
+    named_members,
+)
 from armory.protocol.scanning.values import at_once
 
 _members = msgspec.json.Decoder(dict[str, Raw])
@@ -73,10 +78,27 @@ def reading(
         values: fields that take any JSON, verbatim.
 
     Raises:
-        msgspec.DecodeError: as of `members`; whatever `decode` raises.
+        msgspec.DecodeError: not an object (or not JSON); whatever `decode` raises.
     """
-    opened = yield from opening(raw)
-    found = {name: opened[name] for name in kind.__struct_fields__ if name in opened}
+    found = yield from opening_named(raw, kind.__struct_fields__)
+    return assembled(found, decode, values)
+
+
+def opening_named(
+    raw: Raw | bytes | bytearray, names: Sequence[str]
+) -> Generator[None, None, dict[str, Raw]]:
+    """The members of these names of a large object, in steps, however many others it has."""
+    try:
+        opened = yield from opening(raw)
+    except TooWide:
+        return (yield from named_members(memoryview(raw), names))
+    return {name: opened[name] for name in names if name in opened}
+
+
+def assembled(
+    found: Mapping[str, Raw], decode: Callable[[bytes], _Struct], values: Collection[str]
+) -> _Struct:
+    """What `decode` makes of these members, of which long `values` stay as they came."""
     long = {name: found[name] for name in values if _is_long(found.get(name))}
     message = decode(encode({**found, **dict.fromkeys(long, NULL)}))
     for name, value in long.items():
@@ -113,6 +135,16 @@ def members_or_none(raw: Raw | None) -> dict[str, Raw] | None:
         return None
     try:
         return members(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def opening_or_none(raw: Raw | None) -> Generator[None, None, dict[str, Raw] | None]:
+    """As `members_or_none`, in steps."""
+    if raw is None:
+        return None
+    try:
+        return (yield from opening(raw))
     except (msgspec.DecodeError, RecursionError):
         return None
 

@@ -108,6 +108,8 @@ def decoding(
     Raises:
         UnreadableMessage: as `decode`.
     """
+    if data.startswith(BOM):  # else it would be mended, and then opened in one go
+        data = data[len(BOM) :]
     large = yield from _large(data)
     if large is None:
         return (yield from _reading(data))
@@ -161,7 +163,7 @@ def _read(data: bytes | bytearray) -> UpstreamMessage | Exception:
 def _read_in_steps(
     data: bytes | bytearray,
 ) -> Generator[None, None, UpstreamMessage | Exception]:
-    """As `_read`; of an envelope with very many members in one go."""
+    """As `_read`, in steps."""
     try:
         utf8 = getincrementaldecoder("utf-8")()
         for at in range(0, len(data), PIECE_BYTES):
@@ -171,8 +173,6 @@ def _read_in_steps(
             yield
         utf8.decode(b"", True)
         return (yield from reading(data, UpstreamMessage, _incoming, _VALUES))
-    except TooWide:
-        return _read(data)
     except (UnicodeDecodeError, msgspec.DecodeError, RecursionError) as error:
         return error.with_traceback(None)
 

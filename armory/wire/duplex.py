@@ -23,14 +23,23 @@ from armory.protocol.meta import PROTOCOL_VERSION
 from armory.protocol.methods import CANCELLED, LISTEN
 from armory.protocol.rawjson import EMPTY_OBJECT, text_of
 from armory.steps import Account, InContext
-from armory.tasks import Tasks, stop
+from armory.tasks import Tasks, step_by_step, stop
 from armory.wire.caller import Caller
 from armory.wire.dispatch import Dispatcher
 from armory.wire.eras import inbound
 from armory.wire.errors import error_object
 from armory.wire.interaction.state import REFUSED_STATE, OwnedByReplica
 from armory.wire.listening import ClientListening
-from armory.wire.messages import Data, cancelled, encoded, opened, refused, whole
+from armory.wire.messages import (
+    Data,
+    Parameters,
+    cancelled,
+    encoded,
+    opened,
+    refused,
+    taken_apart,
+    whole,
+)
 from armory.wire.methods import named_parameter, refuse_large
 from armory.wire.requests import modern_request, session_request
 from armory.wire.sessions.registry import Sessions, TooMany
@@ -97,9 +106,11 @@ class Duplex:
             if self._json_depth is not None:
                 bodies.check_depth(data, self._json_depth)
             if bodies.is_batch(data):
-                await self._batch(bodies.decode_batch(data), caller)
+                await self._batch(await step_by_step(bodies.batch_items(data)), caller)
             else:
-                await self._message(jsonrpc.decode(data), caller)
+                message, known = await taken_apart(data, refuse_large)
+                if not self.closed:  # meanwhile
+                    await self._message(message, known, caller)
         except Malformed as bad:
             await self.refuse(bad.code, bad.message, bad.id)
 
@@ -121,13 +132,13 @@ class Duplex:
 
     # -- what comes --------------------------------------------------------------------------
 
-    async def _message(self, message: Message, caller: Caller) -> None:
+    async def _message(self, message: Message, known: Parameters, caller: Caller) -> None:
         if not message.is_request:
             self._receive(message)
         elif message.method == "initialize":
-            await self._initialize(message)
+            await self._initialize(message, known)
         else:
-            self._start(message, caller, self._out.write)
+            self._start(message, known, caller, self._out.write)
 
     async def _batch(self, items: list[Raw], caller: Caller) -> None:
         if self._session is None or self._session.version != versions.BATCHES:
@@ -151,13 +162,15 @@ class Duplex:
         calls: list[asyncio.Task[None]] = []
         for item in items:
             try:
-                message = jsonrpc.decode(item)
+                message, known = await taken_apart(item, refuse_large)
+                if self.closed:  # meanwhile
+                    return
                 if not message.is_request:
                     self._receive(message)
                 elif message.method == "initialize":
-                    await self._initialize(message)
+                    await self._initialize(message, known)
                 else:
-                    calls.append(self._start(message, caller, collect))
+                    calls.append(self._start(message, known, caller, collect))
             except Malformed as bad:
                 answers.append(refused(bad.id, bad.code, bad.message))
         # What the client says meanwhile must still be read: a call may have to ask it something.
@@ -179,9 +192,8 @@ class Duplex:
         elif self._session is not None:
             self._sessions.receive(self._session, message)
 
-    async def _initialize(self, message: Message) -> None:
-        refuse_large(message)
-        params, _ = opened(message)
+    async def _initialize(self, message: Message, known: Parameters) -> None:
+        params, _ = opened(message, known)
         if self._session is not None or self._opening:
             raise Malformed(codes.INVALID_REQUEST, "initialize came twice", message.key)
         self._opening = True
@@ -202,14 +214,15 @@ class Duplex:
 
     # -- requests ----------------------------------------------------------------------------
 
-    def _start(self, message: Message, caller: Caller, deliver: Deliver) -> asyncio.Task[None]:
+    def _start(
+        self, message: Message, known: Parameters, caller: Caller, deliver: Deliver
+    ) -> asyncio.Task[None]:
         """Serve a request in a task of its own; its answer goes to `deliver`.
 
         Raises:
             Malformed: `params` or `_meta` is no object, or too many requests are under way.
         """
-        refuse_large(message)
-        params, meta = opened(message)
+        params, meta = opened(message, known)
         if len(self._requests) >= _AT_ONCE:
             why = f"more than {_AT_ONCE:,} requests at a time; wait for answers"
             raise Malformed(codes.LIMITED, why, message.key)

@@ -1,12 +1,14 @@
 """A request taken apart and a reply put together, one level deep.
 
-Owns: `params` and `_meta` of a request that came, and the message that answers it: a large one in
-the parts that it came in, so that nothing of it is held twice. Never imports a transport.
+Owns: `params` and `_meta` of a request that came, a large one's in steps, and the message that
+answers it: a large one in the parts that it came in, so that nothing of it is held twice. Never
+imports a transport.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Raw
 
@@ -14,14 +16,16 @@ from armory.protocol import codes, jsonrpc
 from armory.protocol.errors import Malformed
 from armory.protocol.jsonrpc import Message, Part, Parted
 from armory.protocol.link import CancelReason, Reply
-from armory.protocol.rawjson import NULL, members_or_none
+from armory.protocol.rawjson import NULL, members_or_none, opening_or_none
 from armory.protocol.scanning.taking_apart import MOST_MEMBERS
+from armory.tasks import step_by_step
 
 PIECE_BYTES = 1 << 20
 """Messages up to this size are copied into one piece: one write costs less than several. Larger
 ones are written piece by piece as the client reads.
 """
-
+STEPS_BYTES = 64 * 1024
+"""Messages up to this size are taken apart in one go."""
 
 Data = bytes | Parted
 """A message as it goes on the wire."""
@@ -45,25 +49,59 @@ def pieces(parts: Sequence[Part]) -> Iterator[Part]:
             yield view[begin : begin + PIECE_BYTES]
 
 
+Parameters = tuple[dict[str, Raw], dict[str, Raw] | None]
+"""The members of `params` and of `_meta`; None: there is none, or none that can be opened."""
+
+
+async def taken_apart(
+    body: bytes | Raw, refuse: Callable[[Message], None]
+) -> tuple[Message, Parameters]:
+    """A message and the parameters of a request, a large one in turns of the event loop: going
+    through a megabyte takes most of a millisecond each time.
+
+    Args:
+        body: the message.
+        refuse: is given a large one, and raises where its method takes nothing as large.
+
+    Raises:
+        Malformed: it is none, or its params are no object; what `refuse` raises.
+    """
+    if len(memoryview(body)) <= STEPS_BYTES:
+        message = jsonrpc.decode(body)
+        if not message.is_request:
+            return message, ({}, None)
+        params = jsonrpc.params_of(message)
+        return message, (params, members_or_none(params.get("_meta")))
+    message = await step_by_step(jsonrpc.decoding(body))
+    refuse(message)
+    await asyncio.sleep(0)
+    if not message.is_request:
+        return message, ({}, None)
+    params = await step_by_step(jsonrpc.opening_params(message))
+    meta = await step_by_step(opening_or_none(params.get("_meta")))
+    await asyncio.sleep(0)
+    return message, (params, meta)
+
+
 def opened(
-    message: Message, params: dict[str, Raw] | None = None
+    message: Message, known: Parameters | None = None
 ) -> tuple[dict[str, Raw], dict[str, Raw]]:
-    """(params, `_meta`) of a request; its params may be known already.
+    """(params, `_meta`) of a request, which may be known already.
 
     Raises:
         Malformed: one of them is no object.
     """
-    if params is None:
+    if known is None:
         params = jsonrpc.params_of(message)
-    if "_meta" not in params:
+        meta = members_or_none(params.get("_meta"))
+    else:
+        params, meta = known
+    if meta is not None:
+        return params, meta
+    if "_meta" not in params or params["_meta"] == NULL:  # some clients write it for nothing
         return params, {}
-    meta = members_or_none(params["_meta"])
-    if meta is None and params["_meta"] == NULL:  # some clients write it for nothing
-        return params, {}
-    if meta is None:
-        said = f"params._meta is no object, or one of more than {MOST_MEMBERS:,} members"
-        raise Malformed(codes.INVALID_PARAMS, said, message.key)
-    return params, meta
+    said = f"params._meta is no object, or one of more than {MOST_MEMBERS:,} members"
+    raise Malformed(codes.INVALID_PARAMS, said, message.key)
 
 
 def notified(message: Message) -> dict[str, Raw]:

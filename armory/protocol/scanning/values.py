@@ -1,6 +1,6 @@
 """Where a long JSON value ends, found in steps: a parser would go through all of it in one go.
 
-Owns: `value_end`, `run_end`, `at_once`. Never imports the protocol or a transport.
+Owns: `value_end`, `run_end`, `unmatched`, `at_once`. Never imports the protocol or a transport.
 
 A piece between two commas is JSON with what is open before it opened, and what is open after it
 closed. What that is, its brackets tell; whether they told right, a parser says: after what it
@@ -25,12 +25,12 @@ from armory.protocol.scanning.surrogates import BEYOND_BYTES, piece_end
 
 PIECE_BYTES = 64 * 1024
 """Gone through at a time: 0.2 ms, or 0.8 where brackets and commas in texts mislead."""
-_WINDOW_BYTES = 4 * 1024
+_WINDOWS = (4 * 1024, 16 * 1024, PIECE_BYTES)
 """What ends within so many bytes, as nearly all does, is left to the parser."""
 _GUESSES = 2
 _REDUCTIONS = 5
 """Nested deeper, each of them would take 0.3 ms."""
-_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _OPENING = {ord("{"): b'{"":', ord("["): b"["}
 _GOING_ON = {ord("{"): b'{"":0,', ord("["): b"[0,"}
 _GONE_ON = {ord("{"): b',"":0}', ord("["): b",0]"}
@@ -69,8 +69,9 @@ def value_end(
     Raises:
         msgspec.DecodeError: it is not JSON, or nothing follows.
     """
-    if (end := _ends(b"", bytes(view[at : at + min(_WINDOW_BYTES, piece_bytes)]))) is not None:
-        return at + end
+    for window in _WINDOWS:
+        if (end := _ends(b"", bytes(view[at : at + min(window, piece_bytes)]))) is not None:
+            return at + end
     levels = held = b""  # what is open, and what was gone through since the last comma
     while at + piece_bytes < len(view):
         piece = held + bytes(view[at : at + piece_bytes])
@@ -149,7 +150,7 @@ def _guessed(levels: bytes, piece: bytes) -> tuple[int, bytes] | None:
         cut = piece.rfind(b",", 0, cut)
         if cut < 0:
             return None
-        left = _unmatched(piece[:cut].translate(None, _NO_BRACKETS))
+        left = unmatched(piece[:cut].translate(None, NO_BRACKETS))
         if left is None:
             return None
         opened = left.lstrip(b"]}")
@@ -169,7 +170,7 @@ def _looked_for(levels: bytes, piece: bytes) -> tuple[int, bytes] | None:
     return None if after is None else (cut, after)
 
 
-def _unmatched(brackets: bytes) -> bytes | None:
+def unmatched(brackets: bytes) -> bytes | None:
     """Those that have no partner; None where they are nested too deep to be told in a few looks."""
     for _ in range(_REDUCTIONS):
         size = len(brackets)

@@ -18,6 +18,7 @@ from armory.gateway.gateway import Gateway
 from armory.protocol import codes, jsonrpc
 from armory.protocol.errors import Malformed
 from armory.security.authentication import Authenticator
+from armory.tasks import step_by_step
 from armory.wire.audited import OnDenied
 from armory.wire.caller import Caller
 from armory.wire.http.admitted import AdmittedRequest, accepts, query_parameters, refusal
@@ -216,7 +217,8 @@ class Admission:
             body = self._bodies.arrived(request)
             if body is None:
                 body = await self._bodies.read(request)
-            return jsonrpc.decode(body or b"").key or jsonrpc.NULL
+            message = await step_by_step(jsonrpc.decoding(body or b""))
+            return message.key or jsonrpc.NULL
         except Malformed as bad:
             return bad.id
         except ConnectionResetError:

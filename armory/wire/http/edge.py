@@ -11,19 +11,16 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from aiohttp import web
-from msgspec import Raw
 
 from armory.domain.principal import Principal
 from armory.gateway.gateway import Gateway
 from armory.logger import Logger
-from armory.protocol import bodies, codes, jsonrpc, versions
+from armory.protocol import bodies, codes, versions
 from armory.protocol.errors import Malformed
 from armory.protocol.headers import SESSION_HEADER, VERSION_HEADER
-from armory.protocol.jsonrpc import Message
-from armory.protocol.rawjson import encode, members_or_none
-from armory.protocol.scanning.nesting import PIECE_BYTES
+from armory.protocol.rawjson import encode
 from armory.security.authentication import Authenticator
-from armory.tasks import spawn, step_by_step, stop
+from armory.tasks import spawn, stop
 from armory.wire.eras.inbound import is_modern
 from armory.wire.http.admission import REASONS, Admission, Kind, RequestRejected
 from armory.wire.http.admitted import AdmittedRequest, json_answer, refusal, share_of
@@ -39,6 +36,7 @@ from armory.wire.http.resources import ProtectedResources
 from armory.wire.http.sse_front import SseFront
 from armory.wire.interaction.interactions import Interactions
 from armory.wire.interaction.shared_key import SharedKey
+from armory.wire.messages import taken_apart
 from armory.wire.methods import refuse_begun, refuse_large
 from armory.wire.observed import Observers, dispatcher_of
 from armory.wire.sessions.registry import Sessions
@@ -284,17 +282,13 @@ class HttpEdge:
                     f"revision {version!r} has no batches; send one message per request",
                 )
             return await self._legacy.post_batch(admitted, body)
-        if len(body) > PIECE_BYTES:
-            message, params = await _decoded_large(body)
-            await self._admission.confirm(admitted)  # others had their turns meanwhile
-        else:
-            message = jsonrpc.decode(body)
-            params = jsonrpc.params_of(message) if message.is_request else {}
-        meta = members_or_none(params.get("_meta")) or {}
+        message, known = await taken_apart(body, refuse_large)
+        await self._admission.confirm(admitted)  # others may have had their turns
+        meta = known[1] or {}
         method = message.method if isinstance(message.method, str) else None
         if is_modern(version, meta, method):
-            return await self._modern.post(admitted, message, params, meta)
-        return await self._legacy.post(admitted, message, params)
+            return await self._modern.post(admitted, message, known[0], meta)
+        return await self._legacy.post(admitted, message, known)
 
     async def discovery(self, request: web.Request) -> web.StreamResponse:
         """The discovery document; servers and sets only for callers that are known."""
@@ -305,20 +299,6 @@ class HttpEdge:
         document = self._gateway.description.discovery(self._gateway.view, principal)
         document["protocolVersions"] = [*versions.LEGACY_VERSIONS, *versions.MODERN_VERSIONS]
         return json_answer(None, encode(document), headers={"Cache-Control": "no-store"})
-
-
-async def _decoded_large(body: bytes) -> tuple[Message, dict[str, Raw]]:
-    """A message and the members of its `params`, in turns of the event loop: going through a
-    megabyte takes most of a millisecond each time.
-    """
-    message = await step_by_step(jsonrpc.decoding(body))
-    refuse_large(message)
-    await asyncio.sleep(0)
-    if not message.is_request:
-        return message, {}
-    params = await step_by_step(jsonrpc.opening_params(message))
-    await asyncio.sleep(0)
-    return message, params
 
 
 def _names_unknown(admitted: AdmittedRequest, version: str | None) -> bool:

@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Iterable
 
 from aiohttp import web
-from msgspec import UNSET, Raw
+from msgspec import UNSET
 
 from armory.protocol import versions
 from armory.protocol.errors import Malformed
@@ -25,8 +25,15 @@ from armory.wire.errors import status_of
 from armory.wire.http.admitted import AdmittedRequest, json_answer, new_stream
 from armory.wire.http.answers import held_for, write_event
 from armory.wire.http.keepalive import KeepaliveTimer
-from armory.wire.messages import Data, Part, answer_parts, encoded, opened, refused
-from armory.wire.methods import refuse_large
+from armory.wire.messages import (
+    Data,
+    Parameters,
+    Part,
+    answer_parts,
+    encoded,
+    opened,
+    refused,
+)
 from armory.wire.requests import session_request
 from armory.wire.sessions.running import Running
 from armory.wire.sessions.session import Session
@@ -134,7 +141,7 @@ async def answer_to(
     admitted: AdmittedRequest,
     session: Session,
     before: Outlet,
-    params: dict[str, Raw] | None = None,
+    known: Parameters,
 ) -> Data:
     """The message that answers a request of a session.
 
@@ -144,13 +151,11 @@ async def answer_to(
         admitted: how it came.
         session: whose it is.
         before: takes what is said before the answer.
-        params: of the request, where they are known.
+        known: its parameters.
     """
     key = message.key
     try:
-        if params is None:
-            refuse_large(message)
-        params, meta = opened(message, params)
+        params, meta = opened(message, known)
         request = session_request(admitted.caller, session, before, meta, key)
         method = message.method if message.method is not UNSET else ""
         return encoded(key, await dispatcher.answer(request, method, params))
@@ -201,9 +206,9 @@ class InPlace:
         self._pumping: asyncio.Task[web.StreamResponse] | None = None
 
     async def serve(
-        self, dispatcher: Dispatcher, message: Message, params: dict[str, Raw]
+        self, dispatcher: Dispatcher, message: Message, known: Parameters
     ) -> web.StreamResponse:
-        """Answer it; `params` are the message's.
+        """Answer it; `known` are its parameters.
 
         Raises:
             ConnectionResetError: the client is gone.
@@ -219,7 +224,7 @@ class InPlace:
         answer: Data | None = None
         try:
             before = self if takes_events else session.general
-            answer = await answer_to(dispatcher, message, admitted, session, before, params)
+            answer = await answer_to(dispatcher, message, admitted, session, before, known)
         except asyncio.CancelledError:
             if not running.withdrawn:
                 raise

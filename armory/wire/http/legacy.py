@@ -12,12 +12,12 @@ from aiohttp import web
 from msgspec import Raw
 
 from armory.logger import Logger
-from armory.protocol import bodies, codes, jsonrpc, versions
+from armory.protocol import bodies, codes, versions
 from armory.protocol.errors import Malformed
 from armory.protocol.headers import LAST_EVENT_ID, SESSION_HEADER
 from armory.protocol.jsonrpc import Message
 from armory.security.expiry import while_valid
-from armory.tasks import spawn, start
+from armory.tasks import spawn, start, step_by_step
 from armory.wire.http.admission import RequestRejected
 from armory.wire.http.admitted import AdmittedRequest, json_answer, new_stream, refusal
 from armory.wire.http.answers import held_for
@@ -25,7 +25,8 @@ from armory.wire.http.context import EdgeContext
 from armory.wire.http.keepalive import KeepaliveTimer
 from armory.wire.http.lazy_answer import InPlace, answer_to, outlives_its_client, send_events
 from armory.wire.http.replicas import gone
-from armory.wire.messages import Data, encoded, refused, whole
+from armory.wire.messages import Data, Parameters, encoded, refused, taken_apart, whole
+from armory.wire.methods import refuse_large
 from armory.wire.requests import session_request
 from armory.wire.sessions.batches import BatchBytes, OneBatch
 from armory.wire.sessions.registry import TooMany
@@ -59,15 +60,15 @@ class LegacyEndpoint:
         self._turns = OneATurn()
 
     async def post(
-        self, admitted: AdmittedRequest, message: Message, params: dict[str, Raw]
+        self, admitted: AdmittedRequest, message: Message, known: Parameters
     ) -> web.StreamResponse:
-        """Answer one POST; `params` are the message's.
+        """Answer one POST; `known` are the message's parameters.
 
         Raises:
             Malformed: the message is not what its method needs.
         """
         if message.method == "initialize" and message.is_request:
-            return await self._initialize(admitted, message, params)
+            return await self._initialize(admitted, message, known[0])
         session = await self._session(admitted)
         if not isinstance(session, Session):
             return session
@@ -76,9 +77,9 @@ class LegacyEndpoint:
             return web.Response(status=202, headers=dict(admitted.extra))
         if admitted.takes_json and outlives_its_client(admitted):
             in_place = InPlace(admitted, session, self._edge.keepalive)
-            return await in_place.serve(self._edge.dispatcher, message, params)
+            return await in_place.serve(self._edge.dispatcher, message, known)
         stream = session.open_stream(carries=admitted.takes_sse)
-        self._start(session, stream, message, admitted)
+        self._start(session, stream, message, known, admitted)
         return await _answer(admitted, session, stream, self._edge.keepalive)
 
     async def post_batch(self, admitted: AdmittedRequest, body: bytes) -> web.StreamResponse:
@@ -87,7 +88,7 @@ class LegacyEndpoint:
         Raises:
             Malformed: no batch, or the session's revision has none.
         """
-        items = bodies.decode_batch(body, self._edge.batch_items)
+        items = await step_by_step(bodies.batch_items(body, self._edge.batch_items))
         session = await self._session(admitted)
         if isinstance(session, web.StreamResponse):
             return session
@@ -113,7 +114,7 @@ class LegacyEndpoint:
             answers: list[bytes] = []
             places.append(answers)
             try:
-                message = jsonrpc.decode(item)
+                message, known = await taken_apart(item, refuse_large)
             except Malformed as bad:
                 answers.append(refused(bad.id, bad.code, bad.message))
                 continue
@@ -128,7 +129,7 @@ class LegacyEndpoint:
                 answers.append(refused(message.key, codes.LIMITED, full))
                 continue
             stream = session.open_stream(carries=False)
-            self._start(session, stream, message, admitted, alone=False)
+            self._start(session, stream, message, known, admitted, alone=False)
             collecting = _collected(session, stream, message.key, answers, held)
             going.add(spawn(collecting, "answer of a batch"))
         if going:
@@ -212,6 +213,7 @@ class LegacyEndpoint:
         session: Session,
         stream: EventStream,
         message: Message,
+        known: Parameters,
         admitted: AdmittedRequest,
         *,
         alone: bool = True,
@@ -222,7 +224,7 @@ class LegacyEndpoint:
         read as it comes: the client takes no events, or the request does not stand `alone`.
         """
         before = stream if admitted.takes_sse and alone else session.general
-        work = self._run(session, stream, before, message, admitted)
+        work = self._run(session, stream, before, message, known, admitted)
         session.inflight[message.key] = start(work, "request of a client")
 
     async def _run(
@@ -231,12 +233,14 @@ class LegacyEndpoint:
         stream: EventStream,
         before: EventStream,
         message: Message,
+        known: Parameters,
         admitted: AdmittedRequest,
     ) -> None:
         key = message.key
         try:
             dispatcher = self._edge.dispatcher
-            stream.put(await answer_to(dispatcher, message, admitted, session, before))
+            answer = await answer_to(dispatcher, message, admitted, session, before, known)
+            stream.put(answer)
         except Exception as defect:  # noqa: BLE001 nobody waits for the task
             _log.error("task_failed", task="request of a client", exc_info=defect)
         finally:

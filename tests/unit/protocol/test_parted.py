@@ -31,3 +31,11 @@ def test_it_is_what_a_whole_one_says(id: int | str, params: dict[str, bytes]) ->
     assert msgspec.json.decode(said) == msgspec.json.decode(whole)
     large = [part for part in parts.parts if isinstance(part, memoryview)]
     assert len(large) == sum(value is LARGE for value in params.values())
+
+
+def test_no_part_holds_what_many_members_say() -> None:
+    """Added one by one to one text, hundreds of them were copied hundreds of times."""
+    given = {f"k{number}": Raw(b'"%b"' % (b"x" * 7_000)) for number in range(490)}
+    parts = request_in_parts(1, "tools/call", given)
+    assert max(map(len, parts.parts)) < 80_000
+    assert msgspec.json.decode(b"".join(parts.parts))["params"].keys() == given.keys()

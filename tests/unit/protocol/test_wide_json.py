@@ -18,8 +18,19 @@ from msgspec import Raw
 
 from armory.protocol.errors import RpcError
 from armory.protocol.jsonrpc import error_of
-from armory.protocol.rawjson import NULL, few_items, members, need_value, pack, scalar, values_at
-from armory.protocol.scanning.taking_apart import MOST_MEMBERS, TooWide
+from armory.protocol.rawjson import (
+    NULL,
+    few_items,
+    items_in_steps,
+    members,
+    need_value,
+    opening,
+    pack,
+    scalar,
+    values_at,
+)
+from armory.protocol.scanning.taking_apart import MOST_MEMBERS, TooWide, named_members
+from armory.protocol.scanning.values import PIECE_BYTES, at_once
 
 LONG = "x" * 70_000
 """With it, what holds it is no longer opened all at once."""
@@ -226,6 +237,46 @@ def test_many_short_members_are_not_given_to_a_parser_one_by_one() -> None:
     finally:
         sys.setprofile(before)
     assert calls < 3 * MOST_MEMBERS
+
+
+@pytest.mark.parametrize("value", ["x" * 7_000, [["é", "],", {"a": 1}]] * 400, "é" * 9_000])
+def test_no_step_takes_apart_more_than_a_piece_of_members(value: Any) -> None:
+    given = {f"k{number}": value for number in range(MOST_MEMBERS)}
+    data = json.dumps(given).encode()
+    assert sum(1 for _ in opening(data)) > len(data) // (2 * PIECE_BYTES)
+    data = json.dumps([*given.values()]).encode()
+    assert sum(1 for _ in items_in_steps(data, MOST_MEMBERS)) > len(data) // (2 * PIECE_BYTES)
+
+
+@given(st.dictionaries(TEXT, JSON, max_size=6), WRITTEN, st.integers(0, 6), st.data())
+@settings(max_examples=50, deadline=None)
+def test_named_members_are_found_among_very_many(
+    value: dict[str, Any], how: dict[str, Any], place: int, draw: st.DataObject
+) -> None:
+    many = {f"]{number},": [{"a": number}, '",{', {}] for number in range(3 * MOST_MEMBERS)}
+    first = dict([*value.items()][:place])
+    given = {**first, **many, "b": 0, **value, "c": LONG}
+    text = json.dumps(given, **how).encode()
+    names = ["c", "absent", *(name for name in value if '"' not in name and "\\" not in name)]
+
+    def named(text: bytes) -> dict[str, Raw]:
+        return at_once(named_members(memoryview(text), names))
+
+    def parsed(text: bytes) -> dict[str, Raw]:
+        return {name: raw for name, raw in _members.decode(text).items() if name in names}
+
+    assert told(lambda: named(text)) == told(lambda: parsed(text))
+    at = draw.draw(st.integers(0, len(text) - 1))
+    broken = text[:at] + draw.draw(st.sampled_from([b"", b"}", b",", b'"', b":", b" ", b"\x00"]))
+    broken += text[at + 1 :]
+    assert told(lambda: named(broken)) == told(lambda: parsed(broken))
+
+
+@pytest.mark.parametrize("name", ["k{}", "]{},", '",{{{}'])
+def test_very_many_members_are_skipped_a_piece_in_a_step(name: str) -> None:
+    text = json.dumps({**{name.format(n): n for n in range(100_000)}, "a": 1}).encode()
+    steps = named_members(memoryview(text), ("a",))
+    assert len(text) // PIECE_BYTES <= sum(1 for _ in steps) < 3 * len(text) // PIECE_BYTES
 
 
 @pytest.mark.parametrize("at", range(8))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from msgspec import Raw
 
@@ -9,8 +11,8 @@ from armory.gateway.metatools.arguments import read_call
 from armory.protocol import bodies, codes, jsonrpc
 from armory.protocol.errors import Malformed, RpcError
 from armory.wire.eras.inbound import refusal
-from armory.wire.messages import opened
-from armory.wire.methods import named_parameter
+from armory.wire.messages import STEPS_BYTES, opened, taken_apart
+from armory.wire.methods import named_parameter, refuse_large
 
 META = (
     b'{"io.modelcontextprotocol/protocolVersion":"2026-07-28",'
@@ -98,3 +100,23 @@ def test_a_header_that_does_not_match_shows_both_values(
     assert verdict is not None
     assert verdict.code == codes.HEADER_MISMATCH
     assert said in verdict.message
+
+
+@pytest.mark.anyio
+async def test_of_a_large_request_meta_is_opened_in_turns_and_once() -> None:
+    meta = b",".join(b'"k%d":"%b"' % (number, b"x" * 6_000) for number in range(400))
+    body = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{%b}}}' % meta
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.ensure_future(count())
+    message, known = await taken_apart(body, refuse_large)
+    counting.cancel()
+    assert turns > 2 * len(body) // (2 * STEPS_BYTES), "for the envelope's and for its own"
+    assert opened(message, known)[1] is known[1]
+    assert len(known[1] or {}) == 400
