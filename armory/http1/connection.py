@@ -1,14 +1,16 @@
 """One HTTP/1.1 connection, and the exchange on it.
 
-Owns: writing a request, feeding the parser (httptools' llhttp), telling when the connection is free
-again. `response` is what arrives, `pool` keeps the connections. Never imports the protocol.
+Owns: writing a request, feeding the parser (httptools' llhttp) in steps, telling when the
+connection is free again. `response` is what arrives, `pool` keeps the connections. Never imports
+the protocol.
 """
 
 from __future__ import annotations
 
 import asyncio
-import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import cast
 
 import httptools
@@ -17,26 +19,28 @@ from armory.http1.deadlines import Deadlines
 from armory.http1.large import PIECE_BYTES, large_reads
 from armory.http1.response import BadAnswer, ClosedEarly, Response
 from armory.http1.room import grown
+from armory.http1.scratch import Scratch
 from armory.http1.sending import SENT_AT_ONCE, Body, pieces
+from armory.steps import FLOODING
 
 Origin = tuple[str, str, int]
 """Scheme, host and port."""
 
 _MAX_HEADERS = 256 * 1024
-_READ_BYTES = 256 * 1024
+_MAX_INFORMATIONAL = 64
+"""Answers with a status below 200 that may come before the one that counts."""
+_STEP_BYTES = 4 * 1024
+"""How much is parsed at a time of what has many lines: each may be a chunk, or a header, which
+costs as much as a KiB of others'."""
+_TURN_PARTS = 500
+"""After so many chunks and headers the rest waits for another round of the event loop."""
 _AT_ONCE = 512 * 1024
 """How much of a body is read at a time while no other arrives. With half of it a large result takes
 a fifth longer."""
 
 
-class _Scratch(threading.local):
-    """What the connections of a thread's loop read into; used up before the next one reads."""
-
-    def __init__(self) -> None:
-        self.view = memoryview(bytearray(_READ_BYTES))
-
-
-_scratch = _Scratch()
+_NOTHING = memoryview(b"")
+_scratch = Scratch()
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -69,6 +73,11 @@ class Connection(asyncio.BufferedProtocol):
         self._parser: httptools.HttpResponseParser
         self._response: Response | None = None
         self._fields: list[tuple[bytes, bytes]] = []
+        self._chunks: list[bytes] = []  # of the body, in what is parsed just now
+        self._parts = 0
+        self._informational = 0
+        self._kept = _NOTHING  # read, and to be parsed in further rounds of the loop
+        self._lost: tuple[Exception | None] | None = None  # the end, which comes after that
         self._silent = 0
         self._paused = False
         self._endless = False
@@ -94,6 +103,7 @@ class Connection(asyncio.BufferedProtocol):
             raise ClosedEarly("the connection is closed")
         response = self._response = Response(self, self._deadlines, timeout_s)
         self._endless = False
+        self._informational = 0
         if isinstance(body, bytes) and len(body) <= SENT_AT_ONCE:
             transport.write(head + body)
         elif body is None:
@@ -128,7 +138,8 @@ class Connection(asyncio.BufferedProtocol):
         """Read from the socket again, where reading was paused."""
         if self._paused and self._transport is not None:
             self._paused = False
-            self._transport.resume_reading()
+            if not self._kept:
+                self._transport.resume_reading()
 
     def read_into(self, body: bytearray, missing: int) -> None:
         """Add the rest of the body, so many bytes, to it; past the parser."""
@@ -143,11 +154,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def go_on(self) -> None:
         """Read from the socket again: its turn has come."""
-        if self._transport is not None and not self._transport.is_closing():
+        if self._transport is not None and not self._transport.is_closing() and not self._kept:
             self._transport.resume_reading()
 
     def abort(self) -> None:
         """Close at once. Who still waits for an answer hears that there is none."""
+        self._kept = _NOTHING
         if self._transport is not None:
             self._transport.abort()
         response, self._response = self._response, None
@@ -160,6 +172,9 @@ class Connection(asyncio.BufferedProtocol):
         """The socket is open."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's derive from no class
         self._parser = httptools.HttpResponseParser(self)  # now: no call says that none was made
+        if transport.get_extra_info("sslcontext") is not None:
+            # While reading is paused the end must not be seen: uvloop drops what it holds then.
+            self._transport.set_read_buffer_limits(1, 0)  # pyright: ignore[reportAttributeAccessIssue]
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes go. The last one of a body goes through the common buffer, which has
@@ -181,16 +196,10 @@ class Connection(asyncio.BufferedProtocol):
             # Nobody asked: whatever this is, the connection cannot be trusted any more.
             self.abort()
         elif body is None:
-            self._silent += nbytes
-            try:
-                self._parser.feed_data(self._buffer[:nbytes])
-                if self._silent > _MAX_HEADERS:
-                    raise BadAnswer(f"headers of more than {_MAX_HEADERS} bytes")
-            except httptools.HttpParserUpgrade:
-                self._break(BadAnswer("not a usable HTTP answer: another protocol"))
-            except (httptools.HttpParserError, BadAnswer) as error:
-                own = isinstance(error, httptools.HttpParserCallbackError) and error.__context__
-                self._break(BadAnswer(f"not a usable HTTP answer: {own or error}"))
+            if nbytes <= _STEP_BYTES or not _scratch.many_lines(nbytes):
+                self._parse(self._buffer[:nbytes])
+            else:
+                self._parse_in_steps(self._buffer[:nbytes])
         elif self._room is not None:
             self._missing -= nbytes
             self._room = self._room[nbytes:] if nbytes < len(self._room) else None
@@ -211,9 +220,16 @@ class Connection(asyncio.BufferedProtocol):
         """The socket is closed."""
         self._on_closed(self)
         self._large.end(self)
-        response, self._response = self._response, None
         self._transport = self._body = self._room = None
         self._unsent = []
+        if self._kept:
+            self._lost = (exc,)  # what came before the end is part of the answer
+        else:
+            self._end(exc)
+
+    def _end(self, exc: Exception | None) -> None:
+        """Nothing more comes, and all that came is parsed."""
+        response, self._response = self._response, None
         del self._parser  # which holds this one
         if response is None:
             return
@@ -223,6 +239,67 @@ class Connection(asyncio.BufferedProtocol):
             said = "in the middle of its answer" if response.status else "without an answer"
             response.fail(ClosedEarly(f"it closed the connection {said}"))
             response.close()
+
+    # --- parsing
+
+    def _parse(self, data: memoryview) -> None:
+        self._silent += len(data)
+        try:
+            self._parser.feed_data(data)
+            self._hand_on()
+            if self._silent > _MAX_HEADERS:
+                raise BadAnswer(f"headers of more than {_MAX_HEADERS} bytes")
+        except httptools.HttpParserUpgrade:
+            self._break(BadAnswer("not a usable HTTP answer: another protocol"))
+        except (httptools.HttpParserError, ConnectionError) as error:
+            own = isinstance(error, httptools.HttpParserCallbackError) and error.__context__
+            self._break(BadAnswer(f"not a usable HTTP answer: {own or error}"))
+
+    def _parse_in_steps(self, data: memoryview) -> None:
+        """Parse as much as the loop may be held for; the rest in further rounds of it, before
+        anything else is read.
+        """
+        began = time.perf_counter()
+        self._parts = 0
+        while data:
+            response = self._response
+            if response is None:  # it is over, and what follows was not asked for
+                self.abort()
+                return
+            # A body of known length may be read straight into place next, so that none is left.
+            size = len(data) if response.plain else _STEP_BYTES
+            self._parse(data[:size])
+            data = data[size:]
+            if self._parts > _TURN_PARTS and data and self._response is not None:
+                # Others read into the buffer meanwhile.
+                self._kept = data if data.readonly else memoryview(bytes(data))
+                if self._transport is not None and not self._transport.is_closing():
+                    self._transport.pause_reading()
+                wait_s = FLOODING.wait_s(time.perf_counter() - began)
+                self.loop.call_later(wait_s, self._parse_on)
+                return
+
+    def _parse_on(self) -> None:
+        data, self._kept = self._kept, _NOTHING
+        self._parse_in_steps(data)
+        if self._kept:
+            return
+        if self._lost is not None:
+            self._end(*self._lost)
+        elif not self._paused:
+            self.go_on()
+
+    def _hand_on(self) -> None:
+        """Give the response what has come of its body, chunks of a byte each as one piece."""
+        chunks = self._chunks
+        if not chunks:
+            return
+        body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        chunks.clear()
+        response = self._response
+        if response is not None and response.feed(body) and self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
 
     # --- httptools
 
@@ -235,6 +312,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header field."""
+        self._parts += 1
         self._fields.append((name, value))
 
     def on_headers_complete(self) -> None:
@@ -245,6 +323,9 @@ class Connection(asyncio.BufferedProtocol):
         if status < 200 or self._response is None:
             if status < 100:
                 raise BadAnswer(f"status {status}")
+            self._informational += 1
+            if self._informational > _MAX_INFORMATIONAL:
+                raise BadAnswer(f"more than {_MAX_INFORMATIONAL} answers before the final one")
             return
         self._response.begin(status, fields)
         self._endless = self._response.endless
@@ -252,10 +333,8 @@ class Connection(asyncio.BufferedProtocol):
     def on_body(self, body: bytes) -> None:
         """A part of the body."""
         self._silent = 0
-        response = self._response
-        if response is not None and response.feed(body) and self._transport is not None:
-            self._paused = True
-            self._transport.pause_reading()
+        self._parts += 1
+        self._chunks.append(body)
 
     def on_message_complete(self) -> None:
         """The whole answer is there."""
@@ -265,6 +344,7 @@ class Connection(asyncio.BufferedProtocol):
             self._completed(keep=self._parser.should_keep_alive())
 
     def _completed(self, *, keep: bool) -> None:
+        self._hand_on()
         response, self._response = self._response, None
         assert response is not None
         response.finish()
@@ -280,6 +360,8 @@ class Connection(asyncio.BufferedProtocol):
             transport.close()
 
     def _break(self, error: Exception) -> None:
+        with suppress(ConnectionError):
+            self._hand_on()
         response = self._response
         if response is not None:
             response.fail(error)

@@ -131,6 +131,12 @@ class Response:
         return not coding.rstrip().lower().endswith(b"chunked")
 
     @property
+    def plain(self) -> bool:
+        """Whether its length is known, and nothing of it has to be unpacked."""
+        known = self.content_length is not None and self._unpacking is None
+        return known and b"transfer-encoding" not in self._first
+
+    @property
     def encoded(self) -> bool:
         """Whether the body is compressed, or so it says."""
         return b"content-encoding" in self._first
@@ -191,8 +197,7 @@ class Response:
         length = self.content_length
         if length is not None and length - self._size >= _STRAIGHT_BYTES:
             source = self._connection
-            plain = self._unpacking is None and b"transfer-encoding" not in self._first
-            if plain and source is not None and self._error is None:
+            if self.plain and source is not None and self._error is None:
                 return await self._read_straight(source, length)
         parts: list[bytes] = []
         while chunk := await self.readany():

@@ -60,6 +60,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         on_end: told once, with the reason, when the process or its standard output is gone.
         errors: takes each line of its standard error, and of no other process's.
         meter: is told what a long line takes until it is whole; None: nobody is.
+        wait_s: for how many seconds no other line is wanted; asked after such a pause.
     """
 
     def __init__(
@@ -71,10 +72,12 @@ class ServerProcess(asyncio.SubprocessProtocol):
         on_end: Callable[[str], None],
         errors: ErrorOutput,
         meter: Meter | None = None,
+        wait_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._errors = errors
         self._server = server
-        self._lines = Lines(server, limit_bytes, on_line, on_lost_line, self._read_output, meter)
+        read_on = self._read_output
+        self._lines = Lines(server, limit_bytes, on_line, on_lost_line, read_on, meter, wait_s)
         self._on_end = on_end
         self._transport: ChildTransport | None = None
         self._stderr = b""
@@ -96,6 +99,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         on_end: Callable[[str], None],
         errors: ErrorOutput | None = None,
         meter: Meter | None = None,
+        wait_s: Callable[[], float] = lambda: 0.0,
     ) -> ServerProcess:
         """Start `spec.command`.
 
@@ -108,7 +112,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
         command = spec.command or ""
         program = program_of(command, env.get("PATH"), spec.cwd)
         kept = ErrorOutput() if errors is None else errors
-        self = cls(spec.key, spec.message_bytes, on_line, on_lost_line, on_end, kept, meter)
+        limit = spec.message_bytes
+        self = cls(spec.key, limit, on_line, on_lost_line, on_end, kept, meter, wait_s)
         try:
             await ChildTransport.started(self, [program, *spec.args], env, spec.cwd)
         except OSError as error:
