@@ -48,6 +48,7 @@ class Metrics:
         upstreams: asked at scrape time; figures by server key.
         edge: likewise, None while nothing listens.
         stores: likewise, whether each store outside this process is there (`scraped.STORES`).
+        refused: likewise, whether the configuration file is refused as it is now.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Metrics:
         upstreams: Callable[[], Mapping[str, UpstreamFigures]],
         edge: Callable[[], EdgeFigures | None],
         stores: Callable[[], Mapping[str, bool]] = dict[str, bool],
+        refused: Callable[[], bool] = lambda: False,
     ) -> None:
         self.registry = CollectorRegistry()
         self._calls = CallTallies(_CALL_S)
@@ -103,7 +105,7 @@ class Metrics:
         self._rest_seconds = self._histogram(
             "rest_request_seconds", "Duration of requests to the REST API.", _CALL_S, "route"
         )
-        self.registry.register(LiveReadings(upstreams, edge, stores))
+        self.registry.register(LiveReadings(upstreams, edge, stores, refused))
         ProcessCollector(registry=self.registry)  # memory, descriptors and CPU, where /proc is
 
     def _answers(self) -> Counter:
