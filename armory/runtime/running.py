@@ -264,6 +264,7 @@ class Runtime:
         await self.rereading.stop()
         await self.supervisor.stop()
         await self.gateway.close()
+        await self.limits.close()
         await self.keeper.stop()
         if self.indexing is not None:
             await self.indexing.close()
