@@ -12,7 +12,7 @@ from typing import Any, cast
 from urllib.parse import parse_qs, urlunsplit
 
 from armory.cli.answers import OPERATOR, CommandLine, kind_of, packed, packed_value, result_of
-from armory.cli.urls import parts_of, proxy_of
+from armory.cli.urls import parts_of
 from armory.errors import (
     AccessDenied,
     ArmoryError,
@@ -20,6 +20,7 @@ from armory.errors import (
     UpstreamUnavailable,
 )
 from armory.protocol.link import Call, Owner
+from armory.proxies import proxy_of
 from armory.runtime.version import armory_version
 from armory.upstreams.pool import Pool
 from armory.upstreams.session.handshake import Incompatible

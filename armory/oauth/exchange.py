@@ -8,19 +8,22 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
-from ssl import SSLContext
+from ssl import SSLCertVerificationError, SSLContext
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote_plus
+from urllib.parse import quote_plus, urlsplit
 
 import msgspec
-from yarl import URL
 
-from armory.oauth.guard import NotPublic, is_public, must_be_public, public_socket
+from armory.errors import ConfigError
+from armory.oauth.guard import NotPublic, leads_inside, must_be_public, public_socket
+from armory.proxies import proxy_of
 
 if TYPE_CHECKING:
     import aiohttp
 
 _BODY_BYTES = 1 << 20
+UNTRUSTED = "is not trusted"
+"""What a failure says of a certificate; `armory doctor` looks for it."""
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
@@ -42,7 +45,7 @@ class Route:
 
     Attributes:
         tls: as for aiohttp: True, False (unchecked), or a context.
-        proxy: URL of an HTTP proxy.
+        proxy: URL of an HTTP proxy; None: the one of the environment, where that names one.
         timeout_s: for each exchange.
         body_bytes: longest answer; what is longer is cut.
         named: URLs that the configuration names, for what others name in turn (see `guard`); none:
@@ -56,21 +59,19 @@ class Route:
     body_bytes: int = _BODY_BYTES
     named: tuple[str, ...] | None = None
 
-    async def connector(self, url: str) -> aiohttp.TCPConnector:
+    async def connector(self, url: str, proxy: str | None) -> aiohttp.TCPConnector:
         """What makes the connection; only to public addresses where `named` wants it so.
 
         Raises:
             NotPublic: the URL names another one, and a proxy would make the connection.
         """
         import aiohttp  # heavy, and seldom needed by a command
-        from aiohttp.helpers import is_ip_address
 
         if self.named is None or not await must_be_public(url, self.named):
             return aiohttp.TCPConnector()
-        if self.proxy is None:
+        if proxy is None:
             return aiohttp.TCPConnector(socket_factory=public_socket)
-        host = URL(url).host or ""
-        if is_ip_address(host) and not is_public(host):
+        if await leads_inside(url):
             raise NotPublic
         return aiohttp.TCPConnector()
 
@@ -111,27 +112,45 @@ async def exchange(
 
     timeout = aiohttp.ClientTimeout(total=route.timeout_s)
     try:
-        connector = await route.connector(url)
+        proxy = route.proxy or proxy_of(urlsplit(url))
+        connector = await route.connector(url, proxy)
         async with (
             aiohttp.ClientSession(
                 timeout=timeout, cookie_jar=aiohttp.DummyCookieJar(), connector=connector
             ) as http,
             http.request(
                 method, url, headers=headers, data=form, json=json,
-                ssl=route.tls, proxy=route.proxy, allow_redirects=False,
+                ssl=route.tls, proxy=proxy, allow_redirects=False,
             ) as answer,
         ):  # fmt: skip
             body = b""
             while len(body) < route.body_bytes and (chunk := await answer.content.readany()):
                 body += chunk
             return Answer(answer.status, body, answer.headers)
-    except (aiohttp.ClientError, OSError, ValueError, TimeoutError) as error:
+    except (aiohttp.ClientError, OSError, ValueError, TimeoutError, ConfigError) as error:
         where = url.partition("?")[0]
-        why = f"{where} did not answer ({type(error).__name__})"
-        if isinstance(getattr(error, "os_error", error), NotPublic):
-            why = f"{where} is not asked: it is at no public address"
+        why = _why(error, where)
         said = f"{where} did not answer from a public address" if route.named == () else why
         raise NoAnswer(said, why) from None
+
+
+def _why(error: Exception, where: str) -> str:
+    """What a failure says, without the credentials of a proxy."""
+    import aiohttp
+
+    if isinstance(getattr(error, "os_error", error), NotPublic):
+        return f"{where} is not asked: it is at no public address"
+    if isinstance(error, SSLCertVerificationError):
+        refused = getattr(error, "certificate_error", error)
+        why = getattr(refused, "verify_message", "") or "its certificate cannot be checked"
+        return f"the certificate of {where} {UNTRUSTED} ({why})"
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return f"{where} did not answer: the proxy on the way answered HTTP {error.status}"
+    if isinstance(error, aiohttp.ClientProxyConnectionError):
+        return f"{where} did not answer: the proxy {error.host}:{error.port} cannot be reached"
+    if isinstance(error, ConfigError):
+        return f"{where} is not asked: {error.message}"
+    return f"{where} did not answer ({type(error).__name__})"
 
 
 def json_object(body: bytes) -> Mapping[str, Any] | None:

@@ -11,12 +11,16 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from typing import Any
 
 from yarl import URL
 
 _NAT64 = IPv6Network("64:ff9b::/96")
+_LOOK_UP_S = 2.0
+"""How long a name is looked up that a proxy will look up, too: where only a proxy knows the names
+of outside, each look-up may take its whole time limit."""
 
 
 class NotPublic(OSError):
@@ -60,6 +64,17 @@ def public_socket(about: tuple[Any, ...]) -> socket.socket:
     return socket.socket(family, kind, protocol)
 
 
+async def leads_inside(url: str) -> bool:
+    """Whether the host of a URL has an address that is not public, as far as this machine can tell:
+    where a proxy makes the connection, it may know names that are not known here.
+    """
+    addresses: list[str] = []
+    with suppress(OSError, TimeoutError):
+        async with asyncio.timeout(_LOOK_UP_S):
+            addresses = await _addresses(_host(url) or "")
+    return not all(map(is_public, addresses))
+
+
 async def must_be_public(url: str, named: Sequence[str]) -> bool:
     """Whether a URL may be asked at a public address only.
 
@@ -89,7 +104,11 @@ def _host(url: str) -> str | None:
 async def _is_inside(host: str) -> bool:
     """Whether every address of a host is one that is not public."""
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        return not any(map(is_public, await _addresses(host)))
     except OSError:
         return False
-    return all(not is_public(str(entry[4][0])) for entry in found)
+
+
+async def _addresses(host: str) -> list[str]:
+    found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    return [str(entry[4][0]) for entry in found]

@@ -38,6 +38,7 @@ _CALL_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 1
 _LIST_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 _TOOLS = (0, 1, 2, 3, 5, 8, 12, 20, 40, 80, 160, 320, 640, 1_280, 5_000, 20_000)
 _TURN_S = 0.001
+_QUOTAS: tuple[Exceeded, ...] = ("calls", "searches", "concurrency")
 _SCORES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
 
 
@@ -48,6 +49,7 @@ class Metrics:
         upstreams: asked at scrape time; figures by server key.
         edge: likewise, None while nothing listens.
         stores: likewise, whether each store outside this process is there (`scraped.STORES`).
+        refused: likewise, whether the configuration file is refused as it is now.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class Metrics:
         upstreams: Callable[[], Mapping[str, UpstreamFigures]],
         edge: Callable[[], EdgeFigures | None],
         stores: Callable[[], Mapping[str, bool]] = dict[str, bool],
+        refused: Callable[[], bool] = lambda: False,
     ) -> None:
         self.registry = CollectorRegistry()
         self._calls = CallTallies(_CALL_S)
@@ -88,6 +91,8 @@ class Metrics:
         self._over_quota = self._counter(
             "quota_refused", "Requests over security.quotas, by what is used up.", "limit"
         )
+        for limit in _QUOTAS:  # from 0 on: a rate is of a difference
+            self._over_quota.labels(limit)
         self._dropped = self._counter(
             "upstream_notifications_dropped",
             "What upstreams said that is meant for nobody in particular.",
@@ -103,7 +108,7 @@ class Metrics:
         self._rest_seconds = self._histogram(
             "rest_request_seconds", "Duration of requests to the REST API.", _CALL_S, "route"
         )
-        self.registry.register(LiveReadings(upstreams, edge, stores))
+        self.registry.register(LiveReadings(upstreams, edge, stores, refused))
         ProcessCollector(registry=self.registry)  # memory, descriptors and CPU, where /proc is
 
     def _answers(self) -> Counter:

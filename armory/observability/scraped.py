@@ -92,17 +92,21 @@ class AuditReadings(Collector):
 
 
 class LiveReadings(Collector):
-    """Upstreams, the edge, stores and tasks, read at each scrape; arguments as of `Metrics`."""
+    """Upstreams, the edge, stores, the configuration and tasks, read at each scrape; arguments as
+    of `Metrics`.
+    """
 
     def __init__(
         self,
         upstreams: Callable[[], Mapping[str, UpstreamFigures]],
         edge: Callable[[], EdgeFigures | None],
         stores: Callable[[], Mapping[str, bool]],
+        refused: Callable[[], bool],
     ) -> None:
         self._upstreams = upstreams
         self._edge = edge
         self._stores = stores
+        self._refused = refused
 
     def describe(self) -> Iterable[Metric]:
         """Nothing beforehand: what there is depends on the moment."""
@@ -152,6 +156,11 @@ class LiveReadings(Collector):
             )
         for name, there in self._stores().items():
             yield GaugeMetricFamily(f"armory_{name}_up", STORES[name], value=float(there))
+        yield GaugeMetricFamily(
+            "armory_configuration_refused",
+            "Whether the configuration file is refused as it is now, and an earlier one in force.",
+            value=float(self._refused()),
+        )
         yield GaugeMetricFamily("armory_tasks", "Tasks of the event loop.", value=_tasks())
 
 

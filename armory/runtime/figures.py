@@ -32,7 +32,13 @@ class Figures:
         retriever: gives the retriever, None where Tool RAG is off.
         shared: whether the store that replicas share is there; None: nothing is shared.
         database: why the database is away, "" while it is there; None: none is used.
+
+    Attributes:
+        metrics: counts what happens, and reads the rest at each scrape.
+        refused: whether the configuration file is refused as it is now.
     """
+
+    refused: Callable[[], bool] = staticmethod(lambda: False)
 
     def __init__(
         self,
@@ -51,7 +57,7 @@ class Figures:
         self._retriever = retriever
         self._shared = shared
         self._database = database
-        self.metrics = Metrics(self._upstreams, self._clients, self._stores)
+        self.metrics = Metrics(self._upstreams, self._clients, self._stores, lambda: self.refused())
 
     def watch_audit(self, audit: AuditLog) -> None:
         """Show the audit's figures, too."""

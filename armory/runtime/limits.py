@@ -6,6 +6,7 @@ swapping rules while the gateway serves. Satisfies `gateway.ports.Limiter`.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from functools import partial
@@ -24,6 +25,7 @@ from armory.logger import Logger
 from armory.security.limits.counts import LocalCounts
 from armory.security.limits.quotas import Quota, Quotas
 from armory.storage.shared_counts import SharedCounts
+from armory.tasks import spawn, stop
 
 _log = Logger(__name__)
 _AGAIN_S = 1.0
@@ -73,6 +75,7 @@ class Limits:
         self._local = LocalCounts()
         self._clock = clock
         self._again_at = 0.0
+        self._probing: asyncio.Task[None] | None = None
         self.away: str | None = None
 
     def reconfigure(self, config: Config) -> None:
@@ -138,13 +141,35 @@ class Limits:
                 self._again_at = self._clock() + _AGAIN_S
                 if self.away is None:
                     _log.warning("limits_not_shared", error=error.message)
+                if self._probing is None or self._probing.done():
+                    self._probing = spawn(self._until_back(shared), "limits: probe")
                 self.away = error.message
             else:
-                if self.away is not None:
-                    _log.info("limits_shared_again")
-                    self.away = None
+                self._back()
                 return self._result(demand, taken, shared.give_back)
         return self._result(demand, self._local.take(demand), self._local.give_back)
+
+    async def _until_back(self, shared: SharedCounts) -> None:
+        """Ask until Redis counts again: perhaps nobody calls meanwhile."""
+        while True:
+            await asyncio.sleep(_AGAIN_S)
+            if self.away is None:
+                return
+            try:
+                await shared.probe()
+            except BackendError as error:
+                self.away = error.message
+            else:
+                return self._back()
+
+    def _back(self) -> None:
+        if self.away is not None:
+            _log.info("limits_shared_again")
+            self.away = None
+
+    async def close(self) -> None:
+        """Look after nothing any more."""
+        await stop(self._probing)
 
     def _result(
         self, demand: Demand, taken: Taken, give_back: Callable[[str], None]

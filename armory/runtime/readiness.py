@@ -75,6 +75,8 @@ def _degraded(runtime: Runtime) -> Iterator[str]:
         yield f"shared store: {away}"
     if not _accounts_away(runtime) and (away := runtime.database_away()):
         yield f"database: {away}"
+    if refused := runtime.rereading.refused:
+        yield f"configuration: {refused}"
     if problem := runtime.home.problem:
         yield f"data folder: {problem}"
 

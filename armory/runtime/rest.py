@@ -157,7 +157,7 @@ def _editor(runtime: Runtime) -> Editor | None:
 async def _reload(runtime: Runtime, dry_run: bool) -> Mapping[str, list[str]]:
     path = runtime.loaded.path
     try:
-        return asdict(await runtime.read_again(dry_run=dry_run))
+        return asdict(await runtime.rereading.read(dry_run=dry_run))
     except ConfigError as error:
         if path is None:
             raise

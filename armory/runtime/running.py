@@ -7,7 +7,6 @@ which order they open.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,6 @@ from armory.accounts.registered_tools import WithRegisteredTools
 from armory.accounts.scopes import PackScopes
 from armory.config import Loaded
 from armory.domain.principal import Principal
-from armory.errors import ConfigError
 from armory.feedback.attribution import QueryAttribution
 from armory.gateway.events import EventFanOut
 from armory.gateway.gateway import Gateway, Services
@@ -34,19 +32,19 @@ from armory.runtime.blocks.pins import follow_approvals, pinning_of
 from armory.runtime.blocks.secrets import hide_secrets
 from armory.runtime.blocks.watching import watched
 from armory.runtime.catalog.keeper import CatalogKeeper
-from armory.runtime.checking import checked
 from armory.runtime.entry.home_watch import HomeWatch
 from armory.runtime.figures import Figures
 from armory.runtime.limits import Limits
 from armory.runtime.memory.allocator import give_back
 from armory.runtime.reloading import Reloaded, difference, in_force
 from armory.runtime.replicas.shared import Shared
+from armory.runtime.rereading import Rereading
 from armory.runtime.retrieval import Progress, open_retriever, retriever_settings
 from armory.runtime.settings import activity_settings, reloadable
 from armory.runtime.version import armory_version
 from armory.security.pinning import Pinning
 from armory.security.policy import Policy
-from armory.tasks import InTurn, spawn, stop
+from armory.tasks import spawn, stop
 from armory.upstreams.pool import Pool
 from armory.upstreams.session.inflow import Inflow
 from armory.upstreams.supervisor import Supervisor
@@ -60,10 +58,6 @@ if TYPE_CHECKING:
 
 FIRST_SNAPSHOT_S = 10.0
 """How long the first snapshot waits for upstreams that have neither answered nor failed."""
-
-
-def _as_it_is(loaded: Loaded) -> Loaded:
-    return loaded
 
 
 class Runtime:
@@ -86,16 +80,12 @@ class Runtime:
         listening: the bound server; None likewise.
         joined: what it shares with other replicas.
         observers: who watches what clients ask.
-        overridden: puts what the command line said into a configuration that is read again.
-        on_reloaded: told of every reload that is no dry run; None: nobody is.
+        rereading: reads the file again, and knows whether what it holds now is refused.
         first_snapshot: set when the first snapshot is served.
         home: whether the folder of Armory's data can be used.
         opening: whether the accounts are open; None before and for the operator's own commands.
         leaving: whether it is about to end.
     """
-
-    overridden: Callable[[Loaded], Loaded] = staticmethod(_as_it_is)
-    on_reloaded: Callable[[Reloaded], None] | None = None
 
     def __init__(
         self,
@@ -114,6 +104,7 @@ class Runtime:
         self.accounts = accounts
         parts = reloadable(loaded, self.packs())
         self.loaded, self.started = loaded, loaded.config
+        self.rereading = Rereading(loaded.path, self.reload)
         self.agent: RetrievalAgent | None = None
         self.documents: DocumentSource | None = None
         self.edge: HttpEdge | None = None
@@ -151,6 +142,7 @@ class Runtime:
             joined.watch,
             None if self.accounts is None else self.database_away,
         )
+        self.figures.refused = lambda: bool(self.rereading.refused)
         self._trusted = trusted
         limited = self.figures.metrics.limited
         self.limits = Limits(loaded.config, accounts, limited, joined.counts)
@@ -178,7 +170,6 @@ class Runtime:
             follow_approvals(accounts, self.keeper)
         self.first_snapshot = asyncio.Event()
         self._starting: asyncio.Task[None] | None = None
-        self._reloads = InTurn("reload")
 
     def _request_path(self, policy: Policy, settings: GatewaySettings) -> Gateway:
         sinks = (self.figures.metrics, self.accounts, self.learning, self.activity)
@@ -270,9 +261,10 @@ class Runtime:
     async def stop_upstreams(self) -> None:
         """End every task, process and connection toward upstreams."""
         await stop(self._starting)
-        await self._reloads.stop()
+        await self.rereading.stop()
         await self.supervisor.stop()
         await self.gateway.close()
+        await self.limits.close()
         await self.keeper.stop()
         if self.indexing is not None:
             await self.indexing.close()
@@ -298,25 +290,6 @@ class Runtime:
         if self.listening is not None:
             self.listening.leave()
         await asyncio.sleep(delay_s)
-
-    async def read_again(self, *, dry_run: bool = False) -> Reloaded:
-        """As `reload`, with what the file says now.
-
-        One after the other: of two at once, the one that read the older text could else end last.
-
-        Raises:
-            ConfigError: there is no file, or it does not hold; nothing has changed then.
-        """
-        path = self.loaded.path
-        if path is None:
-            said = "this gateway was not started from a file; there is nothing to read"
-            raise ConfigError(said)
-
-        async def work() -> Reloaded:
-            loaded = await asyncio.to_thread(checked, path)
-            return await self.reload(self.overridden(loaded), dry_run=dry_run)
-
-        return await self._reloads.do(work)
 
     async def reload(self, loaded: Loaded, *, dry_run: bool = False) -> Reloaded:
         """Put a new configuration in force as far as that goes without a restart.
@@ -352,6 +325,5 @@ class Runtime:
         self.keeper.reconfigure(parts.rules, pinning)
         self.loaded = loaded
         self.figures.metrics.forget(report.removed)
-        if self.on_reloaded is not None:
-            self.on_reloaded(report)
+        self.rereading.on_reloaded(report)
         return report

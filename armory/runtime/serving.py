@@ -21,6 +21,7 @@ from armory.runtime.blocks.authentication import authenticator
 from armory.runtime.blocks.authorization import authorization_server, follow_grants, routes_of
 from armory.runtime.blocks.people import connect_services, logs_people_in
 from armory.runtime.blocks.upstreams import upstream_specs
+from armory.runtime.editing.message_redaction import explained
 from armory.runtime.entry.listeners import Listeners
 from armory.runtime.readiness import readiness
 from armory.runtime.rest import broadcast_of, rest_services
@@ -42,6 +43,7 @@ async def serve(runtime: Runtime, stack: AsyncExitStack, listeners: Listeners) -
         ConfigError: nobody could or everybody would be served.
     """
     config = runtime.loaded.config
+    runtime.rereading.explained = explained
     known = schemes(config, runtime.accounts)
     logging_in = authorization_server(runtime.loaded, runtime.accounts)
     if logging_in is not None:

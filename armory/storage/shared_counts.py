@@ -67,6 +67,7 @@ for at = 2, #ARGV do redis.call('ZADD', KEYS[1], now + lease_ms, ARGV[at]) end
 redis.call('PEXPIRE', KEYS[1], lease_ms)
 return 1
 """
+_PROBE = "return redis.call('SET', KEYS[1], '1', 'PX', 60000)"
 _GIVE_BACK = "return redis.call('ZREM', KEYS[1], ARGV[1])"
 
 
@@ -141,6 +142,14 @@ class SharedCounts:
             return Taken("rate", wait_ms / 1_000)
         assert per_day is not None
         return Taken(per_day.kind, wait_ms / 1_000)
+
+    async def probe(self) -> None:
+        """See whether Redis would count.
+
+        Raises:
+            BackendError: it does not answer, or takes no writes.
+        """
+        await self._scripts.run(_PROBE, ("limits:probe",), ())
 
     def give_back(self, lease: str) -> None:
         """A request has ended that took a slot; Redis is told a moment later."""

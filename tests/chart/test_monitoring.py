@@ -69,6 +69,14 @@ def test_every_metric_that_is_asked_for_is_there(known: dict[str, set[str]]) -> 
     assert asked > 30
 
 
+def test_the_dashboard_shows_every_kind_of_refusal() -> None:
+    shown = "\n".join(
+        text for where, text in expressions().items() if not where.startswith("Armory")
+    )
+    for kind in ("rate_limited", "quota_refused", "requests_refused"):
+        assert f"armory_{kind}_total" in shown
+
+
 def test_what_is_absent_says_of_which_release() -> None:
     # by the equalities of a plain selector alone; without them the alerts of two releases are one
     found = [

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import sys
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +55,45 @@ def test_a_reload_that_is_asked_for_is_logged(
     assert answer["needs_restart"] == ["agent"]
     served.wait_for(r"reloaded \S+: nothing")
     served.wait_for(r"after a restart: agent")
+
+
+def test_a_refused_file_is_told_until_it_holds(
+    serve: Serve, armory: Command, tmp_path: Path
+) -> None:
+    file = tmp_path / "live.yaml"
+    file.write_text("{}")
+    (tmp_path / ".env").write_text("PORT=not-to-be-told\n")
+    served = serve(file).ready()
+
+    def refused() -> str:
+        with urllib.request.urlopen(f"{served.base}/metrics", timeout=20) as answer:
+            text = answer.read().decode()
+        return re.findall(r"^armory_configuration_refused (\S+)$", text, re.MULTILINE)[0]
+
+    assert refused() == "0.0"
+    file.write_text("server: {port: '${PORT}'}\nsets: {ops: {servers: [nope]}}\n")
+    served.wait_for(r"The configuration in force stays")
+    assert refused() == "1.0"
+    status, body = served.readiness()
+    (told,) = body["not_ready"]
+    assert (status, body["status"]) == (200, "ready")
+    assert told.startswith(f"configuration: {file} is refused, an earlier one is in force: line 1")
+    assert "server.port" in told
+    assert "${PORT}" in told
+    assert told.endswith("; and 1 more")
+    assert "not-to-be-told" not in told
+    assert told in armory("status").stdout
+    with urllib.request.urlopen(f"{served.base}/readyz", timeout=20) as answer:
+        assert json.load(answer) == {"status": "ready"}
+
+    file.write_text("{} # again")
+    assert armory("reload").returncode == 0
+    assert refused() == "0.0"
+    assert served.readiness()[1]["not_ready"] == []
+    file.unlink()
+    assert armory("reload").returncode != 0
+    assert refused() == "1.0"
+    assert "live.yaml" in served.readiness()[1]["not_ready"][0]
 
 
 def test_a_file_is_tried_before_it_takes_the_place_of_the_other(
@@ -182,15 +223,15 @@ async def test_what_takes_a_restart_is_not_half_in_force_until_then(
             before, upstream = await seen(), runtime.pool.upstream("up")
             limits = {"stdio_line_bytes": 1 << 20, "query_chars": 10}
             write({"base_path": "/on", "experimental": ["groups"], "limits": limits}, {})
-            report = await runtime.read_again()
+            report = await runtime.rereading.read()
             assert (report.needs_restart, report.applied, report.kept) == (["server"], [], ["up"])
             assert await seen() == before
             assert runtime.pool.upstream("up") is upstream
             write({}, {}, agent={"enabled": True})
-            assert (await runtime.read_again()).needs_restart == ["agent"]
+            assert (await runtime.rereading.read()).needs_restart == ["agent"]
             assert await seen() == before
             write({}, {"enabled": False, "max_tools": 4})
-            report = await runtime.read_again()
+            report = await runtime.rereading.read()
             assert (report.needs_restart, report.applied) == (["tool_rag.enabled"], ["tool_rag"])
             assert await seen() == before
             assert runtime.loaded.config.tool_rag.max_tools == 4
@@ -211,10 +252,10 @@ async def test_however_much_is_tried_secrets_in_force_are_hidden(
     write("the-first-one")
     async with open_runtime(load_file(path)) as runtime:
         write("the-one-in-force")
-        await runtime.read_again()
+        await runtime.rereading.read()
         for number in range(30):
             write(f"only-tried-{number}")
-            await runtime.read_again(dry_run=True)
+            await runtime.rereading.read(dry_run=True)
         assert redacted("it is the-one-in-force") == "it is ***"
 
 

@@ -310,16 +310,16 @@ async def _reload_on(
     bind_to: _Address,
     announcer: Announcer,
 ) -> None:
-    runtime.overridden = lambda read: _with_address(read, bind_to)
+    runtime.rereading.overridden = lambda read: _with_address(read, bind_to)
     path = runtime.loaded.path
-    runtime.on_reloaded = partial(say_reloaded, path, announcer)
+    runtime.rereading.on_reloaded = partial(say_reloaded, path, announcer)
     while True:
         await reload.wait()
         reload.clear()
         if path is None:
             continue
         try:
-            await runtime.read_again()
+            await runtime.rereading.read()
         except ConfigError as error:
             announcer.error("reload_refused", f"{error}\nThe configuration in force stays.")
         except Exception as error:  # noqa: BLE001 - the next change gets its turn

@@ -30,7 +30,9 @@ class ConfigWatch:
         while True:
             await asyncio.sleep(WATCH_S)
             now = await asyncio.to_thread(_stamp, self._path)
-            if now == self._seen or now is None:
+            if now is None:
+                self._seen = None  # as it is once it is back: who read it meanwhile found nothing
+            if now == self._seen:
                 continue
             await asyncio.sleep(WRITTEN_S)
             if now == await asyncio.to_thread(_stamp, self._path):

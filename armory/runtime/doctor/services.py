@@ -30,6 +30,10 @@ _SERVER = "start it, or correct storage.url: host, port, database, user, passwor
 _FOLDER = (
     "let this user write there, or name another file as storage.url, or folder as $ARMORY_HOME"
 )
+_AUTHORITY = (
+    "name a file with the authority that signed the certificate, and those that are trusted "
+    "already, in $SSL_CERT_FILE of the gateway; or mend the certificate at the provider"
+)
 _FILE = "let this user write it and its folder; put a saved copy in the place of a damaged file"
 
 
@@ -180,6 +184,7 @@ def _providers(loaded: Loaded) -> Iterator[tuple[str, str]]:
 
 async def provider(url: str, where: str) -> Finding:
     """Whether an identity provider says what tokens are checked with."""
+    from armory.oauth.exchange import UNTRUSTED
     from armory.security.issuer import Issuer  # cryptography: only where tokens are checked
     from armory.security.keys import KeySet
 
@@ -191,6 +196,9 @@ async def provider(url: str, where: str) -> Finding:
                 await Issuer(url).keys.key(None, "RS256")
     except (ArmoryError, TimeoutError) as error:
         what = error.message if isinstance(error, ArmoryError) else "it does not answer"
-        fix = f"start it, or correct {where}; until then nobody's token can be checked"
+        fix = f"start it, or correct {where}"
+        if UNTRUSTED in what:
+            fix = _AUTHORITY
+        fix += "; until then nobody's token can be checked"
         return failed("identity provider", f"{url}: {what}", fix)
     return ok("identity provider", f"{url} answers")

@@ -178,7 +178,7 @@ def _tls_fix(error: ssl.SSLCertVerificationError, key: str, place: str) -> str:
             "of python.org on a Mac: run its 'Install Certificates.command'), or name their file "
             f"in $SSL_CERT_FILE; of an authority of your own: {fix}"
         )
-    return fix
+    return f"{fix}; for whatever is reached, add it to the file of $SSL_CERT_FILE"
 
 
 def _trusts_nobody() -> bool:

@@ -93,7 +93,7 @@ class Editor:
             whole = masked.restored(text)
         try:
             loaded = checked(self.path, version.text)
-            read, last = self.runtime.overridden(loaded).config, self.runtime.loaded.config
+            read, last = self._overridden(loaded).config, self.runtime.loaded.config
             due = difference(self.runtime.started, last, read).needs_restart
             in_force = read == last and not due
         except ConfigError as error:
@@ -126,10 +126,13 @@ class Editor:
 
     async def _effects(self, whole: Restored, loaded: Loaded) -> Mapping[str, Any]:
         try:
-            done = await self.runtime.reload(self.runtime.overridden(loaded), dry_run=True)
+            done = await self.runtime.reload(self._overridden(loaded), dry_run=True)
         except ConfigError as error:
             raise Refused(self._problems(error, whole)) from None
         return asdict(done)
+
+    def _overridden(self, loaded: Loaded) -> Loaded:
+        return self.runtime.rereading.overridden(loaded)
 
     def _problems(self, error: ConfigError, whole: Restored) -> Found:
         def said(message: str) -> str:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
+from armory.config import ConfigProblems
 from armory.config.expand import referred
-from armory.config.load import variables_of
+from armory.config.load import read_file, variables_of
 from armory.errors import ConfigError
 from armory.observability.redaction import HIDDEN, redacted
+from armory.runtime.editing.masking import Masked
 
 _SHORTEST = 4
 """Shorter values stay: they occur in any message by chance."""
@@ -39,6 +42,26 @@ def redacted_message(
             for spelt in _spellings(value):
                 message = _without(message, spelt, shown)
     return redacted(message)
+
+
+def explained(path: Path, error: ConfigError) -> str:
+    """In one line why a file is refused, for whoever may not know its secrets: its first problem.
+
+    Args:
+        path: the file.
+        error: what reading it raised.
+    """
+    said = str(error)
+    if isinstance(error, ConfigProblems):
+        more = len(error.problems) - 1
+        said = f"{error.problems[0]}{f'; and {more:,} more' if more else ''}"
+    hidden: tuple[str, ...] = ()
+    variables: dict[str, str] = {}
+    with suppress(ConfigError):  # it cannot be read, or is no YAML
+        text = read_file(path)
+        variables = values_in(path, text)
+        hidden = Masked(text).hidden
+    return " ".join(redacted_message(said, hidden, variables).split())
 
 
 def values_in(path: Path, text: str) -> dict[str, str]:

@@ -54,3 +54,17 @@ async def test_another_file_in_its_place_counts_whatever_its_times_say(tmp_path:
     (tmp_path / "next").replace(path)  # as the kubelet swaps the files of a ConfigMap
     async with asyncio.timeout(10):
         await watched.changed()
+
+
+async def test_a_file_that_was_away_and_is_back_counts(tmp_path: Path) -> None:
+    path = tmp_path / "armory.yaml"
+    path.write_text("upstreams: {a: {command: x}}\n")
+    watched = ConfigWatch(path)
+    changed = asyncio.create_task(watched.changed())
+    path.rename(tmp_path / "away")
+    with pytest.raises(TimeoutError):  # looked for meanwhile
+        async with asyncio.timeout(0.3):
+            await asyncio.shield(changed)
+    (tmp_path / "away").rename(path)  # what was refused for its absence holds again
+    async with asyncio.timeout(10):
+        await changed

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-import socket
+import os
+import ssl
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +18,8 @@ from aiohttp import web
 from armory.config import load_text
 from armory.runtime.doctor.findings import Finding
 from armory.runtime.doctor.services import services
+from armory.testing.certificates import certificate
+from armory.testing.listening import listening
 
 pytestmark = pytest.mark.anyio
 AWAY = "http://127.0.0.1:9"
@@ -27,7 +32,9 @@ async def found(home: Path, **blocks: Any) -> dict[str, Finding]:
 
 
 @asynccontextmanager
-async def answering(answers: dict[str, Any]) -> AsyncGenerator[str]:
+async def answering(
+    answers: dict[str, Any], tls: ssl.SSLContext | None = None
+) -> AsyncGenerator[str]:
     """A server that has these JSON documents, by path."""
 
     async def answer(request: web.Request) -> web.Response:
@@ -36,12 +43,9 @@ async def answering(answers: dict[str, Any]) -> AsyncGenerator[str]:
 
     app = web.Application()
     app.router.add_get("/{path:.*}", answer)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    listening = socket.create_server(("127.0.0.1", 0))
-    await web.SockSite(runner, listening).start()
+    runner, url = await listening(app, tls)
     try:
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        yield url
     finally:
         await runner.cleanup()
 
@@ -80,3 +84,29 @@ async def test_an_identity_provider_that_answers_is_well(tmp_path: Path) -> None
         assert (await found(tmp_path, security=security))["identity provider"].state == "ok"
         security = {"oauth": {"issuer": url, "audience": ["armory"]}}
         assert (await found(tmp_path, security=security))["identity provider"].state == "ok"
+
+
+async def test_a_certificate_of_an_authority_of_ones_own_is_told_and_its_fix_is_one(
+    tmp_path: Path,
+) -> None:
+    cert, key = certificate(tmp_path)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(cert, key)
+    async with answering({"/keys": {"keys": []}}, tls) as url:
+        jwt = {"jwks_url": f"{url}/keys", "audience": "armory"}
+        told = (await found(tmp_path, security={"jwt": jwt}))["identity provider"]
+        assert told.state == "failed"
+        assert f"the certificate of {url}/keys is not trusted (self-signed" in told.detail
+        assert "$SSL_CERT_FILE" in told.fix
+        config = {"tool_rag": {"enabled": False}, "security": {"jwt": jwt}}
+        (tmp_path / "armory.yaml").write_text(json.dumps(config))
+        done = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "armory.cli.main", "doctor", "--json"),
+            *("--config", str(tmp_path / "armory.yaml")),
+            env={**os.environ, "ARMORY_HOME": str(tmp_path), "SSL_CERT_FILE": str(cert)},
+            stdout=asyncio.subprocess.PIPE,
+        )
+        async with asyncio.timeout(60):
+            findings = json.loads((await done.communicate())[0])["findings"]
+        (told,) = (one for one in findings if one["check"] == "identity provider")
+        assert told["state"] == "ok", told

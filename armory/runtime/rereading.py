@@ -1,0 +1,102 @@
+"""The configuration file of a gateway that runs, read again.
+
+Owns: `Rereading`: one reading after the other, and whether the file is refused as it is now. Never
+imports what is configured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Protocol
+
+from armory.config import Loaded
+from armory.errors import ConfigError
+from armory.runtime.checking import checked
+from armory.runtime.reloading import Reloaded
+from armory.tasks import InTurn
+
+
+class Reload(Protocol):
+    """`Runtime.reload`."""
+
+    def __call__(self, loaded: Loaded, *, dry_run: bool = False) -> Awaitable[Reloaded]:
+        """Put a configuration in force, or say what would become of it."""
+        ...
+
+
+def _as_it_is(loaded: Loaded) -> Loaded:
+    return loaded
+
+
+def _nobody(_report: Reloaded) -> None:
+    """Who is told where nobody wants to know."""
+
+
+def _unexplained(_path: Path, _error: ConfigError) -> str:
+    return "`armory validate` says why"
+
+
+class Rereading:
+    """Reads the file again and puts it in force.
+
+    Args:
+        path: of the file; None: the gateway was not started from one.
+        reload: puts in force what was read.
+
+    Attributes:
+        overridden: puts what the command line said into a configuration that was read.
+        on_reloaded: told of every reload that is no dry run.
+        explained: what people who may not know its secrets are told of a refused file; called in a
+            thread.
+        refused: why what the file holds was refused when it was read last, so that an earlier
+            configuration is in force; empty: it was not.
+    """
+
+    overridden: Callable[[Loaded], Loaded] = staticmethod(_as_it_is)
+    on_reloaded: Callable[[Reloaded], None] = staticmethod(_nobody)
+    explained: Callable[[Path, ConfigError], str] = staticmethod(_unexplained)
+
+    def __init__(self, path: Path | None, reload: Reload) -> None:
+        self.refused = ""
+        self._path = path
+        self._reload = reload
+        self._turns = InTurn("reload")
+
+    async def read(self, *, dry_run: bool = False) -> Reloaded:
+        """Put in force what the file says now, or only say what would become of it.
+
+        One after the other: of two at once, the one that read the older text could else end last.
+
+        Raises:
+            ConfigError: there is no file, or it does not hold; nothing has changed then.
+        """
+        path = self._path
+        if path is None:
+            said = "this gateway was not started from a file; there is nothing to read"
+            raise ConfigError(said)
+
+        async def work() -> Reloaded:
+            loaded = await asyncio.to_thread(checked, path)
+            return await self._reload(self.overridden(loaded), dry_run=dry_run)
+
+        async def watched() -> Reloaded:
+            try:
+                report = await work()
+            except ConfigError as error:
+                why = await asyncio.to_thread(self.explained, path, error)
+                self.refused = f"{path} is refused, an earlier one is in force: {why}"
+                raise
+            except Exception as error:
+                kind = type(error).__name__
+                self.refused = f"{path} could not be put in force ({kind}); the log says more"
+                raise
+            self.refused = ""
+            return report
+
+        return await self._turns.do(work if dry_run else watched)
+
+    async def stop(self) -> None:
+        """End what is under way."""
+        await self._turns.stop()
