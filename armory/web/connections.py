@@ -12,6 +12,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from aiohttp.web_protocol import RequestHandler
 from aiohttp.web_server import Server
 
 from armory.logger import Logger
@@ -19,6 +20,7 @@ from armory.web.arriving import ArrivingBodies, of_whom_most_is_held
 from armory.web.connection import ENDING, TIMED_OUT, TOO_LARGE, Connection
 from armory.web.descriptors import used_up
 from armory.web.endings import Endings
+from armory.web.exchanges import check_library
 from armory.web.pacing import LARGE_PIECE, Pace
 from armory.web.settings import RESERVED, ListenSettings
 
@@ -53,6 +55,9 @@ class Connections:
         endings: clean-ups of lost connections.
         pace: when connections read on in large bodies.
         late_s: how long an idle connection stays open at shutdown, in seconds.
+
+    Raises:
+        ConfigError: connections of this aiohttp are none that can be served.
     """
 
     def __init__(self, limits: ListenSettings, server: Server) -> None:
@@ -69,6 +74,7 @@ class Connections:
             "max_field_size": limits.header_bytes,
             "keepalive_timeout": limits.keepalive_timeout_s,
         }
+        check_library(RequestHandler(server, loop=self.loop, **self._settings))
         self._open: dict[Connection, None] = {}
         self._stalled: dict[Connection, None] = {}
         self._unread = 0

@@ -8,6 +8,7 @@ here the context is entered and left by hand (`steps.InContext`). Never reads a 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -18,11 +19,34 @@ from aiohttp.web_protocol import RequestHandler
 from aiohttp.web_request import BaseRequest
 from aiohttp.web_response import StreamResponse
 
+from armory.errors import ConfigError
+from armory.logger import Logger
 from armory.steps import Account, InContext
 
-KNOWN = aiohttp.__version__.startswith("3.14.")
-"""Whether this is an aiohttp whose internals are those that this file relies on; with any other,
-aiohttp's own loop serves. To support a newer one, compare its `RequestHandler.start`."""
+_log = Logger(__name__)
+_OLDEST = "3.14.4"
+
+
+def is_known(version: str) -> bool:
+    """Whether the internals of this aiohttp are those that this file was compared with."""
+    found = re.match(r"3\.14\.(\d+)", version)
+    return found is not None and int(found[1]) >= int(_OLDEST.rpartition(".")[2])
+
+
+KNOWN = is_known(aiohttp.__version__)
+"""Whether this is such an aiohttp; with any other, aiohttp's own loop serves. To support a newer
+one, compare its `RequestHandler.start`."""
+INTERNALS = (
+    "_buffer_paused", "_close", "_current_request", "_drain_helper", "_force_close",
+    "_handle_request", "_handler_waiter", "_keepalive", "_keepalive_handle", "_keepalive_timeout",
+    "_lingering_time", "_loop", "_manager", "_messages", "_msg_queue_resume_size",
+    "_next_keepalive_close_time", "_parser", "_pause_reading_for_buffer",
+    "_pause_transport_reading", "_paused", "_process_keepalive", "_reading_paused",
+    "_request_count", "_request_factory", "_request_handler", "_request_in_progress",
+    "_resume_reading_if_drained", "_resume_transport_reading", "_task_handler", "_upgraded",
+    "_waiter",
+)  # fmt: skip
+"""What this file and `Connection` use of aiohttp's connection beside its public parts."""
 _READ_LATE = "the body of a request cannot be read once it has been answered"
 _Handler = Callable[[BaseRequest], Awaitable[StreamResponse]]
 
@@ -174,6 +198,27 @@ class Exchanges(RequestHandler):
             self._task_handler = None
             if self.transport is not None:
                 self.transport.close()
+
+
+def check_library(connection: object, version: str = aiohttp.__version__) -> None:
+    """Look whether connections of this aiohttp have what is relied on: without, each would end at
+    its first byte. One that is not known is said in the log.
+
+    Args:
+        connection: one of aiohttp's own, which serves nobody.
+        version: aiohttp's.
+
+    Raises:
+        ConfigError: they do not.
+    """
+    missing = [name for name in INTERNALS if not hasattr(connection, name)]
+    if missing:
+        raise ConfigError(
+            f"aiohttp {version} is installed, whose connections have no {missing[0]}, so that "
+            f'no request would be answered: pip install "aiohttp>={_OLDEST},<3.15"'
+        )
+    if not is_known(version):
+        _log.warning("aiohttp_not_known", version=version, known=f">={_OLDEST},<3.15")
 
 
 def forget_trace(failure: BaseException | None) -> None:

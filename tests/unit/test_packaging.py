@@ -1,14 +1,31 @@
-"""What is put into the source distribution."""
+"""What the distributions hold, and which versions they say that they work with."""
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
+import yaml
+
 ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
 def test_every_document_of_the_root_is_in_the_source_distribution() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    included = project["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
-    assert {path.name for path in ROOT.glob("*.md")} <= {*included, project["project"]["readme"]}
+    included = PROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
+    assert {path.name for path in ROOT.glob("*.md")} <= {*included, PROJECT["project"]["readme"]}
+
+
+def test_the_pythons_that_are_named_are_those_that_are_allowed_and_tested() -> None:
+    allowed = re.fullmatch(r">=3\.(\d+),<3\.(\d+)", PROJECT["project"]["requires-python"])
+    assert allowed is not None
+    pythons = [f"3.{minor}" for minor in range(int(allowed[1]), int(allowed[2]))]
+    language = "Programming Language :: Python :: "
+    named = [one for one in PROJECT["project"]["classifiers"] if one.startswith(language)]
+    assert named == [f"{language}{version}" for version in pythons]
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
+    assert workflow["jobs"]["checks"]["strategy"]["matrix"]["python"] == pythons
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"*Python {', '.join(pythons)} ·" in readme
+    assert f"Python {pythons[0]} to {pythons[-1]} and nothing else" in readme

@@ -48,7 +48,7 @@ async def test_the_view_before_is_let_go(bench: Bench, prepared: bool) -> None:
         gc.collect()
         assert old() is None
     del catalog, lists
-    kept = [o for o in gc.get_objects() if isinstance(o, ToolRecord) and o.server == "gone"]
+    kept = [o for o in gc.get_objects() if type(o) is ToolRecord and o.server == "gone"]
     assert kept == []
 
 

@@ -90,7 +90,7 @@ async def test_snapshots_that_are_served_no_more_are_not_held(client: Any) -> No
 
     def held() -> int:
         gc.collect()
-        records = (found for found in gc.get_objects() if isinstance(found, ToolRecord))
+        records = (found for found in gc.get_objects() if type(found) is ToolRecord)
         return sum(record.server.startswith("brief") for record in records)
 
     for number in range(20):

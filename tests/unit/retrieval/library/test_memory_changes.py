@@ -97,7 +97,7 @@ async def test_a_tool_may_be_removed_while_a_search_runs() -> None:
 def test_selecting_keeps_no_list_of_names_for_every_query() -> None:
     def sets() -> int:
         gc.collect()
-        return sum(isinstance(one, VisibleSet) for one in gc.get_objects())
+        return sum(type(one) is VisibleSet for one in gc.get_objects())
 
     with ToolMemory(embedder="none") as memory:
         memory.add(WEATHER, EMAIL, {"name": "wipe", "metadata": {"team": "ops"}})
