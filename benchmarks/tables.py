@@ -242,6 +242,12 @@ def quality() -> str | None:
     return None if found is None else summary.quality(found)
 
 
+def quality_below() -> str | None:
+    """Where a plain ranker finds more than the default one."""
+    found = _read("quality/results.json")
+    return None if found is None else summary.quality_below(found)
+
+
 def catalog_sizes() -> str | None:
     """Recall@5 over catalog size."""
     found = _read("../training/relevance/sizes.json")
@@ -277,6 +283,7 @@ TABLES: dict[str, Callable[[], str | None]] = {
     "light": light,
     "watched": watched,
     "quality": quality,
+    "quality-below": quality_below,
     "catalog-sizes": catalog_sizes,
     "livemcp": livemcp,
     "tokens": tokens,

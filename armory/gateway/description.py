@@ -47,6 +47,8 @@ class Description:
         servers = view.servers_told(context)
         for lists in servers.values():
             _merge_primitives(merged, lists)
+            if not modern:
+                _merge_tasks(merged, lists)
             declared = lists.capabilities.get("extensions")
             if isinstance(declared, dict):
                 named = cast("dict[str, Any]", declared)
@@ -177,3 +179,18 @@ def _merge_primitives(merged: dict[str, Any], lists: ServerLists) -> None:
         merged["resources"] = {"subscribe": True, "listChanged": True}
     if "tools" in own or lists.tools:
         merged["tools"] = {"listChanged": True}
+
+
+def _merge_tasks(merged: dict[str, Any], lists: ServerLists) -> None:
+    """Add that calls may be tasks (2025-11-25), of which the gateway lists none over servers."""
+    tasks = _part(lists.capabilities, "tasks")
+    if _part(_part(tasks, "requests"), "tools").get("call") is None:
+        return
+    shown = merged.setdefault("tasks", {"requests": {"tools": {"call": {}}}})
+    if "cancel" in tasks:
+        shown["cancel"] = {}
+
+
+def _part(declared: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = declared.get(key)
+    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}

@@ -39,11 +39,10 @@ from armory.retrieval.indexing.cache import DocumentCache
 from armory.retrieval.indexing.indexer import Indexing
 from armory.retrieval.registry import make_rankers
 from armory.retrieval.retriever import Retriever
+from benchmarks.quality import summary
 
 HERE = Path(__file__).parent
 BEGIN, END = "<!-- quality:begin (generated) -->", "<!-- quality:end -->"
-#: Recall@5 below the best plain ranker that is still none.
-MARGIN = 0.005
 PUBLISHED = {"single@6": 0.81, "multi@7 lenient": 0.8833}
 
 
@@ -112,18 +111,10 @@ async def measure(dataset: Dataset, chosen: Sequence[System], cache: DocumentCac
 
 def worse(rows: Sequence[dict[str, Any]]) -> list[str]:
     """Where `relevance` finds less than the best plain ranker, by more than the margin."""
-    by_set: dict[str, dict[str, float]] = {}
-    for row in rows:
-        by_set.setdefault(row["set"], {})[row["system"]] = row["recall@5"]
-    said: list[str] = []
-    for name, found in by_set.items():
-        ours = found.pop("relevance", None)
-        if ours is None or not found:
-            continue
-        best = max(found, key=lambda system: found[system])
-        if ours < found[best] - MARGIN:
-            said.append(f"{name}: relevance {ours:.3f}, {best} {found[best]:.3f}")
-    return said
+    return [
+        f"{it.name}: relevance {it.ours:.3f}, {it.system} {it.best:.3f}"
+        for it in summary.below(rows)
+    ]
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:

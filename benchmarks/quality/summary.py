@@ -5,7 +5,12 @@ Owns: the tables of `benchmarks/quality/*.json`; `benchmarks.tables` writes them
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
+
+#: Recall@5 below the best plain ranker that is still none.
+MARGIN = 0.005
 
 _LARGE = " in a large catalog: relevance, best other |"
 
@@ -14,6 +19,49 @@ def _among(tools: int, recall: dict[str, float]) -> str:
     others = {name: value for name, value in recall.items() if name != "relevance"}
     best = max(others, key=lambda name: others[name])
     return f" {recall['relevance']:.0f}, {others[best]:.0f} ({best}) among {tools:,} |"
+
+
+@dataclass(frozen=True)
+class Below:
+    """A set on which `relevance` finds less than a plain ranker; recall@5 of both."""
+
+    name: str
+    ours: float
+    best: float
+    system: str
+    queries: int
+
+
+def below(rows: Sequence[dict[str, Any]]) -> list[Below]:
+    """Where `relevance` finds less than the best plain ranker, by more than the margin."""
+    by_set: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in rows:
+        name = f"{row['of']} among {row['tools']:,}" if "of" in row else row["set"]
+        by_set.setdefault(name, {})[row["system"]] = row
+    there: list[Below] = []
+    for name, found in by_set.items():
+        ours = found.pop("relevance", None)
+        if ours is None or not found:
+            continue
+        best = max(found.values(), key=lambda row: row["recall@5"])
+        if ours["recall@5"] < best["recall@5"] - MARGIN:
+            figures = (ours["recall@5"], best["recall@5"])
+            there.append(Below(name, *figures, best["system"], ours["queries"]))
+    return there
+
+
+def quality_below(rows: Sequence[dict[str, Any]]) -> str:
+    """The sets on which a plain ranker finds more than the default, in one sentence."""
+    told = [
+        f"{it.name} ({100 * it.ours:.1f}, `{it.system}` {100 * it.best:.1f}; {it.queries} queries)"
+        for it in below(rows)
+    ]
+    if not told:
+        return "On no set `relevance` is over half a point below the best plain ranker of the run."
+    return (
+        "Sets on which `relevance` is over half a point below the best plain ranker of the same "
+        f"run: {', '.join(told)}."
+    )
 
 
 def quality(rows: list[dict[str, Any]]) -> str:
@@ -49,7 +97,7 @@ def quality(rows: list[dict[str, Any]]) -> str:
         "fitted on these sets.\n"
     )
     tail = f"\n\n`relevance` answers {' and '.join(refusals)} with nothing." if refusals else ""
-    return head + "\n" + "\n".join(lines) + tail
+    return head + "\n" + "\n".join(lines) + f"\n\n{quality_below(rows)}" + tail
 
 
 #: What the columns of the sizes' reports are called in the tables.
@@ -84,7 +132,20 @@ def sizes(report: dict[str, Any]) -> str:
         f"constants that were made without it. Real servers: queries written by hand for servers "
         f"of the pool that nothing was trained on. python {made['python']}, numpy {made['numpy']}."
     )
-    return "\n".join(lines) + f"\n\n{words}"
+    return "\n".join(lines) + f"\n\n{_sizes_below(report)}\n\n{words}"
+
+
+def _sizes_below(report: dict[str, Any]) -> str:
+    """The sets and sizes at which a plain ranker finds more than the default."""
+    told: list[str] = []
+    for row in report["worse than the best plain ranker"]:
+        written = row["set"].startswith("written-")
+        name = "half of the real servers' queries" if written else row["set"]
+        where = f"with {row['size']:,} beside" if row["size"] else "alone"
+        told.append(f"{name} {where} ({100 * row['gap']:.1f}; {row['queries']} queries)")
+    if not told:
+        return "Nowhere `relevance` is over half a point below the best plain ranker."
+    return f"`relevance` is over half a point below the best plain ranker: {', '.join(told)}."
 
 
 def livemcp(found: dict[str, Any]) -> str:

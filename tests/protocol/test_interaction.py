@@ -11,7 +11,9 @@ from mcp import Client
 from mcp_types import ElicitRequestParams, ElicitResult
 from msgspec import Raw
 
-from armory.protocol.link import Call, ClientGone, Owner, Reply
+from armory.protocol.link import Call, ClientChannel, ClientGone, Owner, Reply
+from armory.protocol.meta import PROGRESS_TOKEN
+from armory.protocol.methods import PROGRESS
 from armory.testing.front import FORM, asking, plain, raws, result, serving
 from armory.wire.settings import HttpSettings
 
@@ -58,6 +60,36 @@ async def test_questions_reach_the_client(front: Front, mode: str, server: str) 
         called = await client.call_tool(f"{server}__now", {"text": "x"})
     assert called.content[0].text == "UTC+UTC"  # pyright: ignore[reportAttributeAccessIssue]
     assert front.edge.interactions.parked == 0
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_progress_goes_on_after_a_question(front: Front, mode: str) -> None:
+    """Whoever answers sends a request of its own, under whose token it then listens."""
+
+    async def advancing(call: Call, owner: Owner) -> Reply:
+        client = call.client
+        assert client is not None
+        await client.notify(PROGRESS, raws({"progress": 1}) | {PROGRESS_TOKEN: own(client)})
+        reply = await asking(call, owner)
+        await client.notify(PROGRESS, raws({"progress": 2}) | {PROGRESS_TOKEN: own(client)})
+        return reply
+
+    heard: list[float] = []
+
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
+        del total, message
+        heard.append(progress)
+
+    front.pool.upstreams["old"].answer = advancing
+    async with Client(front.url + "/mcp", mode=mode, elicitation_callback=elicit) as client:
+        await client.call_tool("old__now", {"text": "x"}, progress_callback=hear)
+    assert heard == [1, 2]
+
+
+def own(client: ClientChannel) -> Raw:
+    token = client.progress_token
+    assert token is not None
+    return token
 
 
 async def test_state_of_a_modern_upstream_is_sealed(front: Front) -> None:

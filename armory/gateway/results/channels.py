@@ -21,21 +21,24 @@ class ExposedChannel:
 
     Attributes:
         capabilities: what the client declared.
-        progress_token: its progress token.
     """
 
-    __slots__ = ("_inner", "_server", "capabilities", "progress_token")
+    __slots__ = ("_inner", "_server", "capabilities")
 
     def __init__(self, inner: ClientChannel, server: str) -> None:
         self._inner = inner
         self._server = server
         self.capabilities: Mapping[str, Any] = inner.capabilities
-        self.progress_token: Raw | None = inner.progress_token
 
     @property
     def log_level(self) -> str | None:
         """The log level that it wants, which a session may change."""
         return self._inner.log_level
+
+    @property
+    def progress_token(self) -> Raw | None:
+        """Its progress token: of the request that is open now, if it was asked something."""
+        return self._inner.progress_token
 
     async def notify(self, method: str, params: Params) -> None:
         """Deliver a notification in the client's names."""

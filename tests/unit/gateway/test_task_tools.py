@@ -1,8 +1,10 @@
-"""Tools that must be called as tasks, called as plain ones and given up."""
+"""Calls as tasks: who is told of them, and tools that take no others, called plainly."""
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec import Raw
@@ -11,6 +13,10 @@ from armory.errors import UpstreamTimeout, UpstreamUnavailable
 from armory.gateway.calls import task_tools
 from armory.gateway.calls.task_tools import drive
 from armory.protocol.link import Params, Reply
+from armory.protocol.versions import Era
+
+if TYPE_CHECKING:
+    from tests.unit.gateway.conftest import Bench
 
 pytestmark = pytest.mark.anyio
 WORKING = Reply(Raw(b'{"task":{"taskId":"t","status":"working","pollInterval":1}}'))
@@ -48,3 +54,22 @@ async def test_a_task_that_takes_too_long_is_said_to_where_its_server_cannot_be_
     with pytest.raises(UpstreamTimeout, match="its task was not done"):
         async with asyncio.timeout(10):
             await drive("up", {}, Leaving().send)
+
+
+async def test_calls_as_tasks_are_declared_to_clients_of_their_era(bench: Bench) -> None:
+    """Whoever is not told of them must not ask for any (2025-11-25)."""
+    upstream = bench.pool.upstreams["up"]
+    calls = {"requests": {"tools": {"call": {}}}}
+
+    def declared(tasks: Any, era: Era = "legacy") -> Any:
+        capabilities = {"tools": {}, "tasks": tasks}
+        upstream.lists = replace(upstream.lists, capabilities=capabilities)
+        bench.gateway.publish(bench.pool.catalog(bench.gateway.view.catalog))
+        described = bench.gateway.description.of_endpoint(bench.context(era))
+        return described["capabilities"].get("tasks")
+
+    assert declared({"list": {}, **calls}) == calls
+    assert declared({"list": {}, "cancel": {}, **calls}) == {"cancel": {}, **calls}
+    assert declared({"cancel": {}, **calls}, "modern") is None
+    for without in ({"list": {}, "cancel": {}}, {"requests": {"tools": []}}, {"requests": 3}, []):
+        assert declared(without) is None
