@@ -149,6 +149,21 @@ def handles_of(handles: Any) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", handles or {})
 
 
+def check_handles(handles: Mapping[str, Any], saved: Iterable[str]) -> None:
+    """Refuse handles of tools that a saved folder does not have: they would never run.
+
+    Raises:
+        InvalidRequest: one or more, which it names.
+    """
+    unknown = handles.keys() - set(saved)
+    if unknown:
+        named = shown(sorted(map(str, unknown)))
+        raise InvalidRequest(
+            f"handles: no tool of the saved ones has the identifier of {named}",
+            parameter="handles",
+        )
+
+
 def check_filters(filters: Any) -> None:
     """Refuse what narrows nothing.
 

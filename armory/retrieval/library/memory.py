@@ -23,6 +23,7 @@ from armory.retrieval.library import saved
 from armory.retrieval.library.arguments import (
     MOST,
     check_filters,
+    check_handles,
     check_parts,
     folder_of,
     handles_of,
@@ -273,11 +274,12 @@ class AsyncToolMemory:
 
         Raises:
             ConfigError: no folder was ever given, or it cannot be written.
+            InvalidRequest: a tool's metadata is no JSON; nothing is written then.
         """
         target = folder_of(folder) or self._folder
         if target is None:
             raise ConfigError("save needs a folder")
-        content = saved.content_of(self._tools.values())
+        content = await asyncio.to_thread(saved.content_of, tuple(self._tools.values()))
         await self._fresh()
         return await asyncio.to_thread(saved.write, target, content)
 
@@ -288,13 +290,15 @@ class AsyncToolMemory:
 
         Raises:
             ConfigError: there is no such file, or it cannot be read or is damaged.
-            InvalidRequest: a tool of it is here already, or `handles` is no mapping.
+            InvalidRequest: a tool of it is here already, or `handles` is no mapping, or names a
+                tool that is not in it. Nothing is added then.
         """
         source = folder_of(folder) or self._folder
         if source is None:
             raise ConfigError("load needs a folder")
         known = handles_of(handles)
         tools = await asyncio.to_thread(saved.read, source)
+        check_handles(known, [tool.identifier for tool in tools])
         self.add(*(replace(tool, handle=known.get(tool.identifier)) for tool in tools))
         return len(tools)
 
