@@ -31,6 +31,7 @@ from armory.retrieval.library.arguments import (
     number,
     settings_of,
     texts_of,
+    told_of,
     whole,
 )
 from armory.retrieval.library.own_embedder import checked
@@ -75,7 +76,15 @@ def _named(model: str) -> Embedder | None:
     """
     where = os.environ.get("OPENAI_BASE_URL") or None
     openai = OpenAISettings(base_url=where, api_key=os.environ.get("OPENAI_API_KEY"))
-    return make_embedder(model, options=PartOptions(openai=openai))
+    with told_of("embedder"):
+        return make_embedder(model, options=PartOptions(openai=openai))
+
+
+def _index(index: VectorIndex | str, model: Embedder | None) -> VectorIndex | None:
+    if not isinstance(index, str):
+        return index
+    with told_of("index"):
+        return make_index(index, model)
 
 
 class AsyncToolMemory:
@@ -117,7 +126,7 @@ class AsyncToolMemory:
         path = None if self._folder is None else self._folder / "vectors.db"
         self._retriever = Retriever(
             model,
-            make_index(index, model) if isinstance(index, str) else index,
+            _index(index, model),
             rankers,
             settings,
             indexing=Indexing(cache=DocumentCache(path), examples=_examples),

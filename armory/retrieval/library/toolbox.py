@@ -292,6 +292,7 @@ def tool_of_json(given: Mapping[str, Any]) -> Tool:
         *((member, Mapping, "an object") for member, _ in _OWN),
         ("tags", (list, tuple), "a list of texts"), ("examples", (list, tuple), "a list of texts"),
         ("icons", (list, tuple), "a list of objects"),
+        *((member, str, "a text") for member in ("identifier", "description", "title")),
     ):  # fmt: skip
         value = given.get(key)
         if value is not None and not isinstance(value, kind):
@@ -299,17 +300,18 @@ def tool_of_json(given: Mapping[str, Any]) -> Tool:
                 f"tool {name!r}: {key} is {shown(value)}, expected {expected}", parameter=key
             )
         parts[key] = value or ()
+    hinted = dict(parts["annotations"]).get("title")
     return Tool(
-        identifier=str(given.get("identifier") or name),
+        identifier=given.get("identifier") or name,
         name=name,
-        description=str(given.get("description") or ""),
-        tags=tuple(map(str, parts["tags"])),
+        description=given.get("description") or "",
+        tags=tuple(parts["tags"]),
         input_schema=dict(parts["inputSchema"]),
         output_schema=given.get("outputSchema"),
-        examples=tuple(map(str, parts["examples"])),
+        examples=tuple(parts["examples"]),
         metadata={**dict(parts["metadata"]), **({} if private is None else {"private": private})},
         handle=given.get("handle"),
-        title=str(given.get("title") or dict(parts["annotations"]).get("title") or ""),
+        title=given.get("title") or (hinted if isinstance(hinted, str) else ""),
         annotations=dict(parts["annotations"]),
         icons=tuple(parts["icons"]),
         execution=dict(parts["execution"]),
