@@ -21,6 +21,8 @@ from armory.agent.chunks import OVERLAP_WORDS, Ask, Chunk, Hit, cut
 from armory.agent.labels import Search
 from armory.errors import BackendError, ConfigError
 from armory.logger import Logger
+from armory.retrieval.embedders.base import text_hash
+from armory.retrieval.indexing.cache import DocumentCache
 from armory.retrieval.indexing.document import Fields
 from armory.retrieval.lexical.bm25 import LexicalIndex
 from armory.retrieval.lexical.postings import Postings
@@ -154,20 +156,27 @@ class DocumentSource:
     """Searches the chunks of a folder; everybody who may use the agent may see them.
 
     Their words are found at once. Their vectors are made in the background: many of them take
-    minutes, and an embedder that is away must not keep a gateway from starting.
+    minutes, and an embedder that is away must not keep a gateway from starting. A cache keeps them
+    between starts.
 
     Args:
         chunks: from `read_folder`.
         postings: their words, rows in the chunks' order.
         embedder: for them and for queries; None: words only.
+        cache: their vectors, by text; the source closes it.
     """
 
     def __init__(
-        self, chunks: Sequence[Chunk], postings: Postings, embedder: Embedder | None
+        self,
+        chunks: Sequence[Chunk],
+        postings: Postings,
+        embedder: Embedder | None,
+        cache: DocumentCache | None = None,
     ) -> None:
         self._chunks = tuple(chunks)
         self._postings = postings
         self._embedder = embedder
+        self._cache = cache
         self._vectors: _Vectors | None = None
         self._lacking = "the documents are still being embedded"
         self._tried = asyncio.Event()
@@ -176,14 +185,16 @@ class DocumentSource:
             self._task = spawn(self._embed(embedder), "embed documents")
 
     @classmethod
-    async def open(cls, folder: Path, embedder: Embedder | None) -> DocumentSource:
+    async def open(
+        cls, folder: Path, embedder: Embedder | None, cache: DocumentCache | None = None
+    ) -> DocumentSource:
         """Read a folder, in a thread, beside the event loop. Close it with `aclose`.
 
         Raises:
             ConfigError: as `read_folder`.
         """
         chunks = await asyncio.to_thread(read_folder, folder)
-        return cls(chunks, await asyncio.to_thread(_postings, chunks), embedder)
+        return cls(chunks, await asyncio.to_thread(_postings, chunks), embedder, cache)
 
     def __len__(self) -> int:
         return len(self._chunks)
@@ -194,8 +205,10 @@ class DocumentSource:
             await self._tried.wait()
 
     async def aclose(self) -> None:
-        """Stop embedding."""
+        """Stop embedding, close the cache."""
         await stop(self._task)
+        if self._cache is not None:
+            await asyncio.to_thread(self._cache.close)
 
     async def search(self, search: Search, ask: Ask) -> Sequence[Hit]:
         """At most `ask.top_k` hits, best first.
@@ -231,13 +244,29 @@ class DocumentSource:
         try:
             windows, owner = await asyncio.to_thread(_windows, self._chunks)
             parts = [
-                await self._patiently(embedder, windows[start : start + _BATCH])
+                await self._vectors_of(embedder, windows[start : start + _BATCH])
                 for start in range(0, len(windows), _BATCH)
             ]
             self._vectors = _Vectors(np.concatenate(parts), np.array(owner, np.int64))
             _log.info("documents_embedded", chunks=len(self._chunks))
         finally:
             self._tried.set()
+
+    async def _vectors_of(self, embedder: Embedder, texts: Sequence[str]) -> FloatArray:
+        """Their vectors, of which only those are made that the cache lacks."""
+        if self._cache is None:
+            return await self._patiently(embedder, texts)
+        hashes = [text_hash(text) for text in texts]
+        known = await asyncio.to_thread(
+            self._cache.get, embedder.identity, hashes, embedder.dimension
+        )
+        lacking = {h: t for h, t in zip(hashes, texts, strict=True) if h not in known}
+        if lacking:
+            found = await self._patiently(embedder, list(lacking.values()))
+            made = dict(zip(lacking, found, strict=True))
+            await asyncio.to_thread(self._cache.put, embedder.identity, made)
+            known |= made
+        return np.stack([known[h] for h in hashes])
 
     async def _patiently(self, embedder: Embedder, texts: Sequence[str]) -> FloatArray:
         """Their vectors, however long the embedder fails."""

@@ -13,6 +13,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
+from armory.agent.arguments import check_run, digests_of
 from armory.agent.chunks import Ask, ChunkSource, Hit, Tracker
 from armory.agent.findings import AgentResult, Event, Kind, Stop, tools_of
 from armory.agent.labels import SEARCHES, Search
@@ -20,7 +21,7 @@ from armory.agent.parse import Step, parse_step
 from armory.agent.prompt import LAST_TURN, ask_again, observation, system_prompt
 from armory.agent.settings import AgentLimits
 from armory.domain.query import VisibleSet
-from armory.errors import BackendError, InvalidRequest, RateLimited
+from armory.errors import BackendError, RateLimited
 from armory.llm.client import Completion, Message
 from armory.llm.errors import ChatError, ChatTimeout
 from armory.logger import Logger
@@ -114,7 +115,7 @@ class RetrievalAgent:
 
         Raises:
             ChatError: the model failed before anything was found.
-            InvalidRequest: an empty question.
+            InvalidRequest: as `stream`.
         """
         result: AgentResult | None = None
         events = self.stream(question, visible=visible, user=user, rejected=rejected, top_k=top_k)
@@ -146,12 +147,12 @@ class RetrievalAgent:
         Raises:
             ChatError: the model failed before anything was found; later the run ends with what
                 there is, `stopped="model"`.
-            InvalidRequest: an empty question.
+            InvalidRequest: an empty question, `top_k` below 1, or `rejected` is no collection of
+                digests.
         """
-        if not question.strip():
-            raise InvalidRequest("the question is empty; say what is wanted", parameter="query")
+        most, out = check_run(question, top_k), digests_of(rejected)
         prompt = system_prompt(self._limits.max_iterations)
-        run = _Run(question, visible, user, top_k, self._limits, Tracker(rejected), [
+        run = _Run(question, visible, user, most, self._limits, Tracker(out), [
             {"role": "system", "content": prompt},
             {"role": "user", "content": f"Request: {question}"},
         ])  # fmt: skip

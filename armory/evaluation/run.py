@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from armory.domain.query import Query
+from armory.errors import BackendError
 from armory.evaluation.dataset import Dataset, LabelledQuery
 from armory.evaluation.metrics import (
     AtThreshold,
@@ -92,7 +93,6 @@ class Result:
         failures: the first queries that were not answered well.
         ranks: for every query that wants a tool, the ranks of its relevant tools in the full
             ranking and how many there are.
-        degraded: what searching lacked; None: nothing.
     """
 
     tools: int
@@ -115,7 +115,6 @@ class Result:
     index: str
     failures: tuple[Failure, ...] = ()
     ranks: tuple[tuple[tuple[int, ...], int], ...] = ()
-    degraded: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +149,9 @@ async def evaluate(
         setup: what is measured.
         failures: how many failing queries to keep.
         on_progress: called with (queries done, queries).
+
+    Raises:
+        BackendError: the embedder failed, so that words alone would be measured.
     """
     await retriever.index(dataset.tools)
     tally = _Tally(dataset, failures)
@@ -158,6 +160,8 @@ async def evaluate(
         limits = retriever.limits_of(query)
         started = time.perf_counter()
         ranking = await retriever.rank(query)
+        if ranking.degraded is not None and retriever.embedder is not None:
+            raise BackendError(f"nothing was measured: {ranking.degraded}")
         shown = ranking.cut(limits).shown
         tally.latency_ms.append((time.perf_counter() - started) * 1000)
         tally.count(labelled, ranking, shown, limits)
@@ -189,7 +193,6 @@ class _Tally:
         self._probability: list[float] = []
         self._wanted: list[float] = []
         self._failures: list[Failure] = []
-        self._degraded: str | None = None
         self._rankers: dict[str, None] = {}
 
     def count(
@@ -203,7 +206,6 @@ class _Tally:
             shown: positions of what a listing shows of it.
             limits: those of the listing.
         """
-        self._degraded = self._degraded or ranking.degraded
         self._rankers[ranking.ranker.name] = None
         names = [ranking.record(i).name for i in ranking.order.tolist()]
         ranks = {n: place for place, n in enumerate(names, start=1) if n in labelled.relevant}
@@ -248,7 +250,6 @@ class _Tally:
             index=setup.index,
             failures=tuple(self._failures),
             ranks=tuple((tuple(sorted(places)), count) for places, count in ranks),
-            degraded=self._degraded,
         )
 
 

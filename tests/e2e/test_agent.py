@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import toon_format
 import yaml
 from mcp import Client
 
+from armory.retrieval.embedders.base import text_hash
 from armory.testing.chat import ScriptedChat, Turn
 from armory.testing.clients.talker import Talker
 from armory.testing.processes import GatewayProcess
@@ -181,6 +183,10 @@ async def test_the_command_line_finds_tools_and_no_skills(tmp_path: Path) -> Non
     names = [tool["name"] for tool in json.loads(said)["tools"]]
     assert names[0].startswith("notes__")
     assert not [name for name in names if "://" in name]
+    with closing(sqlite3.connect(tmp_path / "cache" / "vectors.db")) as kept:
+        wanted = (text_hash("Error E1042: roll back."),)
+        (vectors,) = kept.execute("SELECT COUNT(*) FROM vectors WHERE hash = ?", wanted).fetchone()
+    assert vectors == 1, "the document's vectors are kept for the next start"
 
 
 async def test_the_command_line_streams_the_trace(tmp_path: Path) -> None:

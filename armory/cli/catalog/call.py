@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Any, cast
 
 import click
@@ -65,9 +65,10 @@ async def _call(
         async with any_gateway(url, token, lambda: loaded_config(config), mode="all") as gateway:
             try:
                 return await gateway.ask("tools/call", request)
-            except UnknownTool:
+            except UnknownTool as refused:
                 listed, _ = await all_tools(gateway)
-                raise _unknown(tool, [str(found.get("name")) for found in listed]) from None
+                names = [str(found.get("name")) for found in listed]
+                raise _unknown(tool, names, refused) from None
     from armory.cli.local import (  # loads a whole gateway: only if one is opened here
         LocalGateway,
         opened,
@@ -82,11 +83,13 @@ async def _call(
             raise UpstreamUnavailable(found.error or f"upstream {server!r} did not answer in time")
         try:
             return await LocalGateway(runtime).ask("tools/call", request)
-        except UnknownTool:
-            raise _unknown(tool, runtime.gateway.view.catalog.tools) from None
+        except UnknownTool as refused:
+            raise _unknown(tool, runtime.gateway.view.catalog.tools, refused) from None
 
 
-def _unknown(tool: str, known: Iterable[str]) -> UnknownTool:
+def _unknown(tool: str, known: Collection[str], refused: UnknownTool) -> UnknownTool:
+    if tool in known:
+        return UnknownTool(f"{tool!r} is listed, but its server does not know it: {refused}")
     near = nearest(tool, known)
     hint = f"; did you mean {near!r}?" if near else "."
     return UnknownTool(f"no tool is called {tool!r}{hint} `armory tools` lists all")

@@ -8,7 +8,8 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, cast
@@ -57,6 +58,20 @@ def _check_member(name: str, member: Any) -> None:
     if read or not inspect.iscoroutinefunction(member):
         expected = "a property" if read else "`async def` (what blocks goes to asyncio.to_thread)"
         raise ConfigError(f"{name} is a plain function, expected {expected}")
+
+
+@contextmanager
+def told_of(argument: str) -> Generator[None]:
+    """What is told of a key of `armory.yaml`, which a library has not, is told of the argument.
+
+    Raises:
+        ConfigError: the same, of the argument.
+    """
+    try:
+        yield
+    except ConfigError as error:
+        said = error.message.removeprefix(f"{error.path}: ")
+        raise ConfigError(said, path=argument) from error.__cause__
 
 
 def folder_of(folder: Any) -> Path | None:
@@ -147,6 +162,21 @@ def handles_of(handles: Any) -> Mapping[str, Any]:
             f"handles is {shown(handles)}, expected a callable by identifier", parameter="handles"
         )
     return cast("Mapping[str, Any]", handles or {})
+
+
+def check_handles(handles: Mapping[str, Any], saved: Iterable[str]) -> None:
+    """Refuse handles of tools that a saved folder does not have: they would never run.
+
+    Raises:
+        InvalidRequest: one or more, which it names.
+    """
+    unknown = handles.keys() - set(saved)
+    if unknown:
+        named = shown(sorted(map(str, unknown)))
+        raise InvalidRequest(
+            f"handles: no tool of the saved ones has the identifier of {named}",
+            parameter="handles",
+        )
 
 
 def check_filters(filters: Any) -> None:

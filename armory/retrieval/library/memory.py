@@ -23,6 +23,7 @@ from armory.retrieval.library import saved
 from armory.retrieval.library.arguments import (
     MOST,
     check_filters,
+    check_handles,
     check_parts,
     folder_of,
     handles_of,
@@ -30,6 +31,7 @@ from armory.retrieval.library.arguments import (
     number,
     settings_of,
     texts_of,
+    told_of,
     whole,
 )
 from armory.retrieval.library.own_embedder import checked
@@ -74,7 +76,15 @@ def _named(model: str) -> Embedder | None:
     """
     where = os.environ.get("OPENAI_BASE_URL") or None
     openai = OpenAISettings(base_url=where, api_key=os.environ.get("OPENAI_API_KEY"))
-    return make_embedder(model, options=PartOptions(openai=openai))
+    with told_of("embedder"):
+        return make_embedder(model, options=PartOptions(openai=openai))
+
+
+def _index(index: VectorIndex | str, model: Embedder | None) -> VectorIndex | None:
+    if not isinstance(index, str):
+        return index
+    with told_of("index"):
+        return make_index(index, model)
 
 
 class AsyncToolMemory:
@@ -116,7 +126,7 @@ class AsyncToolMemory:
         path = None if self._folder is None else self._folder / "vectors.db"
         self._retriever = Retriever(
             model,
-            make_index(index, model) if isinstance(index, str) else index,
+            _index(index, model),
             rankers,
             settings,
             indexing=Indexing(cache=DocumentCache(path), examples=_examples),
@@ -273,11 +283,12 @@ class AsyncToolMemory:
 
         Raises:
             ConfigError: no folder was ever given, or it cannot be written.
+            InvalidRequest: a tool's metadata is no JSON; nothing is written then.
         """
         target = folder_of(folder) or self._folder
         if target is None:
             raise ConfigError("save needs a folder")
-        content = saved.content_of(self._tools.values())
+        content = await asyncio.to_thread(saved.content_of, tuple(self._tools.values()))
         await self._fresh()
         return await asyncio.to_thread(saved.write, target, content)
 
@@ -288,13 +299,15 @@ class AsyncToolMemory:
 
         Raises:
             ConfigError: there is no such file, or it cannot be read or is damaged.
-            InvalidRequest: a tool of it is here already, or `handles` is no mapping.
+            InvalidRequest: a tool of it is here already, or `handles` is no mapping, or names a
+                tool that is not in it. Nothing is added then.
         """
         source = folder_of(folder) or self._folder
         if source is None:
             raise ConfigError("load needs a folder")
         known = handles_of(handles)
         tools = await asyncio.to_thread(saved.read, source)
+        check_handles(known, [tool.identifier for tool in tools])
         self.add(*(replace(tool, handle=known.get(tool.identifier)) for tool in tools))
         return len(tools)
 

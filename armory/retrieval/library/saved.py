@@ -18,12 +18,38 @@ VERSION = 1
 _FILE = "tools.json"
 
 
-def content_of(tools: Iterable[Tool]) -> dict[str, Any]:
-    """What the file holds of these tools."""
-    return {"version": VERSION, "tools": [tool.to_json() for tool in tools]}
+def content_of(tools: Iterable[Tool]) -> bytes:
+    """What the file holds of these tools.
+
+    Raises:
+        InvalidRequest: one has a part that is no JSON, as its metadata may.
+    """
+    entries = ", ".join(_entry(tool) for tool in tools)
+    # ASCII: half of an emoji is no UTF-8
+    return f'{{"version": {VERSION}, "tools": [{entries}]}}'.encode("ascii")
 
 
-def write(folder: Path, content: dict[str, Any]) -> Path:
+def _entry(tool: Tool) -> str:
+    told = tool.to_json()
+    try:
+        return json.dumps(told)
+    except (TypeError, ValueError, RecursionError) as error:
+        member = next((name for name, value in told.items() if not _is_json(value)), "a part")
+        raise InvalidRequest(
+            f"tool {tool.identifier!r} cannot be saved: its {member} is no JSON: {error}",
+            parameter=member,
+        ) from error
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
+
+
+def write(folder: Path, content: bytes) -> Path:
     """Write the file, or leave the old one; returns it.
 
     Raises:
@@ -33,8 +59,8 @@ def write(folder: Path, content: dict[str, Any]) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with replacing(path) as file:
-            file.write(json.dumps(content).encode())  # ASCII: half of an emoji is no UTF-8
-    except (OSError, TypeError, ValueError) as error:
+            file.write(content)
+    except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error}") from error
     return path
 

@@ -69,7 +69,7 @@ class ToolContext:
 
 
 def selected(tool: Tool, score: float, relevance: float, reason: str) -> SelectedTool:
-    """The record of a tool; its schemas and metadata are the caller's, to change at will."""
+    """The record of a tool; what it holds is the caller's, to change at will."""
     return SelectedTool(
         identifier=tool.identifier,
         name=tool.name,
@@ -79,6 +79,10 @@ def selected(tool: Tool, score: float, relevance: float, reason: str) -> Selecte
         inputSchema=copied(tool.input_schema),
         outputSchema=copied(tool.output_schema),
         metadata=copied(tool.metadata),
+        annotations=copied(tool.annotations),
+        icons=[copied(icon) for icon in tool.icons],
+        execution=copied(tool.execution),
+        _meta=copied(tool.meta),
         handle=tool.handle,
         _score=score,
         _relevance=relevance,

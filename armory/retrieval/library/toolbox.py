@@ -6,7 +6,7 @@ Owns: `Tool`, its schema from a signature, its JSON. Never imports the retriever
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, NoReturn, TypedDict, cast
 
@@ -19,7 +19,12 @@ _MEMBERS = (
     "identifier", "name", "title", "description", "tags", "inputSchema", "outputSchema", "examples",
     "metadata", "private", "handle", "annotations", "icons", "execution", "_meta",
 )  # fmt: skip
-"""Members that the JSON of a tool may have; some of MCP's own mean nothing to retrieval."""
+"""Members that the JSON of a tool may have."""
+_OWN = (
+    ("inputSchema", "input_schema"), ("outputSchema", "output_schema"), ("metadata", "metadata"),
+    ("annotations", "annotations"), ("execution", "execution"), ("_meta", "meta"),
+)  # fmt: skip
+"""Members that are objects, and the attributes that hold copies of them."""
 
 
 def shown(value: object) -> str:
@@ -51,6 +56,10 @@ class SelectedTool(TypedDict):
     inputSchema: dict[str, Any]
     outputSchema: dict[str, Any] | None
     metadata: dict[str, Any]
+    annotations: dict[str, Any]
+    icons: list[dict[str, Any]]
+    execution: dict[str, Any]
+    _meta: dict[str, Any]
     handle: Handle | None
     _score: float
     _relevance: float
@@ -72,6 +81,10 @@ class Tool:
         metadata: anything to filter by. `private: True` hides the tool unless asked for.
         handle: what runs it; never saved.
         title: what people see, or ""; searched.
+        annotations: MCP's hints of how it behaves, as `readOnlyHint`.
+        icons: MCP's icons.
+        execution: how MCP has it run, as `taskSupport`.
+        meta: MCP's `_meta`; its `anthropic/searchHint` is searched.
 
     Raises:
         InvalidRequest: one of them is of another type.
@@ -87,20 +100,27 @@ class Tool:
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     handle: Handle | None = None
     title: str = ""
+    annotations: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    icons: tuple[Mapping[str, Any], ...] = ()
+    execution: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def __post_init__(self) -> None:
         for name, least in (("identifier", 1), ("name", 1), ("description", 0), ("title", 0)):
             text: Any = getattr(self, name)
             if not isinstance(text, str) or len(text) < least:
                 self._refuse(name, "a text that is not empty" if least else "a text")
-        for name in ("tags", "examples"):
+        for name, kind, expected in (
+            ("tags", str, "a list of texts"), ("examples", str, "a list of texts"),
+            ("icons", Mapping, "a list of objects"),
+        ):  # fmt: skip
             given: Any = getattr(self, name)
             if not isinstance(given, list | tuple) or not all(
-                isinstance(one, str) for one in cast("list[Any]", given)
+                isinstance(one, kind) for one in cast("list[Any]", given)
             ):
-                self._refuse(name, "a list of texts")
-            object.__setattr__(self, name, tuple(cast("list[str]", given)))
-        for name in ("input_schema", "metadata"):
+                self._refuse(name, expected)
+            object.__setattr__(self, name, tuple(cast("list[Any]", given)))
+        for name in ("input_schema", "metadata", "annotations", "execution", "meta"):
             if not isinstance(getattr(self, name), Mapping):
                 self._refuse(name, "an object")
         if not isinstance(self.output_schema, Mapping | None):  # pyright: ignore[reportUnnecessaryIsInstance] # as above
@@ -111,11 +131,15 @@ class Tool:
 
     def _keep_own(self) -> None:
         """What the caller changes afterwards changes nothing here."""
-        for name in ("input_schema", "output_schema", "metadata"):
-            try:
-                object.__setattr__(self, name, copied(getattr(self, name)))
-            except RecursionError:
-                self._refuse(name, "an object that is nested less deeply")
+        for _, name in _OWN:
+            self._keep(name, copied)
+        self._keep("icons", lambda given: tuple(map(copied, given)))
+
+    def _keep(self, name: str, copy: Callable[[Any], Any]) -> None:
+        try:
+            object.__setattr__(self, name, copy(getattr(self, name)))
+        except RecursionError:
+            self._refuse(name, "an object that is nested less deeply")
 
     def _refuse(self, name: str, expected: str) -> NoReturn:
         raise InvalidRequest(
@@ -170,7 +194,7 @@ class Tool:
         """As retrieval sees it.
 
         Raises:
-            InvalidRequest: a schema is no JSON.
+            InvalidRequest: a part of its definition is no JSON.
         """
         definition: dict[str, Any] = {
             "name": self.name,
@@ -183,12 +207,13 @@ class Tool:
             definition["outputSchema"] = dict(self.output_schema)
         if self.examples:
             definition["examples"] = list(self.examples)
+        definition |= self._mcp()
         try:
             mark = fingerprint(definition)
         except (TypeError, ValueError, RecursionError) as error:
+            attribute, member, why = _no_json(definition, error)
             raise InvalidRequest(
-                f"tool {self.identifier!r}: its schema is no JSON: {error}",
-                parameter="input_schema",
+                f"tool {self.identifier!r}: its {member} is no JSON: {why}", parameter=attribute
             ) from error
         category = self.metadata.get("category")
         return ToolRecord(
@@ -214,7 +239,18 @@ class Tool:
             "outputSchema": None if self.output_schema is None else dict(self.output_schema),
             "examples": list(self.examples),
             "metadata": dict(self.metadata),
+            **self._mcp(),
         }
+
+    def _mcp(self) -> dict[str, Any]:
+        """What MCP's JSON says beside that: the members that it has."""
+        parts = {
+            "annotations": dict(self.annotations),
+            "icons": list(self.icons),
+            "execution": dict(self.execution),
+            "_meta": dict(self.meta),
+        }
+        return {member: value for member, value in parts.items() if value}
 
 
 Given = Tool | Handle | Mapping[str, Any] | tuple[str, Mapping[str, Any]] | ToolLike
@@ -248,16 +284,15 @@ def tool_of_json(given: Mapping[str, Any]) -> Tool:
             "What a filter is to see goes into `metadata`",
             parameter=str(unknown[0]),
         )
-    annotations: Any = given.get("annotations")
-    hinted = annotations.get("title") if isinstance(annotations, Mapping) else None
     private = given.get("private")
     if private is not None and not isinstance(private, bool):
         raise InvalidRequest(f"tool {name!r}: private is {private!r}", parameter="private")
     parts: dict[str, Any] = {}
     for key, kind, expected in (
-        ("inputSchema", Mapping, "an object"), ("outputSchema", Mapping, "an object"),
-        ("metadata", Mapping, "an object"), ("tags", (list, tuple), "a list of texts"),
-        ("examples", (list, tuple), "a list of texts"),
+        *((member, Mapping, "an object") for member, _ in _OWN),
+        ("tags", (list, tuple), "a list of texts"), ("examples", (list, tuple), "a list of texts"),
+        ("icons", (list, tuple), "a list of objects"),
+        *((member, str, "a text") for member in ("identifier", "description", "title")),
     ):  # fmt: skip
         value = given.get(key)
         if value is not None and not isinstance(value, kind):
@@ -265,15 +300,31 @@ def tool_of_json(given: Mapping[str, Any]) -> Tool:
                 f"tool {name!r}: {key} is {shown(value)}, expected {expected}", parameter=key
             )
         parts[key] = value or ()
+    hinted = dict(parts["annotations"]).get("title")
     return Tool(
-        identifier=str(given.get("identifier") or name),
+        identifier=given.get("identifier") or name,
         name=name,
-        description=str(given.get("description") or ""),
-        tags=tuple(map(str, parts["tags"])),
+        description=given.get("description") or "",
+        tags=tuple(parts["tags"]),
         input_schema=dict(parts["inputSchema"]),
         output_schema=given.get("outputSchema"),
-        examples=tuple(map(str, parts["examples"])),
+        examples=tuple(parts["examples"]),
         metadata={**dict(parts["metadata"]), **({} if private is None else {"private": private})},
         handle=given.get("handle"),
-        title=str(given.get("title") or hinted or ""),
+        title=given.get("title") or (hinted if isinstance(hinted, str) else ""),
+        annotations=dict(parts["annotations"]),
+        icons=tuple(parts["icons"]),
+        execution=dict(parts["execution"]),
+        meta=dict(parts["_meta"]),
     )
+
+
+def _no_json(definition: Mapping[str, Any], error: Exception) -> tuple[str, str, Exception]:
+    """The attribute and the member of a definition that is no JSON, and why."""
+    attributes = dict(_OWN)
+    for member, value in definition.items():
+        try:
+            fingerprint({member: value})
+        except (TypeError, ValueError, RecursionError) as why:
+            return attributes.get(member, member), member, why
+    return "input_schema", "definition", error

@@ -6,6 +6,7 @@ Owns: opening the chat client and the documents, and closing them again. Never i
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 from armory.agent.catalog import CatalogSource, Engine
 from armory.agent.chunks import ChunkSource
@@ -16,7 +17,9 @@ from armory.agent.synthetic import ChatQueryGenerator
 from armory.config import Loaded
 from armory.config.base import values_for
 from armory.llm.client import ChatClient
+from armory.retrieval.indexing.cache import DocumentCache
 from armory.retrieval.ports import Embedder
+from armory.retrieval.registry import VECTORS_FILE
 
 
 def chat_client(loaded: Loaded) -> ChatClient:
@@ -44,7 +47,8 @@ async def open_agent(
     sources: list[ChunkSource] = [CatalogSource(engine)]
     documents: DocumentSource | None = None
     if agent.documents:
-        documents = await DocumentSource.open(loaded.folder / agent.documents, embedder)
+        kept = DocumentCache(Path(loaded.config.storage.cache_dir) / VECTORS_FILE)
+        documents = await DocumentSource.open(loaded.folder / agent.documents, embedder, kept)
         stack.push_async_callback(documents.aclose)
         sources.append(documents)
     chat = await stack.enter_async_context(chat_client(loaded))

@@ -14,6 +14,7 @@ from armory.agent import documents
 from armory.agent.chunks import Ask
 from armory.agent.documents import DocumentSource, read_folder
 from armory.errors import BackendError, ConfigError
+from armory.retrieval.indexing.cache import DocumentCache
 from armory.retrieval.ports import FloatArray
 from armory.testing.embedder import HashingEmbedder
 
@@ -173,6 +174,27 @@ async def test_an_embedder_that_is_away_costs_vectors_alone_and_for_a_while(
         await embedder.done.wait()
         assert len(await source.search("vector_search", Ask("who is paged at night", 2))) == 2
         await source.aclose()
+
+
+@pytest.mark.anyio
+async def test_vectors_are_kept_between_starts(folder: Path, tmp_path: Path) -> None:
+    async def embedded(embedder: HashingEmbedder) -> list[str]:
+        source = await DocumentSource.open(folder, embedder, DocumentCache(tmp_path / "vectors.db"))
+        await source.embedded()
+        found = await source.search("vector_search", Ask("who is paged at night", 2))
+        await source.aclose()
+        return [hit.chunk.id for hit in found]
+
+    first, second, third = HashingEmbedder(), HashingEmbedder(), HashingEmbedder()
+    async with asyncio.timeout(30):
+        found = await embedded(first)
+        assert first.documents > len(found) == 2
+        assert await embedded(second) == found
+        assert second.documents == 0
+        (folder / "new.md").write_text("Who may merge on Fridays", encoding="utf-8")
+        await embedded(third)
+    assert third.documents == 1
+    assert not (tmp_path / "vectors.db-wal").exists(), "the file is closed"
 
 
 @pytest.mark.anyio

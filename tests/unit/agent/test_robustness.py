@@ -38,6 +38,35 @@ async def test_a_second_malformed_turn_ends_the_run(run: Run, shelf: Shelf) -> N
     assert ran.result.tools[0].tool.name == "ci__deploy"
 
 
+@pytest.mark.parametrize(
+    ("asked", "said", "parameter"),
+    [
+        (
+            {"rejected": "0" * 32},
+            r"rejected is '000.*', expected a list of .* as in \['0",
+            "rejected",
+        ),
+        ({"rejected": 5}, "rejected is 5, expected a list of digests", "rejected"),
+        ({"rejected": ["ci__deploy#0"]}, "rejected holds 'ci__deploy#0', expected", "rejected"),
+        ({"rejected": [5]}, "rejected holds 5, expected the `digest`", "rejected"),
+        ({"top_k": 0}, "top_k is 0, expected a whole number, at least 1", "top_k"),
+        ({"top_k": -1}, "top_k is -1", "top_k"),
+        ({"top_k": "5"}, "top_k is '5'", "top_k"),
+        ({"question": None}, "the question is None, expected a text", "query"),
+        ({"question": " "}, "the question is empty", "query"),
+    ],
+)
+async def test_what_could_not_be_meant_is_refused_before_the_model_is_asked(
+    shelf: Shelf, asked: dict[str, Any], said: str, parameter: str
+) -> None:
+    arguments: dict[str, Any] = {"question": "deploy", **asked}
+    async with ScriptedChat([DONE]) as server, ChatClient(server.url, "scripted") as chat:
+        with pytest.raises(InvalidRequest, match=said) as caught:
+            await RetrievalAgent(chat, [shelf]).run(**arguments)
+        assert server.requests == []
+    assert caught.value.parameter == parameter
+
+
 async def test_an_empty_turn_is_asked_for_once_more(run: Run, shelf: Shelf) -> None:
     ran = await run(shelf, Turn(fault="empty"), DONE)
     assert ran.kinds == ["malformed", "thought", "final_answer"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from armory.cli.main import cli
+from armory.cli.quality.eval import options_of
 from armory.errors import ConfigError
 from armory.retrieval.registry import VECTORS_FILE, load_calibration
 
@@ -102,6 +104,36 @@ def test_eval_keeps_the_vectors_of_tools(folder: Path) -> None:
     assert CliRunner().invoke(cli, ["eval", str(folder), "--limit", "1"]).exit_code == 0
     with closing(sqlite3.connect(folder / "home" / "cache" / VECTORS_FILE)) as kept:
         assert kept.execute("SELECT COUNT(*) FROM vectors").fetchone() == (32,)
+
+
+def test_failures_are_a_line_for_each_tool_or_fit_the_terminal(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [json.loads(line) for line in (folder / "queries.jsonl").read_text().splitlines()]
+    for row in rows:
+        row["query"] = "why is\n the sky blue? " * 12
+    (folder / "queries.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    options = ["eval", str(folder), "--embedder", "none", "--ranker", "relevance"]
+    options += ["--limit", "3", "--failures", "3", "--threshold", "0"]
+    piped = CliRunner().invoke(cli, options).stdout.partition("\nq")[2].splitlines()
+    assert re.match(r"\d+ why is the sky blue\? why is", piped[0])
+    tools = [line for line in piped if line.startswith(("  missed ", "  came "))]
+    assert tools
+    assert all(re.search(r"\(rank \d+, score [\d.]+\) .*\w+=-?[\d.]+$", line) for line in tools)
+    assert not [line for line in piped if line.startswith("    ")]
+    for name, value in {"COLUMNS": "80", "FORCE_COLOR": "1", "TERM": "xterm"}.items():
+        monkeypatch.setenv(name, value)
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", CliRunner().invoke(cli, options).stdout)
+    lines = shown.partition("\nq")[2].splitlines()
+    assert [line for line in lines if len(line.rstrip()) > 80] == []
+    assert [line for line in lines if line.startswith("  sky blue?")], "a query is indented"
+    assert [line for line in lines if re.match(r"    \w+=", line)], "signals are indented"
+
+
+def test_queries_may_wait_for_a_slow_embedding_api(folder: Path) -> None:
+    assert options_of(None).settings.dense_timeout_s == 60
+    (folder / "armory.yaml").write_text("upstreams: {}\n")
+    assert options_of(None).settings.dense_timeout_s == 60
 
 
 def test_eval_as_a_table(folder: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from armory.errors import ConfigError
+from armory.errors import BackendError, ConfigError
 from armory.evaluation.dataset import load_dataset, load_uses
 from armory.evaluation.report import failure_json, missed_gates, parse_gate, to_json
 from armory.evaluation.run import Setup, evaluate
@@ -92,6 +92,22 @@ async def test_the_report_has_exactly_these_keys_and_figures(write: Write) -> No
     assert 0 < report["tokens"]["saved_share"] < 1
     assert report["ece"] == pytest.approx(0.1, abs=0.05)
     assert (report["embedder"], report["ranker"], report["index"]) == ("fake", "relevance", "exact")
+
+
+@pytest.mark.anyio
+async def test_an_embedder_that_fails_ends_it_at_the_first_query(write: Write) -> None:
+    embedder = HashingEmbedder()
+    embedder.failure = BackendError("the embedding API is away")
+    asked: list[int] = []
+    async with Retriever(embedder, ExactIndex(), {"relevance": Oracle()}) as retriever:
+        with pytest.raises(BackendError, match=r"nothing was measured: .* API is away"):
+            await evaluate(
+                load_dataset(write()),
+                retriever,
+                Setup("fake", "exact"),
+                on_progress=lambda done, _: asked.append(done),
+            )
+    assert asked == []
 
 
 @pytest.mark.anyio

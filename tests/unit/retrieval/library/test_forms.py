@@ -60,6 +60,38 @@ def test_a_tool_is_found_by_its_title_as_in_a_gateway(given: Any, tmp_path: Path
         assert memory.select_tools_for_query("trains")[0]["name"] == "fn_12"
 
 
+SHREDDER: dict[str, Any] = {
+    "name": "fn_14",
+    "inputSchema": SCHEMA,
+    "annotations": {"title": "Shred", "destructiveHint": True},
+    "icons": [{"src": "https://example.org/shred.png", "sizes": ["48x48"]}],
+    "execution": {"taskSupport": "optional"},
+    "_meta": {"anthropic/searchHint": "destroy papers", "org.example/owner": "ops"},
+}
+
+
+@pytest.mark.parametrize(
+    "given", [SHREDDER, mcp.types.Tool.model_validate(SHREDDER)], ids=["mcp", "mcp-sdk"]
+)
+def test_what_mcp_says_of_a_tool_is_kept_and_its_hint_is_searched(
+    given: Any, tmp_path: Path
+) -> None:
+    members = ("annotations", "icons", "execution", "_meta")
+    with ToolMemory(embedder="none") as memory, ToolMemory(embedder="none") as other:
+        memory.add(given, {"name": "fn_13", "title": "Send a letter"})
+        (found,) = memory.select_tools_for_query("destroy papers", threshold=0.5)
+        assert {name: found[name] for name in members} == {n: SHREDDER[n] for n in members}
+        found["annotations"].clear()
+        found["icons"][0].clear()
+        assert memory.get("fn_14").annotations == SHREDDER["annotations"]
+        assert memory.get("fn_14").icons == tuple(SHREDDER["icons"])
+        assert other.load(memory.save(tmp_path).parent) == 2
+        assert other.get("fn_14") == memory.get("fn_14")
+        (again,) = other.select_tools_for_query("destroy papers", threshold=0.5)
+        assert again["_meta"] == SHREDDER["_meta"]
+        assert other.get("fn_13").to_json().keys().isdisjoint(members)
+
+
 def test_what_is_told_beside_a_function_is_kept_and_a_mistake_is_named() -> None:
     given: dict[str, Any] = {"type": "function", "function": WEATHER, "metadata": {"team": "a"}}
     assert Tool.of(given).metadata == {"team": "a"}
@@ -121,7 +153,7 @@ def test_what_the_caller_changes_afterwards_changes_no_tool() -> None:
 
 def test_a_tool_that_was_selected_is_one_for_another_memory() -> None:
     with ToolMemory(embedder="none") as memory, ToolMemory(embedder="none") as other:
-        memory.add({**WEATHER, "title": "Weather", "inputSchema": SCHEMA, "handle": print})
+        memory.add({**SHREDDER, **WEATHER, "title": "Weather", "handle": print})
         other.add(*memory.select_tools_for_query("weather"))
         assert other.get("get_weather") == memory.get("get_weather")
 

@@ -240,8 +240,10 @@ async def test_a_tool_that_is_no_json_leaves_the_saved_file_alone(
     path = await memory.save(tmp_path)
     before = path.read_bytes()
     memory.add(Tool("odd", "odd", metadata={"value": object()}))
-    with pytest.raises(ConfigError, match="cannot be written"):
+    said = "tool 'odd' cannot be saved: its metadata is no JSON: Object of type object"
+    with pytest.raises(InvalidRequest, match=said) as caught:
         await memory.save(tmp_path)
+    assert caught.value.parameter == "metadata"
     assert path.read_bytes() == before
     left = [name for name in os.listdir(tmp_path) if "tools.json" in name]
     assert left == ["tools.json"]

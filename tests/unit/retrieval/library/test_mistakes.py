@@ -142,6 +142,14 @@ def test_a_part_that_cannot_be_awaited_is_told_before_the_first_selection(
         assert len(memory.select_tools_for_query("weather")) == 1
 
 
+def test_an_unknown_part_is_told_of_the_argument() -> None:
+    with pytest.raises(ConfigError, match=r"^embedder: fastembed") as caught:
+        ToolMemory(embedder="nosuch")
+    assert caught.value.path == "embedder"
+    with pytest.raises(ConfigError, match=r"^index: unknown index 'nosuch'; one of exact, faiss"):
+        ToolMemory(index="nosuch")
+
+
 def test_a_model_of_openai_goes_by_the_variable_that_the_message_names(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -158,10 +166,16 @@ def test_a_model_of_openai_goes_by_the_variable_that_the_message_names(
         ({"description": None}, "description is None, expected a text"),
         ({"input_schema": "abc"}, "input_schema is 'abc', expected an object"),
         ({"output_schema": 5}, "output_schema is 5, expected an object, or None"),
-        ({"input_schema": {"default": {1}}}, "its schema is no JSON"),
+        ({"input_schema": {"default": {1}}}, "its inputSchema is no JSON"),
         ({"tags": "abc"}, "tags is 'abc', expected a list of texts"),
         ({"examples": [5]}, r"examples is \[5\], expected a list of texts"),
         ({"metadata": ["private"]}, "metadata is"),
+        ({"annotations": "readOnly"}, "annotations is 'readOnly', expected an object"),
+        ({"icons": {"src": "a.png"}}, "icons is .*, expected a list of objects"),
+        ({"icons": ["a.png"]}, "icons is .*, expected a list of objects"),
+        ({"execution": 5}, "execution is 5, expected an object"),
+        ({"meta": []}, r"meta is \[\], expected an object"),
+        ({"meta": {"owner": {1}}}, "its _meta is no JSON: .* set"),
         ({"name": ""}, "name is '', expected a text that is not empty"),
         ({"handle": "print"}, "handle is 'print', expected something that can be called"),
     ],
@@ -190,14 +204,34 @@ def test_tools_that_cannot_be_added(memory: ToolMemory, tmp_path: Path) -> None:
     holds_itself["properties"] = holds_itself
     with pytest.raises(InvalidRequest, match=r"input_schema is .*, expected an object that is"):
         memory.add({"name": "odd", "inputSchema": holds_itself})
-    with pytest.raises(InvalidRequest, match="outputSchema is 5, expected an object"):
-        memory.add({"name": "odd", "outputSchema": 5})
+    for member, value, said in (
+        ("outputSchema", 5, "outputSchema is 5, expected an object"),
+        ("description", ["Find"], r"description is \['Find'\], expected a text"),
+        ("title", 5, "title is 5, expected a text"),
+        ("identifier", 5, "identifier is 5, expected a text"),
+        ("tags", [5], r"tags is \(5,\), expected a list of texts"),
+        ("examples", [None], r"examples is \(None,\), expected a list of texts"),
+        ("_meta", [5], r"_meta is \[5\], expected an object"),
+    ):
+        with pytest.raises(InvalidRequest, match=said) as caught:
+            memory.add({"name": "odd", member: value})
+        assert caught.value.parameter == member
     with pytest.raises(InvalidRequest, match="identifier 'x' is given twice"):
         memory.add({"name": "x", "description": "one"}, {"name": "x", "description": "two"})
     with pytest.raises(InvalidRequest, match="has no 'inputSchema'; it has name, description"):
         memory.update("get_weather", inputSchema={})
     assert len(memory) == 1
     assert memory.update("get_weather", tags=["a", "b"]).tags == ("a", "b")
+
+
+def test_handles_of_tools_that_were_not_saved_are_named(memory: ToolMemory, tmp_path: Path) -> None:
+    memory.save(tmp_path)
+    with ToolMemory(embedder="none") as other:
+        misspelt = {"get_wether": print, "send": print, "get_weather": print}
+        with pytest.raises(InvalidRequest, match=r"of \['get_wether', 'send'\]") as caught:
+            other.load(tmp_path, handles=misspelt)
+        assert (caught.value.parameter, len(other)) == ("handles", 0)
+        assert other.load(tmp_path, handles={"get_weather": print}) == 1
 
 
 @pytest.mark.parametrize(

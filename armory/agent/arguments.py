@@ -1,0 +1,54 @@
+"""What callers of the agent hand over, checked: every mistake is told with what was expected.
+
+Owns: the checks of a run's arguments. Never imports the loop.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, cast
+
+from armory.errors import InvalidRequest
+from armory.retrieval.library.arguments import whole
+from armory.retrieval.library.toolbox import shown
+
+_DIGEST = re.compile(r"[0-9a-f]{32}")
+
+
+def check_run(question: Any, top_k: Any) -> int:
+    """The number of tools that a run is to return at most.
+
+    Raises:
+        InvalidRequest: the question is no text or empty, or `top_k` no whole number from 1 on.
+    """
+    if not isinstance(question, str):
+        raise InvalidRequest(
+            f"the question is {shown(question)}, expected a text", parameter="query"
+        )
+    if not question.strip():
+        raise InvalidRequest("the question is empty; say what is wanted", parameter="query")
+    return whole("top_k", top_k)
+
+
+def digests_of(rejected: Any) -> frozenset[str]:
+    """The digests of chunks that are not to come back.
+
+    Raises:
+        InvalidRequest: a text alone, whose letters would be taken for digests, or no list, or what
+            is in it is no digest, as the id of a chunk.
+    """
+    if isinstance(rejected, str | bytes) or not isinstance(rejected, Iterable):
+        fix = f", as in [{rejected!r}]" if isinstance(rejected, str) else ""
+        raise InvalidRequest(
+            f"rejected is {shown(rejected)}, expected a list of digests{fix}", parameter="rejected"
+        )
+    given = tuple(cast("Iterable[Any]", rejected))
+    for one in given:
+        if not isinstance(one, str) or not _DIGEST.fullmatch(one):
+            raise InvalidRequest(
+                f"rejected holds {shown(one)}, expected the `digest` of a chunk: 32 hexadecimal "
+                "digits",
+                parameter="rejected",
+            )
+    return frozenset(given)
