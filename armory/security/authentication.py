@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -94,6 +94,7 @@ class Authenticator:
     Attributes:
         endings: how often a credential was revoked or a user switched off: who was let in before
             that, and has been waited for since, is to be asked again who it is.
+        watching: told of each time.
 
     Raises:
         ConfigError: two tokens are equal, or one is too short to be a secret.
@@ -114,6 +115,7 @@ class Authenticator:
         self._by_digest: dict[bytes, tuple[bytes, Principal]] = {}
         self.protected = protected
         self.endings = 0
+        self.watching: set[Callable[[], None]] = set()
         for entry in tokens:
             path = f"security.tokens.{entry.name}.token"
             if len(entry.token) < _MIN_TOKEN_CHARS:
@@ -128,6 +130,12 @@ class Authenticator:
                 raise ConfigError("the same token is given twice; make each its own", path=path)
             principal = Principal(entry.name, entry.user, entry.scopes, "token")
             self._by_digest[digest] = (digest, principal)
+
+    def ended(self) -> None:
+        """A credential was revoked, or a user switched off."""
+        self.endings += 1
+        for look in tuple(self.watching):
+            look()
 
     @property
     def everybody(self) -> bool:

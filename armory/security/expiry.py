@@ -1,4 +1,4 @@
-"""Ending the streams that a credential opened, when it expires.
+"""Ending what a credential began, when it expires or is revoked.
 
 Owns: that moment, for any kind of work. Never imports a web framework.
 """
@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 from armory.domain.principal import Principal
+from armory.errors import ArmoryError
+from armory.security.authentication import Authenticator
+from armory.tasks import Tasks
 
 
 async def while_valid(principal: Principal, work: Awaitable[None]) -> bool:
@@ -30,3 +34,46 @@ async def while_valid(principal: Principal, work: Awaitable[None]) -> bool:
             raise
         return False
     return True
+
+
+@asynccontextmanager
+async def while_let_in(
+    authenticator: Authenticator, ask: Callable[[], Awaitable[object]]
+) -> AsyncGenerator[None]:
+    """Go on with the block for as long as whoever asks is let in.
+
+    Args:
+        authenticator: tells when a credential has ended.
+        ask: asks who it is, whenever one has.
+
+    Raises:
+        ArmoryError: of `ask`, where it refused; the block was cancelled.
+    """
+    task, asking = asyncio.current_task(), Tasks()
+    assert task is not None
+    refused: list[ArmoryError] = []
+
+    async def again() -> None:
+        try:
+            await ask()
+        except ArmoryError as error:
+            if not refused:
+                refused.append(error)
+                task.cancel()
+
+    def look() -> None:
+        asking.spawn(again(), "who asks")
+
+    authenticator.watching.add(look)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not refused or task.uncancel():  # then somebody else cancels as well
+            raise
+        raise refused[0] from None
+    finally:
+        authenticator.watching.discard(look)
+        asking.cancel()
+    if refused:  # and nothing was waited for any more that could be cancelled
+        task.uncancel()
+        raise refused[0]

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
+from armory.config import load_text
 from armory.domain.principal import Principal
+from armory.runtime.opening import open_runtime
 from armory.security.authentication import Authenticator
 from armory.testing.clients.raw import LegacyClient, modern_body, modern_headers
 from armory.testing.front import serving
+from armory.testing.upstreams.http import ScriptedUpstream
 from armory.testing.waiting import until
-from tests.hostile.test_revoked import Held, Revocable, bearer, held_up
+from tests.hostile.test_revoked import PATIENCE_S, Held, Revocable, bearer, held_up
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
@@ -158,3 +163,41 @@ async def test_a_session_ends_at_once_whoever_else_is_looked_up() -> None:
         scheme.says.set()
         await ending
         await asyncio.gather(*calls, return_exceptions=True)
+
+
+async def test_a_call_over_rest_ends_as_well(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        upstream = await stack.enter_async_context(ScriptedUpstream(eras="modern"))
+        config = {
+            "upstreams": {"web": {"url": upstream.url}},
+            "security": {"allow_anonymous": False, "api_keys": True},
+            "accounts": {"enabled": True},
+            "tool_rag": {"enabled": False},
+            "observability": {"log_level": "error"},
+        }
+        loaded = load_text(json.dumps(config), environ={"ARMORY_HOME": str(tmp_path)})
+        runtime = await stack.enter_async_context(open_runtime(loaded, address=("127.0.0.1", 0)))
+        http = await stack.enter_async_context(aiohttp.ClientSession())
+        await runtime.searchable()
+        assert runtime.listening is not None
+        assert runtime.accounts is not None
+        (one, ended), (_, other) = [
+            await runtime.accounts.keys.create(name) for name in ("one", "other")
+        ]
+        place = f"{runtime.listening.url}/v1/tools/web__hang/call"
+
+        async def call(key: str) -> tuple[int, str]:
+            async with http.post(place, json={}, headers=bearer(key)) as answered:
+                return answered.status, (await answered.json())["code"]
+
+        def under_way() -> int:
+            return sum(message["method"] == "tools/call" for _, message in upstream.requests)
+
+        calls = [asyncio.ensure_future(call(key)) for key in (ended, other)]
+        await until(lambda: under_way() == 2)
+        await runtime.accounts.keys.revoke(one.id)
+        async with asyncio.timeout(PATIENCE_S):
+            assert await calls[0] == (401, "authentication_failed")
+        assert not calls[1].done()
+        calls[1].cancel()
+        await asyncio.wait(calls)

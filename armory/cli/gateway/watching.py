@@ -1,17 +1,20 @@
-"""When the configuration file of a gateway has changed.
+"""When the configuration file of a gateway has changed, or the `.env` beside it.
 
-Owns: `ConfigWatch`. Never reads the file.
+Owns: `ConfigWatch`. Never reads the files.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
+
+from armory.config.dotenv import NAME as DOTENV
 
 WATCH_S = 1.0
 WRITTEN_S = 0.1
 """A changed file is read once it has stayed the same for so long."""
-_Stamp = tuple[int, int, int]
+_Stamp = tuple[int, ...]
 
 
 class ConfigWatch:
@@ -50,4 +53,12 @@ def _stamp(path: Path) -> _Stamp | None:
         return None
     if not found.st_size:
         return None
+    try:
+        beside = (path.parent / DOTENV).stat()
+    except OSError:  # there is none
+        return _told(found)
+    return _told(found) + _told(beside)
+
+
+def _told(found: os.stat_result) -> _Stamp:
     return found.st_mtime_ns, found.st_size, found.st_ino

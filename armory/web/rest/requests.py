@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -21,6 +22,7 @@ from armory.errors import AccessDenied, ArmoryError, AuthenticationFailed, Insuf
 from armory.logger import Logger
 from armory.observability.operation import CURRENT
 from armory.security.authentication import ADMIN
+from armory.security.expiry import while_let_in
 from armory.web.observed import Asked, note, of_a_call, recorded, traced
 from armory.web.rest.problems import Problem, problem_of, problem_response
 from armory.web.rest.reading import path_part, read_body, read_params, receive_body
@@ -69,7 +71,7 @@ async def _answer(
     try:
         cors = _check_origin(services, request)
         call = await _call(services, route, request, request_id, asked, cors)
-        done = await route.handler(call)
+        done = await _handled(services, route, call, request)
     except Problem as problem:
         failed = problem
     except (AuthenticationFailed, InsufficientScope) as error:
@@ -92,6 +94,17 @@ async def _answer(
     response = problem_response(failed, request_id)
     response.headers.update(cors)
     return response
+
+
+async def _handled(
+    services: RestServices, route: Route, call: RestCall, request: web.Request
+) -> Reply | web.StreamResponse:
+    if not route.counts:
+        return await route.handler(call)
+    # an upstream is called, which may take long: not for whoever is out meanwhile
+    ask = partial(_authenticated, services, request)
+    async with while_let_in(services.authenticator, ask):
+        return await route.handler(call)
 
 
 def refuse_method(services: RestServices, allowed: str, request: web.Request) -> web.Response:

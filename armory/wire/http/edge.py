@@ -206,7 +206,7 @@ class HttpEdge:
         await self._end_those(lambda principal: principal.user == user)
 
     async def _end_those(self, whose: Callable[[Principal], bool]) -> None:
-        self.authenticator.endings += 1
+        self.authenticator.ended()
         self.streams.end_those(whose)
         self.interactions.end_those(whose)
         # side by side: a session must not be asked anything while others are looked up

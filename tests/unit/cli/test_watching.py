@@ -42,6 +42,19 @@ async def test_a_change_between_the_first_reading_and_the_first_look_counts(tmp_
         await watched.changed()
 
 
+async def test_the_variables_beside_it_count_as_well(tmp_path: Path) -> None:
+    path, beside = tmp_path / "armory.yaml", tmp_path / ".env"
+    path.write_text("upstreams: {a: {url: ${WHERE}}}\n")
+    watched = ConfigWatch(path)
+    for written in ("WHERE=http://a.example\n", "WHERE=http://another.example\n"):
+        beside.write_text(written)
+        async with asyncio.timeout(10):
+            await watched.changed()
+    beside.unlink()
+    async with asyncio.timeout(10):
+        await watched.changed()
+
+
 async def test_another_file_in_its_place_counts_whatever_its_times_say(tmp_path: Path) -> None:
     one, other, path = (tmp_path / name for name in ("one", "other", "armory.yaml"))
     one.write_text("upstreams: {a: {command: x}}\n")
