@@ -23,6 +23,9 @@ from armory.steps import Account, InContext
 KNOWN = aiohttp.__version__.startswith("3.14.")
 """Whether this is an aiohttp whose internals are those that this file relies on; with any other,
 aiohttp's own loop serves. To support a newer one, compare its `RequestHandler.start`."""
+AT_ONCE = 8
+"""Requests of a connection that are answered in one turn of the event loop where nothing has to be
+waited for."""
 _READ_LATE = "the body of a request cannot be read once it has been answered"
 _Handler = Callable[[BaseRequest], Awaitable[StreamResponse]]
 
@@ -40,9 +43,15 @@ class Exchanges(RequestHandler):
 
     async def start(self) -> None:
         """Answer what arrives until the connection ends."""
+        at_once = 0
         while KNOWN and not self._force_close:
             if not self._messages:
-                await self._next_request()
+                at_once = 0 if await self._next_request() else at_once
+            if at_once == AT_ONCE:  # they may all have been there already
+                at_once = 0
+                await asyncio.sleep(0)
+                continue
+            at_once += 1
             message, payload = self._messages[0]
             if self._upgraded or not isinstance(message, RawRequestMessage):
                 break
@@ -52,16 +61,18 @@ class Exchanges(RequestHandler):
         if not self._force_close:
             await super().start()
 
-    async def _next_request(self) -> None:
+    async def _next_request(self) -> bool:
+        """Have a request; returns whether it had to be waited for."""
         if self._buffer_paused:  # what was held back may be one
             self._resume_reading_if_drained()
             if self._messages:
-                return
+                return False
         self._waiter = waiter = self._loop.create_future()
         try:
             await waiter
         finally:
             self._waiter = None
+        return True
 
     async def _exchange(self, message: RawRequestMessage, payload: StreamReader) -> bool:
         """Answer one request; returns whether the connection can bring another."""
