@@ -14,7 +14,8 @@ from functools import partial
 import aiohttp
 from aiohttp.http import RawRequestMessage, StreamWriter
 from aiohttp.streams import StreamReader
-from aiohttp.web_protocol import RequestHandler
+from aiohttp.web_exceptions import HTTPBadRequest
+from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 from aiohttp.web_request import BaseRequest
 from aiohttp.web_response import StreamResponse
 
@@ -26,6 +27,9 @@ aiohttp's own loop serves. To support a newer one, compare its `RequestHandler.s
 AT_ONCE = 8
 """Requests of a connection that are answered in one turn of the event loop where nothing has to be
 waited for."""
+_UNPACKED_BYTES = 4 << 20
+"""Of a packed body that was answered early no more is unpacked, which may be a thousand times what
+comes; the connection is closed instead."""
 _READ_LATE = "the body of a request cannot be read once it has been answered"
 _Handler = Callable[[BaseRequest], Awaitable[StreamResponse]]
 
@@ -121,7 +125,8 @@ class Exchanges(RequestHandler):
             response = await handler(request)
         except Exception as failure:  # noqa: BLE001 as aiohttp answers them
             try:
-                return await self._handle_request(request, None, partial(_raised, failure))
+                told = _refused(failure) if isinstance(failure, RequestPayloadError) else failure
+                return await self._handle_request(request, None, partial(_raised, told))
             finally:
                 forget_trace(failure)
         except BaseException:
@@ -167,11 +172,17 @@ class Exchanges(RequestHandler):
     async def _read_out(self, payload: StreamReader) -> None:
         """Read the rest of a body that was answered early, for a while; else close."""
         wait = 0 if self._force_close else self._lingering_time
+        left = _UNPACKED_BYTES
+        packed = payload.total_compressed_bytes is not None
         try:
             async with asyncio.timeout(wait):
-                while not payload.is_eof():
-                    await payload.readany()
-        except TimeoutError:
+                while left >= 0 and self.transport is not None and not payload.is_eof():
+                    size = len(await payload.readany())
+                    left -= size if packed else 0
+                    await asyncio.sleep(0)  # there may be more already
+            if left < 0:
+                self.close()
+        except (TimeoutError, RequestPayloadError):
             self.close()
 
     def _await_next(self) -> None:
@@ -192,6 +203,12 @@ def forget_trace(failure: BaseException | None) -> None:
     while failure is not None:
         failure.__traceback__ = None
         failure = failure.__context__
+
+
+def _refused(failure: RequestPayloadError) -> HTTPBadRequest:
+    """The answer to a body that cannot be read, such as one that is not packed as it says."""
+    said = getattr(failure.__cause__, "message", "") or "it is malformed"
+    return HTTPBadRequest(text=f"the body of the request cannot be read: {said}\n")
 
 
 async def _raised(failure: Exception, _request: BaseRequest) -> StreamResponse:

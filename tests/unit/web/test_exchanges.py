@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextvars import ContextVar
@@ -15,6 +16,7 @@ from armory.testing.serving import listen
 from armory.web import exchanges
 from armory.web.app import Listening, make_app
 from armory.web.binding import bind
+from armory.wire.http.body import read_body
 
 pytestmark = pytest.mark.anyio
 
@@ -99,6 +101,15 @@ class Served:
             self.seen.append((self.turn, 1))
         return web.Response(text=str(size))
 
+    async def unpacked(self, request: web.Request) -> web.Response:
+        """Read the body as that of a message is."""
+
+        async def look(part: bytes) -> None:
+            self.seen.append((self.turn, len(part)))
+
+        body = await read_body(request, 8 << 20, lambda: look)
+        return web.Response(text=str(len(body or b"")))
+
     async def late(self, request: web.Request) -> web.Response:
         """Read the body once all of it has come."""
         content, size = request.content, int(request.headers["X-Size"])
@@ -133,7 +144,7 @@ async def served(
     found = Served()
     app = make_app(body_bytes=1_000_000)
     handlers = (found.echo, found.whose, found.unread, found.fail, found.hang)
-    for handler in (*handlers, found.seen_in, found.late):
+    for handler in (*handlers, found.seen_in, found.unpacked, found.late):
         app.router.add_post(f"/{handler.__name__}", handler)
     found.listening = await listen(app, bind("127.0.0.1", 0))
     counting = asyncio.ensure_future(found.count_turns())
@@ -276,3 +287,44 @@ async def test_tiny_chunks_that_wait_are_put_together(served: Served) -> None:
     client.send(CHUNKED % (b"late", 10_000) + b"1\r\nx\r\n" * 10_000 + b"0\r\n\r\n")
     assert await client.answer() == (200, "10000")
     assert served.parts[0] < 100
+
+
+PACKED = (
+    b"POST /%b HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Encoding: gzip\r\n"
+    b"Content-Length: %d\r\n\r\n%b"
+)
+
+
+@pytest.mark.parametrize("served", ["own"], indirect=True)
+async def test_a_packed_body_is_not_unpacked_to_its_end_for_nothing(served: Served) -> None:
+    bomb = gzip.compress(bytes(32 << 20))
+    client = await served.connect()
+    client.send(PACKED % (b"unread", len(bomb), bomb))
+    assert await client.answer() == (200, "not read")
+    assert await client.ended()
+    assert served.bodies[0].total_bytes < 8 << 20
+
+
+@pytest.mark.parametrize("served", ["own"], indirect=True)
+@pytest.mark.parametrize("path", [b"echo", b"unread"])
+async def test_what_is_not_packed_as_it_says_is_the_clients_mistake(
+    served: Served, path: bytes
+) -> None:
+    client = await served.connect()
+    client.send(PACKED % (path, 7, b"no gzip"))
+    status, said = await client.answer()
+    if path == b"unread":
+        assert (status, said) == (200, "not read")
+    else:
+        assert status == 400
+        assert "cannot be read: Can not decode content-encoding: gzip" in said
+    assert await client.ended()
+
+
+@pytest.mark.parametrize("served", ["own"], indirect=True)
+async def test_a_packed_body_is_unpacked_some_in_a_turn(served: Served) -> None:
+    packed = gzip.compress(bytes(4 << 20))
+    client = await served.connect()
+    client.send(PACKED % (b"unpacked", len(packed), packed))
+    assert await client.answer() == (200, str(4 << 20))
+    assert served.most_in_a_turn() <= 1 << 20
