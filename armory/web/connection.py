@@ -7,6 +7,7 @@ at other connections.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
@@ -31,6 +32,12 @@ TOO_LARGE = _HEAD % b"431 Request Header Fields Too Large"
 ENDING = _HEAD % b"503 Service Unavailable\r\nRetry-After: 1"
 AHEAD_BYTES = 512 * 1024
 """What is read of further requests while one is answered; the rest waits in the network."""
+_LINE_END = b"\r\n"
+_MANY_LINES, _LINES_BYTES = 500, 8 * 1024
+"""Of what has more line ends, such as a body in chunks of a byte each, so much is parsed in a turn:
+at most 1,400 chunks."""
+_SMALL_PARTS, _NO_PARTS = 32, deque[bytes]()
+"""More parts of a body that wait to be read are put together."""
 
 
 class Owner(Protocol):
@@ -91,6 +98,7 @@ class Connection(Exchanges):
             until its end, or those of a stream that is read too slowly.
         mark: bytes that waited in the transport when the client was last seen to read.
         reserve: whether it is one beyond the cap.
+        rest: what came and is to be parsed in the next turns.
         paced: whether it reads nothing until its turn comes.
         caller: whose its last request was, as its handler says; empty: no request yet.
         arrived: bytes of a large request body that is not parsed yet.
@@ -100,7 +108,7 @@ class Connection(Exchanges):
 
     __slots__ = (
         "_all", "ahead", "arrived", "begun", "caller", "head", "held", "left", "mark", "paced",
-        "reserve", "seen", "since", "stalled", "unread",
+        "reserve", "rest", "seen", "since", "stalled", "unread",
     )  # fmt: skip
 
     def __init__(self, owner: Owner, server: Server, **settings: Any) -> None:
@@ -116,6 +124,7 @@ class Connection(Exchanges):
         self.held = 0
         self.mark = 0
         self.reserve = False
+        self.rest = b""
         self.paced = False
         self.account = None
         self.caller = ""
@@ -167,13 +176,36 @@ class Connection(Exchanges):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """As `asyncio.Protocol.data_received`."""
+        """As `asyncio.Protocol.data_received`; very many lines are parsed some in a turn."""
+        if self.rest and data:
+            self.rest += data
+        elif len(data) > _LINES_BYTES and data.count(_LINE_END) > _MANY_LINES:
+            self.rest = data
+            self._pause_transport_reading()
+            self._parse_on()
+        else:
+            self._take(data)
+
+    def _parse_on(self) -> None:
+        """Parse more of what came, and read again once all of it is."""
+        if self.transport is None:
+            self.rest = b""
+            return
+        piece, self.rest = self.rest[:_LINES_BYTES], self.rest[_LINES_BYTES:]
+        self._take(piece)
+        if self.rest:
+            self._loop.call_soon(self._parse_on)
+        elif not self._reading_paused and not self._buffer_paused:
+            self._resume_transport_reading()
+
+    def _take(self, data: bytes) -> None:
         if self._close and data and self._current_request is None:
             self.cut(ENDING)
             return
         super().data_received(data)
         if self._messages and not isinstance(last := self._messages[-1][0], RawRequestMessage):
             forget_trace(last.exc)  # what is no request
+        self._put_together()
         if self._current_request is not None:
             self.begun = None
             self._all.arrives(self)
@@ -190,6 +222,20 @@ class Connection(Exchanges):
             if self.waiting:  # else it may be the rest of a body
                 self.head += len(data)
                 self._all.heads(self)
+
+    def _put_together(self) -> None:
+        """Make one part of the many small ones of a body that waits to be read: each of them costs
+        whoever reads it a microsecond.
+        """
+        if self._messages:
+            content: object = self._messages[-1][1]
+        else:
+            content = None if self._current_request is None else self._current_request.content
+        parts: deque[bytes] = getattr(content, "_buffer", _NO_PARTS)
+        if len(parts) > _SMALL_PARTS:
+            together = b"".join(parts)
+            parts.clear()
+            parts.append(together)
 
     def _read_ahead(self, size: int) -> None:
         """So much came that is of none of the requests that were begun."""
@@ -229,7 +275,7 @@ class Connection(Exchanges):
             super().resume_reading(resume_parser)
 
     def _resume_transport_reading(self) -> None:
-        if not self.paced:
+        if not self.paced and not self.rest:
             super()._resume_transport_reading()
 
     def log_exception(self, *args: Any, **kw: Any) -> None:

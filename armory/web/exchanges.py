@@ -15,7 +15,8 @@ from functools import partial
 import aiohttp
 from aiohttp.http import RawRequestMessage, StreamWriter
 from aiohttp.streams import StreamReader
-from aiohttp.web_protocol import RequestHandler
+from aiohttp.web_exceptions import HTTPBadRequest
+from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 from aiohttp.web_request import BaseRequest
 from aiohttp.web_response import StreamResponse
 
@@ -47,6 +48,12 @@ INTERNALS = (
     "_waiter",
 )  # fmt: skip
 """What this file and `Connection` use of aiohttp's connection beside its public parts."""
+AT_ONCE = 8
+"""Requests of a connection that are answered in one turn of the event loop where nothing has to be
+waited for."""
+_UNPACKED_BYTES = 4 << 20
+"""Of a packed body that was answered early no more is unpacked, which may be a thousand times what
+comes; the connection is closed instead."""
 _READ_LATE = "the body of a request cannot be read once it has been answered"
 _Handler = Callable[[BaseRequest], Awaitable[StreamResponse]]
 
@@ -64,9 +71,15 @@ class Exchanges(RequestHandler):
 
     async def start(self) -> None:
         """Answer what arrives until the connection ends."""
+        at_once = 0
         while KNOWN and not self._force_close:
             if not self._messages:
-                await self._next_request()
+                at_once = 0 if await self._next_request() else at_once
+            if at_once == AT_ONCE:  # they may all have been there already
+                at_once = 0
+                await asyncio.sleep(0)
+                continue
+            at_once += 1
             message, payload = self._messages[0]
             if self._upgraded or not isinstance(message, RawRequestMessage):
                 break
@@ -76,16 +89,18 @@ class Exchanges(RequestHandler):
         if not self._force_close:
             await super().start()
 
-    async def _next_request(self) -> None:
+    async def _next_request(self) -> bool:
+        """Have a request; returns whether it had to be waited for."""
         if self._buffer_paused:  # what was held back may be one
             self._resume_reading_if_drained()
             if self._messages:
-                return
+                return False
         self._waiter = waiter = self._loop.create_future()
         try:
             await waiter
         finally:
             self._waiter = None
+        return True
 
     async def _exchange(self, message: RawRequestMessage, payload: StreamReader) -> bool:
         """Answer one request; returns whether the connection can bring another."""
@@ -134,7 +149,8 @@ class Exchanges(RequestHandler):
             response = await handler(request)
         except Exception as failure:  # noqa: BLE001 as aiohttp answers them
             try:
-                return await self._handle_request(request, None, partial(_raised, failure))
+                told = _refused(failure) if isinstance(failure, RequestPayloadError) else failure
+                return await self._handle_request(request, None, partial(_raised, told))
             finally:
                 forget_trace(failure)
         except BaseException:
@@ -180,11 +196,17 @@ class Exchanges(RequestHandler):
     async def _read_out(self, payload: StreamReader) -> None:
         """Read the rest of a body that was answered early, for a while; else close."""
         wait = 0 if self._force_close else self._lingering_time
+        left = _UNPACKED_BYTES
+        packed = payload.total_compressed_bytes is not None
         try:
             async with asyncio.timeout(wait):
-                while not payload.is_eof():
-                    await payload.readany()
-        except TimeoutError:
+                while left >= 0 and self.transport is not None and not payload.is_eof():
+                    size = len(await payload.readany())
+                    left -= size if packed else 0
+                    await asyncio.sleep(0)  # there may be more already
+            if left < 0:
+                self.close()
+        except (TimeoutError, RequestPayloadError):
             self.close()
 
     def _await_next(self) -> None:
@@ -226,6 +248,12 @@ def forget_trace(failure: BaseException | None) -> None:
     while failure is not None:
         failure.__traceback__ = None
         failure = failure.__context__
+
+
+def _refused(failure: RequestPayloadError) -> HTTPBadRequest:
+    """The answer to a body that cannot be read, such as one that is not packed as it says."""
+    said = getattr(failure.__cause__, "message", "") or "it is malformed"
+    return HTTPBadRequest(text=f"the body of the request cannot be read: {said}\n")
 
 
 async def _raised(failure: Exception, _request: BaseRequest) -> StreamResponse:

@@ -109,6 +109,10 @@ async def receive_body(route: Route, request: web.Request, limit: int) -> bytes 
         if values > _MOST_VALUES:
             said = f"the body has more than {_MOST_VALUES:,} values"
             raise Problem(422, "invalid_request", said, parameter="body")
+        if not request.content.is_eof():
+            await asyncio.sleep(0)  # the next part may be there already, above all of a packed body
+            if request.transport is None:  # aiohttp would take it for a defect
+                raise ConnectionResetError("the connection ended within the body of a request")
     if size > _JOINED_APART_BYTES:
         return await asyncio.to_thread(b"".join, parts)
     return b"".join(parts)

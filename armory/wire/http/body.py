@@ -131,6 +131,7 @@ async def read_body(
             seen = len(parts)
         if whole:
             break
+        await asyncio.sleep(0)  # the next part may be there already, above all of a packed body
         if request.transport is None:  # aiohttp would take it for a defect
             raise ConnectionResetError("the connection ended within the body of a request")
         part = await content.readany()

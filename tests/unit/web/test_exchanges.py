@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import gzip
 import re
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextvars import ContextVar
 from pathlib import Path
@@ -21,6 +23,7 @@ from armory.testing.serving import listen
 from armory.web import connection, exchanges
 from armory.web.app import Listening, make_app
 from armory.web.binding import bind
+from armory.wire.http.body import read_body
 
 pytestmark = pytest.mark.anyio
 
@@ -67,6 +70,9 @@ class Served:
         self.cancelled = asyncio.Event()
         self.listening: Listening
         self.clients: list[Client] = []
+        self.turn = 0
+        self.seen: list[tuple[int, int]] = []
+        self.parts: list[int] = []
 
     async def echo(self, request: web.Request) -> web.Response:
         self.tasks.append(asyncio.current_task())
@@ -92,6 +98,44 @@ class Served:
         finally:
             self.cancelled.set()
 
+    async def seen_in(self, request: web.Request) -> web.Response:
+        """Note in which turn of the loop how much of the body is seen."""
+        size = 0
+        while part := await request.content.readany():
+            self.seen.append((self.turn, len(part)))
+            size += len(part)
+        if not size:
+            self.seen.append((self.turn, 1))
+        return web.Response(text=str(size))
+
+    async def unpacked(self, request: web.Request) -> web.Response:
+        """Read the body as that of a message is."""
+
+        async def look(part: bytes) -> None:
+            self.seen.append((self.turn, len(part)))
+
+        body = await read_body(request, 8 << 20, lambda: look)
+        return web.Response(text=str(len(body or b"")))
+
+    async def late(self, request: web.Request) -> web.Response:
+        """Read the body once all of it has come."""
+        content, size = request.content, int(request.headers["X-Size"])
+        while content.total_bytes < size:  # noqa: ASYNC110 nothing tells of that
+            await asyncio.sleep(0)
+        self.parts.append(len(content._buffer))  # pyright: ignore[reportPrivateUsage]
+        return web.Response(text=str(len(await request.read())))
+
+    async def count_turns(self) -> None:
+        while True:
+            self.turn += 1
+            await asyncio.sleep(0)
+
+    def most_in_a_turn(self) -> int:
+        each: Counter[int] = Counter()
+        for turn, size in self.seen:
+            each[turn] += size
+        return max(each.values())
+
     async def connect(self) -> Client:
         client = Client(*await asyncio.open_connection("127.0.0.1", self.listening.port))
         self.clients.append(client)
@@ -106,10 +150,13 @@ async def served(
     monkeypatch.setattr(exchanges, "KNOWN", request.param == "own")
     found = Served()
     app = make_app(body_bytes=1_000_000)
-    for handler in (found.echo, found.whose, found.unread, found.fail, found.hang):
+    handlers = (found.echo, found.whose, found.unread, found.fail, found.hang)
+    for handler in (*handlers, found.seen_in, found.unpacked, found.late):
         app.router.add_post(f"/{handler.__name__}", handler)
     found.listening = await listen(app, bind("127.0.0.1", 0))
+    counting = asyncio.ensure_future(found.count_turns())
     yield found
+    counting.cancel()
     for client in found.clients:
         client.hang_up()
     await found.listening.close()
@@ -254,3 +301,76 @@ def test_a_library_that_is_not_known_is_told() -> None:
         assert not logs
         exchanges.check_library(whole, "3.15.0")
     assert [(one["event"], one["version"]) for one in logs] == [("aiohttp_not_known", "3.15.0")]
+
+
+@pytest.mark.parametrize("served", ["own"], indirect=True)
+async def test_requests_that_wait_are_answered_some_in_a_turn(served: Served) -> None:
+    client = await served.connect()
+    for _ in range(400):
+        client.ask(b"seen_in")
+    assert [await client.answer() for _ in range(400)] == [(200, "0")] * 400
+    assert served.most_in_a_turn() <= exchanges.AT_ONCE
+
+
+CHUNKED = (
+    b"POST /%b HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Size: %d\r\nTransfer-Encoding: chunked\r\n\r\n"
+)
+
+
+async def test_a_body_in_tiny_chunks_is_parsed_some_in_a_turn(served: Served) -> None:
+    client = await served.connect()
+    for size in (20_000, 100):
+        client.send(CHUNKED % (b"seen_in", size) + b"1\r\nx\r\n" * size + b"0\r\n\r\n")
+    client.ask(b"echo", b"next")
+    assert await client.answer() == (200, "20000")
+    assert await client.answer() == (200, "100")
+    assert await client.answer() == (200, "next in /echo")
+    assert served.most_in_a_turn() < 3_000, "two pieces of 8 KiB, six bytes for each chunk"
+
+
+async def test_tiny_chunks_that_wait_are_put_together(served: Served) -> None:
+    client = await served.connect()
+    client.send(CHUNKED % (b"late", 10_000) + b"1\r\nx\r\n" * 10_000 + b"0\r\n\r\n")
+    assert await client.answer() == (200, "10000")
+    assert served.parts[0] < 100
+
+
+PACKED = (
+    b"POST /%b HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Encoding: gzip\r\n"
+    b"Content-Length: %d\r\n\r\n%b"
+)
+
+
+@pytest.mark.parametrize("served", ["own"], indirect=True)
+async def test_a_packed_body_is_not_unpacked_to_its_end_for_nothing(served: Served) -> None:
+    bomb = gzip.compress(bytes(32 << 20))
+    client = await served.connect()
+    client.send(PACKED % (b"unread", len(bomb), bomb))
+    assert await client.answer() == (200, "not read")
+    assert await client.ended()
+    assert served.bodies[0].total_bytes < 8 << 20
+
+
+@pytest.mark.parametrize("served", ["own"], indirect=True)
+@pytest.mark.parametrize("path", [b"echo", b"unread"])
+async def test_what_is_not_packed_as_it_says_is_the_clients_mistake(
+    served: Served, path: bytes
+) -> None:
+    client = await served.connect()
+    client.send(PACKED % (path, 7, b"no gzip"))
+    status, said = await client.answer()
+    if path == b"unread":
+        assert (status, said) == (200, "not read")
+    else:
+        assert status == 400
+        assert "cannot be read: Can not decode content-encoding: gzip" in said
+    assert await client.ended()
+
+
+@pytest.mark.parametrize("served", ["own"], indirect=True)
+async def test_a_packed_body_is_unpacked_some_in_a_turn(served: Served) -> None:
+    packed = gzip.compress(bytes(4 << 20))
+    client = await served.connect()
+    client.send(PACKED % (b"unpacked", len(packed), packed))
+    assert await client.answer() == (200, str(4 << 20))
+    assert served.most_in_a_turn() <= 1 << 20
