@@ -163,14 +163,14 @@ class BaseLink(ABC):
         give_up(source, BodyTooLarge(GIVEN_UP))
 
     async def rest(self) -> None:
-        """Read nothing more for a moment, where the upstream has said too much unasked.
+        """Read nothing more until the upstream has units again, where it said too much unasked.
 
         Raises:
             UpstreamUnavailable: it does not stop.
         """
-        if pause_s := self.budget.pause_s():
-            if self.budget.worn_out:
-                raise self.unavailable(TOO_NOISY)
+        if self.budget.pause_s() and self.budget.worn_out:
+            raise self.unavailable(TOO_NOISY)
+        while pause_s := self.budget.pause_s():  # noqa: ASYNC110 # it waits for time
             await asyncio.sleep(pause_s)
 
     def adopt(self, identity: Identity) -> None:

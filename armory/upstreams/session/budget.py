@@ -63,7 +63,9 @@ class Budget:
         self.say(log.warning, "upstream_garbage", error=str(error))
 
     def pause_s(self) -> float:
-        """How long nothing more should be read from it; 0.0 while it keeps within its units."""
+        """How long nothing more should be read from it, and then to ask again; 0.0 while it keeps
+        within its units.
+        """
         if self._over_since is None:
             return 0.0
         self._fill()

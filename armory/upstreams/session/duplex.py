@@ -65,16 +65,26 @@ class DuplexLink(StatefulLink):
         """Put one message on the wire; waits while the upstream does not read."""
 
     def received(self, data: bytes | bytearray) -> float:
-        """One frame arrived; for so many seconds nothing more should be read.
+        """One frame arrived; for so many seconds nothing more should be read, and then be asked
+        `wait_s`.
 
         A large one is decoded step by step, between which others have their turn.
         """
         if not self._waiting and len(data) <= AT_ONCE_BYTES:
-            return self._take(data, _decoded(data))
+            self._take(data, _decoded(data))
+            return self.wait_s()
         self._waiting.append(data)
         if len(self._waiting) == 1:
             self._begin()
         return _STEPS_S
+
+    def wait_s(self) -> float:
+        """For so many seconds nothing more should be read: a frame is decoded still, or too much
+        was said unasked. While the link closes, or is dead, nobody waits for anything.
+        """
+        if self.closed:
+            return 0.0
+        return _STEPS_S if self._waiting else self.budget.pause_s()
 
     def _begin(self) -> None:
         self._steps = steps = decoding(self._waiting[0])
@@ -107,24 +117,24 @@ class DuplexLink(StatefulLink):
 
     def _take(
         self, data: bytes | bytearray, decoded: list[UpstreamMessage] | UnreadableMessage
-    ) -> float:
-        """Serve the messages of a frame; for so many seconds nothing more should be read. While it
-        closes nobody waits for any, and what is asked would be asked beyond its end.
+    ) -> None:
+        """Serve the messages of a frame. While it closes nobody waits for any, and what is asked
+        would be asked beyond its end.
         """
         if self._closing:
-            return 0.0
+            return
         if isinstance(decoded, UnreadableMessage):
             self.budget.garbage(decoded, len(data))
             self.unreadable(data)
             decoded = []
+        elif not decoded:
+            self.budget.nuisance(len(data))
         for message in decoded:
-            hit = self.requests.route(message)
+            hit = self.requests.route(message, size=len(data) // len(decoded))
             if hit is not None:
                 hit[0].put(hit[1])
-        pause_s = self.budget.pause_s()
-        if pause_s and self.budget.worn_out:
+        if self.budget.pause_s() and self.budget.worn_out:
             self.died(TOO_NOISY)
-        return pause_s
 
     def unreadable(self, data: bytes | bytearray) -> None:
         """One frame was no message; may be kept where it can tell why nothing works."""

@@ -119,27 +119,28 @@ class RequestMultiplexer:
         self.questions.cancel_unbound()
 
     def route(
-        self, message: UpstreamMessage, via: Pending | None = None
+        self, message: UpstreamMessage, via: Pending | None = None, *, size: int
     ) -> tuple[Pending, Item] | None:
         """Find out for whom a message is; requests of the upstream are served from here.
 
         Args:
             message: what came.
             via: the call on whose own stream it came, or None.
+            size: in bytes, with members that say nothing: what it costs unless it was asked for.
         """
         if message.method is None:
-            return self._response(message, via)
+            return self._response(message, via, size)
         try:
             params = params_of(message)
         except TooWide as error:
-            self._link.budget.garbage(error, len(memoryview(message.params)))
+            self._link.budget.garbage(error, size)
             return None
         if message.id is not None:
-            self._link.budget.nuisance(len(memoryview(message.params)))
+            self._link.budget.nuisance(size)
             self.questions.serve(Question(encode(message.id), message.method, params), via)
             return None
         cost = self._cost_of_changes(message.method) if message.method in LISTS_CHANGED else 1.0
-        self._link.budget.notification(len(memoryview(message.params)), cost)
+        self._link.budget.notification(size, cost)
         if message.method == CANCELLED:
             return self._cancelled(params)
         target = self._target(message.method, params, via)
@@ -176,7 +177,7 @@ class RequestMultiplexer:
         return TOLD_TO_ALL
 
     def _response(
-        self, message: UpstreamMessage, via: Pending | None
+        self, message: UpstreamMessage, via: Pending | None, size: int
     ) -> tuple[Pending, Item] | None:
         known = own_id(message.id) if message.answers else None
         pending = None if known is None else self.pending.get(known)
@@ -185,7 +186,7 @@ class RequestMultiplexer:
                 pending = via
             else:
                 if not self._answered_late(known):
-                    self._link.budget.nuisance(len(memoryview(message.result)))
+                    self._link.budget.nuisance(size)
                     self._link.budget.say(log.debug, "upstream_answer_unexpected")
                 return None
         return pending, self.reply_of(message, pending.call.method)

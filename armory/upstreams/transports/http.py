@@ -143,11 +143,13 @@ class HttpLink(BaseLink):
         parser = EventParser(self.spec.message_bytes)
         with EventReader(response, parser, self.meter) as events:
             async for event in events:
-                for message in await messages_in(event, self.budget):
+                messages = await messages_in(event, self.budget)
+                for message in messages:
                     if message.method is None and own_id(message.id) == pending.id:
                         release(response)
                         return self._reply(message, pending)
-                    hit = self._requests.route(message, pending)
+                    size = len(event.data) // len(messages)
+                    hit = self._requests.route(message, pending, size=size)
                     if hit is None or hit[0] is not pending:
                         continue
                     item = hit[1]

@@ -38,14 +38,17 @@ async def messages_in(event: Event, budget: Budget) -> list[UpstreamMessage]:
     alone.
     """
     if not event.data or event.data.isspace():
-        budget.notification(0)
+        budget.notification(len(event.data))
         return []
     at_once = len(event.data) <= AT_ONCE_BYTES
     try:
-        return decode(event.data) if at_once else await step_by_step(decoding(event.data))
+        found = decode(event.data) if at_once else await step_by_step(decoding(event.data))
     except UnreadableMessage as garbage:
         budget.garbage(garbage, len(event.data))
         return []
+    if not found:
+        budget.nuisance(len(event.data))
+    return found
 
 
 async def answer_in(

@@ -84,7 +84,7 @@ class LegacyHttpLink(StatefulLink):
             link,
             client,
             headers,
-            on_message=lambda message: link._deliver(message),
+            on_message=lambda message, size: link._deliver(message, size),
             on_gap=lambda: link.renewed(),
         )
         self._answers = AnswerStreams(link, client, headers)
@@ -205,8 +205,9 @@ class LegacyHttpLink(StatefulLink):
             raise http_failure(self.server, response.status, body)
         if had_session and session_over(response.status, body, pending.id):
             raise HttpFailure(self.server, 404, body, None)
-        for message in await messages_of(body, self.server, response.status):
-            reply = await self._answers.take(message, pending)
+        messages = await messages_of(body, self.server, response.status)
+        for message in messages:
+            reply = await self._answers.take(message, pending, len(body) // len(messages))
             if reply is not None:
                 return reply
         raise http_failure(self.server, response.status, body)
@@ -288,9 +289,9 @@ class LegacyHttpLink(StatefulLink):
         except ArmoryError as error:
             log.debug("upstream_post_failed", upstream=self.server, error=str(error))
 
-    async def _deliver(self, message: UpstreamMessage) -> None:
-        """Hand on what came on the GET stream."""
-        hit = self.requests.route(message)
+    async def _deliver(self, message: UpstreamMessage, size: int) -> None:
+        """Hand on what came on the GET stream, so many bytes."""
+        hit = self.requests.route(message, size=size)
         if hit is None or type(hit[1]) is not Note:
             return
         try:

@@ -47,7 +47,7 @@ class ServerStream:
         link: whose stream it is.
         client: its connections.
         headers: makes those of the session as it is now.
-        on_message: takes each message.
+        on_message: takes each message, and its size in bytes.
         on_gap: told when the stream is back and may have missed something.
     """
 
@@ -57,7 +57,7 @@ class ServerStream:
         client: HttpClient,
         headers: Callable[[], Mapping[str, str]],
         *,
-        on_message: Callable[[UpstreamMessage], Awaitable[None]],
+        on_message: Callable[[UpstreamMessage, int], Awaitable[None]],
         on_gap: Callable[[], None],
     ) -> None:
         self._link = link
@@ -147,9 +147,10 @@ class ServerStream:
     async def _read(self, response: Answer, parser: EventParser) -> None:
         with EventReader(response, parser, self._link.meter) as events:
             async for event in events:
-                for message in await messages_in(event, self._link.budget):
+                messages = await messages_in(event, self._link.budget)
+                for message in messages:
                     self._failures = 0
-                    await self._on_message(message)
+                    await self._on_message(message, len(event.data) // len(messages))
                 await self._link.rest()
 
 
@@ -197,9 +198,11 @@ class AnswerStreams:
             response.close()
             raise
 
-    async def take(self, message: UpstreamMessage, pending: Pending) -> Reply | None:
-        """Hand on a message that came with the answer to a call; the answer, if it is that."""
-        hit = self._link.requests.route(message, pending)
+    async def take(self, message: UpstreamMessage, pending: Pending, size: int) -> Reply | None:
+        """Hand on a message of so many bytes that came with the answer to a call; the answer, if
+        it is that.
+        """
+        hit = self._link.requests.route(message, pending, size=size)
         if hit is None:
             return None
         target, item = hit
@@ -219,8 +222,9 @@ class AnswerStreams:
         try:
             with EventReader(response, parser, self._link.meter) as events:
                 async for event in events:
-                    for message in await messages_in(event, self._link.budget):
-                        reply = await self.take(message, pending)
+                    messages = await messages_in(event, self._link.budget)
+                    for message in messages:
+                        reply = await self.take(message, pending, len(event.data) // len(messages))
                         if reply is not None:
                             release(response)
                             return reply

@@ -36,6 +36,7 @@ class Lines:
             why it was.
         read_on: has the output read (True), or lets it fill (False).
         meter: is told what a long line takes until it is whole; None: nobody is.
+        wait_s: for how many seconds nothing more is wanted; asked after such a pause.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Lines:
         on_lost_line: Callable[[int | None, str], None],
         read_on: Callable[[bool], None],
         meter: Meter | None = None,
+        wait_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._server = server
         self._limit = limit_bytes
@@ -53,6 +55,7 @@ class Lines:
         self._on_lost_line = on_lost_line
         self._read_on = read_on
         self._meter = meter
+        self._wait_s = wait_s
         self._line: bytes | bytearray = b""
         self._size = 0
         self._head = b""
@@ -88,7 +91,9 @@ class Lines:
             self._meter.done(self)
 
     def _go_on(self, chunk: bytes, begin: int) -> None:
-        if self.take(chunk, begin):
+        if pause_s := self._wait_s():
+            asyncio.get_running_loop().call_later(pause_s, self._go_on, chunk, begin)
+        elif self.take(chunk, begin):
             self._read_on(True)
 
     def _extend(self, part: bytes) -> None:

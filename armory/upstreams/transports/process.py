@@ -51,8 +51,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
     """One running stdio server.
 
     Args:
-        server: key of the upstream, for the log.
-        limit_bytes: longest line that is accepted.
+        spec: the upstream.
         on_line: takes each line of standard output; may say for how many seconds no other is
             wanted.
         on_lost_line: takes the id in a line that was dropped, None where it could not be read, and
@@ -60,21 +59,23 @@ class ServerProcess(asyncio.SubprocessProtocol):
         on_end: told once, with the reason, when the process or its standard output is gone.
         errors: takes each line of its standard error, and of no other process's.
         meter: is told what a long line takes until it is whole; None: nobody is.
+        wait_s: for how many seconds no other line is wanted; asked after such a pause.
     """
 
     def __init__(
         self,
-        server: str,
-        limit_bytes: int,
+        spec: UpstreamSpec,
         on_line: Callable[[bytes | bytearray], float | None],
         on_lost_line: Callable[[int | None, str], None],
         on_end: Callable[[str], None],
         errors: ErrorOutput,
         meter: Meter | None = None,
+        wait_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._errors = errors
-        self._server = server
-        self._lines = Lines(server, limit_bytes, on_line, on_lost_line, self._read_output, meter)
+        self._server = spec.key
+        read_on, limit = self._read_output, spec.message_bytes
+        self._lines = Lines(spec.key, limit, on_line, on_lost_line, read_on, meter, wait_s)
         self._on_end = on_end
         self._transport: ChildTransport | None = None
         self._stderr = b""
@@ -96,6 +97,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         on_end: Callable[[str], None],
         errors: ErrorOutput | None = None,
         meter: Meter | None = None,
+        wait_s: Callable[[], float] = lambda: 0.0,
     ) -> ServerProcess:
         """Start `spec.command`.
 
@@ -108,7 +110,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         command = spec.command or ""
         program = program_of(command, env.get("PATH"), spec.cwd)
         kept = ErrorOutput() if errors is None else errors
-        self = cls(spec.key, spec.message_bytes, on_line, on_lost_line, on_end, kept, meter)
+        self = cls(spec, on_line, on_lost_line, on_end, kept, meter, wait_s)
         try:
             await ChildTransport.started(self, [program, *spec.args], env, spec.cwd)
         except OSError as error:

@@ -106,8 +106,11 @@ class SseLink(DuplexLink):
                         self._found(event)
                     elif self._death is not None:
                         return
-                    elif event.name == "message" and (pause_s := self.received(event.data)):
-                        await asyncio.sleep(pause_s)
+                    elif event.name == "message":
+                        pause_s = self.received(event.data)
+                        while pause_s:
+                            await asyncio.sleep(pause_s)
+                            pause_s = self.wait_s()
         except stream_errors() as error:
             reason = f"its event stream broke: {error}"
         finally:

@@ -56,6 +56,7 @@ class StdioLink(DuplexLink):
                 self.died,
                 self._errors,
                 self.meter,
+                self.wait_s,
             )
         except OSError as error:
             self._death = f"it cannot be started: {error}"

@@ -1,0 +1,164 @@
+"""Upstreams that say megabytes that nobody asked for.
+
+Bounded: what is read of them, by what all of it weighs, wherever in a message that is. Others are
+not slowed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from armory.http1.eventstream import Event
+from armory.protocol.link import Call
+from armory.testing.clients.recording import RecordingObserver
+from armory.testing.waiting import until
+from armory.upstreams.session import budget as budgets
+from armory.upstreams.session.budget import Budget
+from armory.upstreams.session.context import Identity, LinkContext
+from armory.upstreams.session.duplex import DuplexLink
+from armory.upstreams.spec import UpstreamSpec
+from armory.upstreams.transports.http_answers import messages_in
+from armory.upstreams.transports.http_client import HttpClient
+from armory.upstreams.transports.sse import SseLink
+from armory.upstreams.transports.stdio import StdioLink
+
+pytestmark = pytest.mark.anyio
+SIZE = 6_000_000
+LONG = b"x" * SIZE
+UNASKED = {
+    "a notification": b'{"jsonrpc":"2.0","method":"n","params":{"a":"%b"}}' % LONG,
+    "its name": b'{"jsonrpc":"2.0","method":"%b"}' % LONG,
+    "a member of no meaning": b'{"jsonrpc":"2.0","method":"n","more":"%b"}' % LONG,
+    "a request's id": b'{"jsonrpc":"2.0","method":"ping","id":"%b"}' % LONG,
+    "a request": b'{"jsonrpc":"2.0","method":"ping","id":1,"params":{"a":"%b"}}' % LONG,
+    "an error": b'{"jsonrpc":"2.0","id":99,"error":{"code":1,"message":"%b"}}' % LONG,
+    "no messages": b"[%b]" % (b" " * SIZE),
+    "garbage": LONG,
+}
+
+
+class Ticking:
+    """A clock that is set by hand, or goes on a second each time that it is asked."""
+
+    def __init__(self, step: float = 0.0) -> None:
+        self.now, self.step = 0.0, step
+
+    def __call__(self) -> float:
+        self.now += self.step
+        return self.now
+
+
+def context(spec: UpstreamSpec, clock: Ticking | None = None) -> LinkContext:
+    budget = None if clock is None else Budget(spec.key, clock=clock)
+    return LinkContext(spec, {}, RecordingObserver(), budget=budget)
+
+
+def heard(link: DuplexLink) -> int:
+    observer: Any = link._context.observer  # pyright: ignore[reportPrivateUsage]
+    return len(observer.methods)
+
+
+@pytest.mark.parametrize("what", UNASKED)
+async def test_what_is_unasked_is_paid_for_whole(what: str) -> None:
+    link = StdioLink(context(UpstreamSpec("up", command="none"), Ticking()))
+    link.adopt(Identity("legacy", "2025-11-25"))
+    link.received(UNASKED[what])
+    await until(lambda: link.budget.pause_s() > 0)
+    assert link.wait_s() > 0
+    await link.close()
+
+
+@pytest.mark.parametrize("data", [b"[%b]" % (b" " * SIZE), b" " * SIZE], ids=["batch", "spaces"])
+async def test_an_event_of_nothing_is_paid_for_whole(data: bytes) -> None:
+    budget = Budget("up", clock=Ticking())
+    assert await messages_in(Event(data), budget) == []
+    assert budget.pause_s() > 0
+
+
+async def test_nothing_more_is_read_until_it_has_units_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(budgets, "_LONGEST_PAUSE_S", 0.001)
+    link = StdioLink(context(UpstreamSpec("up", command="none"), Ticking(1.0)))
+    link.budget.notification(20_000_000)
+    assert link.budget.pause_s() > 0
+    await link.rest()
+    assert not link.budget.pause_s()
+
+
+# -- on every stream -------------------------------------------------------------------------------
+
+PROGRAM = """
+import sys
+said = '{"jsonrpc":"2.0","method":"n","params":{"a":"' + "x" * 6_000_000 + '"}}\\n'
+while True: sys.stdout.write(said)
+"""
+HONEST = """
+import json, sys
+for line in sys.stdin:
+    print(json.dumps({"jsonrpc": "2.0", "id": json.loads(line)["id"], "result": {}}), flush=True)
+"""
+
+
+@pytest.fixture
+async def honest() -> AsyncIterator[StdioLink]:
+    spec = UpstreamSpec("honest", command=sys.executable, args=("-c", HONEST))
+    link = StdioLink(context(spec))
+    await link.open()
+    yield link
+    await link.close()
+
+
+async def others_are_served(honest: StdioLink) -> None:
+    for _ in range(200):
+        assert (await honest.request(Call("ping", {}, timeout_s=30.0))).error is None
+
+
+async def test_a_process_is_read_no_faster_than_it_may_speak(honest: StdioLink) -> None:
+    clock = Ticking()
+    spec = UpstreamSpec("loud", command=sys.executable, args=("-c", PROGRAM))
+    link = StdioLink(context(spec, clock))
+    await link.open()
+    try:
+        for count in (1, 2, 3):
+            await until(lambda: heard(link) == count)  # noqa: B023
+            await others_are_served(honest)
+            assert heard(link) == count
+            clock.now += 6.0
+    finally:
+        await link.close()
+
+
+async def test_an_event_stream_is_read_no_faster_than_it_may_speak(honest: StdioLink) -> None:
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+        writer.write(b"event: endpoint\ndata: /messages\n\n")
+        try:
+            while True:
+                writer.write(b"data: " + UNASKED["a notification"] + b"\n\n")
+                await writer.drain()
+        except ConnectionError:
+            writer.close()
+
+    server = await asyncio.start_server(speak, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/sse"
+    clock, spec = Ticking(), UpstreamSpec("loud", url=url, transport="sse")
+    client = HttpClient(spec)
+    link = SseLink(context(spec, clock), client)
+    await link.open()
+    try:
+        for count in (1, 2, 3):
+            await until(lambda: heard(link) == count)  # noqa: B023
+            await others_are_served(honest)
+            assert heard(link) == count
+            clock.now += 6.0
+    finally:
+        await link.close()
+        await client.close()
+        server.close()
