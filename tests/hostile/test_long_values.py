@@ -1,6 +1,7 @@
-"""Upstreams whose cursors and numbers have no end.
+"""Upstreams whose cursors, numbers and complaints have no end.
 
-Bounded: what of a list's cursors is kept, how large a number counts.
+Bounded: what of a list's cursors is kept, how large a number counts, what is told further of an
+error or a name.
 """
 
 from __future__ import annotations
@@ -10,14 +11,19 @@ from typing import Any
 
 import pytest
 from msgspec import Raw
+from structlog.testing import capture_logs
 
 from armory.errors import UpstreamUnavailable
 from armory.gateway.calls.task_tools import drive
 from armory.protocol.capabilities import GROUPS_DECLARED
+from armory.protocol.jsonrpc import code_of, error_of
 from armory.protocol.link import Call, Params, Reply
+from armory.protocol.versions import Era
 from armory.testing.clients.recording import RecordingObserver
+from armory.testing.waiting import until
 from armory.upstreams.offered.groups import fetch_groups
 from armory.upstreams.session.context import Identity, LinkContext
+from armory.upstreams.session.handshake import Incompatible, identity_of_initialization
 from armory.upstreams.session.lists.pages import BadList
 from armory.upstreams.session.lists.server_lists import fetch_lists
 from armory.upstreams.spec import UpstreamSpec
@@ -87,3 +93,52 @@ async def test_a_task_is_asked_after_however_large_its_interval_is() -> None:
     driving.cancel()
     await asyncio.wait_for(asked.wait(), 10)
     await asyncio.wait([driving], timeout=10)
+
+
+# -- what is told further --------------------------------------------------------------------------
+
+MUCH = "x" * 1_000_000
+
+
+def refusing(said: str) -> Reply:
+    return Reply(error=Raw(b'{"code":-32000,"message":"%b"}' % said.encode()))
+
+
+async def test_of_a_long_error_the_beginning_is_told() -> None:
+    class Refusing(Listing):
+        async def request(self, call: Call) -> Reply:
+            return refusing(MUCH)
+
+    link = Refusing()
+    with pytest.raises(BadList, match="refused tools/list: -32000 xxx") as told:
+        await fetch_lists(link)
+    assert len(str(told.value)) < 5_000
+    with pytest.raises(Incompatible, match="refused to initialize: -32000 xxx") as met:
+        identity_of_initialization(link, refusing(MUCH))
+    assert len(str(met.value)) < 5_000
+    assert len(str(link.unavailable(MUCH))) < 6_000
+    assert len(str(link.unintelligible(MUCH))) < 6_000
+
+
+def test_of_a_long_code_nothing_is_told() -> None:
+    said = Raw(b'{"code":%b,"message":"m"}' % (b"9" * 4_000))
+    assert error_of(said).code == code_of(said) == -32603
+
+
+def test_of_a_long_revision_the_beginning_is_told() -> None:
+    link = Listing()
+    answer = Reply(Raw(b'{"protocolVersion":"%b","capabilities":{}}' % MUCH[:500_000].encode()))
+    with pytest.raises(Incompatible, match="answered initialize with revision") as told:
+        identity_of_initialization(link, answer)
+    assert len(str(told.value)) < 500
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_of_a_long_method_the_beginning_is_told(era: Era) -> None:
+    link = Listing()
+    link.adopt(Identity(era, "2025-11-25"))
+    with capture_logs() as logs:
+        link.received(b'{"jsonrpc":"2.0","id":1,"method":"%b"}' % MUCH.encode())
+        await until(lambda: any("method" in line for line in logs))
+    assert max(len(str(line)) for line in logs) < 1_000
+    await link.close()

@@ -52,6 +52,8 @@ _OPEN = 64
 """Questions of one session that wait for people, or for its first call, at once."""
 _OPEN_BYTES = 16 << 20
 """What they may hold all together; one alone may be larger."""
+_SAID_CHARS = 100
+"""Of a method, which an upstream makes up."""
 _ROOTS_S = 30.0
 """How long `roots/list` goes to the client that last said that its roots changed."""
 
@@ -222,7 +224,7 @@ class Questions:
             self._put(question, pending.client, pending)
             return
         code = INTERNAL_ERROR if method in CAPABILITY and why else METHOD_NOT_FOUND
-        self._refuse(question, code, why or f"{method} is not available here")
+        self._refuse(question, code, why or f"{method[:_SAID_CHARS]} is not available here")
 
     def _first_call_comes(self) -> bool:
         """Whether the session was opened for a call that is not in flight yet."""
@@ -311,7 +313,7 @@ class Questions:
                 them is given up.
         """
         work = self._ask(question, client, waiting)
-        task = spawn(work, f"{question.method} from {self._link.server}")
+        task = spawn(work, f"{question.method[:_SAID_CHARS]} from {self._link.server}")
         self._open[task] = question.key
         self._held += question.size
         asking = waiting[0].questions if len(waiting) == 1 else self._unbound
