@@ -38,6 +38,10 @@ MAX_ID_BYTES = 4 * 1024
 """Longer ids are not read: every answer repeats the id, and so do logs and errors."""
 _DATA_BYTES = 64 * 1024
 """Of an error; what the gateway looks for in it is short."""
+_MESSAGE_CHARS = 4_000
+"""Of an error that is told further, in logs and in a status; the error itself passes as it is."""
+_CODES = 1 << 53
+"""Codes are smaller: larger ones are thousands of digits, perhaps."""
 _VALUES = ("params", "result", "error", "id")
 _NO_MESSAGE = "the body is not a JSON-RPC message"
 _PLACE = re.compile(r" \(byte \d+\)")
@@ -306,11 +310,16 @@ def error(code: int, message: str, data: Any = None) -> Raw:
 
 
 def error_of(error: Raw) -> ErrorObject:
-    """Code, message and data of an error object, as far as they can be read; of long data none."""
+    """Code, message and data of an error object, as far as they can be read; of long data none, of
+    a long message the beginning.
+    """
     try:
         found = _error.decode(error)
         data = value(found.data) if len(memoryview(found.data)) <= _DATA_BYTES else None
-        return ErrorObject(found.code, found.message, data)
+        said = found.message
+        if len(said) > _MESSAGE_CHARS:
+            said = f"{said[:_MESSAGE_CHARS]}..."
+        return ErrorObject(_own(found.code), said, data)
     except (msgspec.DecodeError, RecursionError):
         return ErrorObject(message=excerpt(bytes(error)))
 
@@ -318,9 +327,13 @@ def error_of(error: Raw) -> ErrorObject:
 def code_of(error: Raw) -> int:
     """The code in an error object; INTERNAL_ERROR where it has none."""
     try:
-        return _code.decode(error).code
+        return _own(_code.decode(error).code)
     except (msgspec.DecodeError, RecursionError):
         return INTERNAL_ERROR
+
+
+def _own(code: int) -> int:
+    return code if -_CODES < code < _CODES else INTERNAL_ERROR
 
 
 def notification(method: str, params: Mapping[str, Raw] | None) -> bytes:

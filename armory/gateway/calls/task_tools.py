@@ -78,4 +78,4 @@ async def _cancelled(send: Send, named: Params) -> None:
 def _interval_s(task: dict[str, Raw]) -> float:
     wanted = scalar(task.get("pollInterval"))
     milliseconds = wanted if isinstance(wanted, int | float) else 500
-    return min(max(milliseconds / 1_000, _SHORTEST_S), _LONGEST_S)
+    return min(max(milliseconds, _SHORTEST_S * 1_000), _LONGEST_S * 1_000) / 1_000

@@ -22,6 +22,7 @@ from armory.protocol.link import Answer, Call, ClientGone, Params
 from armory.protocol.rawjson import NULL, encode, few_items, members, text_of
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.lists.entries import Unusable, opened
+from armory.upstreams.session.lists.pages import CURSOR_BYTES, long_cursor
 
 log = Logger(__name__)
 
@@ -83,6 +84,8 @@ class _Fetch:
             page = await self._asked("groups/list", params)
             entries += _array(page, "groups")
             cursor = page.get("nextCursor")
+            if cursor is not None and len(memoryview(cursor)) > CURSOR_BYTES:
+                raise _Bad(f"groups/list has {long_cursor(cursor)}")
             if cursor is None or bytes(cursor) in (b"null", b'""', *cursors):
                 break
             cursors.add(bytes(cursor))

@@ -37,6 +37,8 @@ from armory.upstreams.session.subscriptions import Subscriptions
 from armory.upstreams.session.turns import Silent
 
 _END_S = 5.0
+_SAID_CHARS = 5_000
+"""Of what is told of an upstream, which says some of that itself."""
 TOO_NOISY = "it was cut off: it does not stop sending what nobody asked for"
 
 
@@ -200,12 +202,12 @@ class BaseLink(ABC):
 
     def unavailable(self, what: str) -> UpstreamUnavailable:
         """An error that names the upstream; what it said is shown without secrets."""
-        text = f"upstream {self.server!r}: {redacted(what)}"
+        text = f"upstream {self.server!r}: {redacted(what[:_SAID_CHARS])}"
         return UpstreamUnavailable(text, upstream=self.server)
 
     def unintelligible(self, what: str) -> Unintelligible:
         """An error that names the upstream, for an answer that is none."""
-        text = f"upstream {self.server!r}: {redacted(what)}"
+        text = f"upstream {self.server!r}: {redacted(what[:_SAID_CHARS])}"
         return Unintelligible(text, upstream=self.server)
 
     def hop(self) -> Hop:

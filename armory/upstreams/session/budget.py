@@ -26,6 +26,7 @@ NUISANCE = 10.0
 _LONGEST_PAUSE_S = 1.0
 _PATIENCE_S = 10.0
 _LINES = 20
+_SAID_CHARS = 300
 _WINDOW_S = 60.0
 
 
@@ -79,7 +80,7 @@ class Budget:
             return False
         return self._nuisance > self._spent / 2
 
-    def say(self, write: Callable[..., Any], event: str, **what: Any) -> None:
+    def say(self, write: Callable[..., Any], event: str, **what: str) -> None:
         """A line of log about it, at most 20 a minute and event."""
         now = self._clock()
         since, lines = self._lines.get(event, (now, 0))
@@ -87,7 +88,11 @@ class Budget:
             since, lines = now, 0
         self._lines[event] = since, lines + 1
         if lines < _LINES:
-            write(event, upstream=self._server, **what)
+            short = {
+                name: f"{said[:_SAID_CHARS]}..." if len(said) > _SAID_CHARS else said
+                for name, said in what.items()
+            }
+            write(event, upstream=self._server, **short)
         elif lines == _LINES:
             log.warning("upstream_muted", upstream=self._server, about=event, after=_LINES)
 

@@ -15,7 +15,7 @@ from armory.protocol.codes import MODERN_ERRORS, UNSUPPORTED_VERSION
 from armory.protocol.jsonrpc import ErrorObject, error_of
 from armory.protocol.link import Call, Reply
 from armory.protocol.meta import SERVER_INFO
-from armory.protocol.rawjson import encode, object_of
+from armory.protocol.rawjson import brief, encode, object_of
 from armory.protocol.versions import LEGACY_VERSIONS, MODERN_VERSIONS
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.context import Identity
@@ -69,7 +69,7 @@ def identity_of_discovery(session: BaseLink, reply: Reply) -> Identity:
             supported: list[Any] = cast("list[Any]", named) if isinstance(named, list) else []
             if supported and not any(version in LEGACY_VERSIONS for version in supported):
                 raise Incompatible(
-                    f"upstream {session.server!r} speaks {supported}; known here: "
+                    f"upstream {session.server!r} speaks {str(supported)[:300]}; known here: "
                     f"{[*LEGACY_VERSIONS, *MODERN_VERSIONS]}",
                     upstream=session.server,
                 )
@@ -130,8 +130,8 @@ def identity_of_initialization(session: BaseLink, reply: Reply) -> Identity:
     version = result.get("protocolVersion")
     if version not in LEGACY_VERSIONS:
         raise Incompatible(
-            f"upstream {session.server!r} answered initialize with revision {version!r}; known "
-            f"here: {', '.join(LEGACY_VERSIONS)}",
+            f"upstream {session.server!r} answered initialize with revision {brief(version)}; "
+            f"known here: {', '.join(LEGACY_VERSIONS)}",
             upstream=session.server,
         )
     return Identity(

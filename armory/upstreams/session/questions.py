@@ -49,7 +49,11 @@ log = Logger(__name__)
 _FIRST_CALL_S = 10.0
 """How long a question at the start of a session waits for a first call that it can belong to."""
 _OPEN = 64
-"""Questions of one session that wait for people at once."""
+"""Questions of one session that wait for people, or for its first call, at once."""
+_OPEN_BYTES = 16 << 20
+"""What they may hold all together; one alone may be larger."""
+_SAID_CHARS = 100
+"""Of a method, which an upstream makes up."""
 _ROOTS_S = 30.0
 """How long `roots/list` goes to the client that last said that its roots changed."""
 
@@ -68,6 +72,11 @@ class Question:
     key: bytes
     method: str
     params: Params
+
+    @property
+    def size(self) -> int:
+        """What it holds in memory, in bytes."""
+        return len(self.key) + sum(len(memoryview(raw)) for raw in self.params.values())
 
 
 class Questions:
@@ -97,7 +106,8 @@ class Questions:
         self._turns = Turns(link.silent, partial(_busy, pending))
         self._given_up = AbandonedCalls()
         self._may_ask = AbandonedCalls()  # those of them that could make it ask
-        self._open: dict[bytes, asyncio.Task[None]] = {}
+        self._open: dict[asyncio.Task[None], bytes] = {}  # by task: a key may come twice
+        self._early = self._held = 0
         self._unbound: set[asyncio.Task[None]] = set()
         self._began = asyncio.Event()
 
@@ -166,8 +176,20 @@ class Questions:
             self._replies.send_beside(jsonrpc.response(question.key, EMPTY_OBJECT))
         elif self._link.era == "modern":
             self._budget.say(log.warning, "upstream_request_ignored", method=question.method)
+        elif self._full(question):
+            self._refuse(question, INTERNAL_ERROR, "too many questions of this server are open")
         elif via is not None or not self._put_without_call(question):
             self._put_to_caller(question, via)
+
+    def _full(self, question: Question) -> bool:
+        """Whether there is no room for another one."""
+        too_large = self._held > 0 and self._held + question.size > _OPEN_BYTES
+        return too_large or len(self._open) + self._early >= _OPEN
+
+    def _refuse(self, question: Question, code: int, why: str) -> None:
+        self._budget.say(log.info, "upstream_request_refused", method=question.method)
+        refusal = jsonrpc.error(code, why)
+        self._replies.send_beside(jsonrpc.error_response(question.key, refusal))
 
     def _put_without_call(self, question: Question) -> bool:
         """Whether somebody answers it, or will, whichever call it belongs to."""
@@ -179,6 +201,8 @@ class Questions:
         elif link.client is not None:
             self._put_to_own(question, link.client)
         elif method in CAPABILITY and self._first_call_comes():
+            self._early += 1
+            self._held += question.size
             link.spawn(self._with_first_call(question), "early question")
         else:
             return False
@@ -196,15 +220,11 @@ class Questions:
         if pending is None and not why and method == "roots/list" and self._link.owned_by_gateway:
             self._replies.send_beside(jsonrpc.response(question.key, _NO_ROOTS))
             return
-        if len(self._open) >= _OPEN:
-            pending, why = None, "too many questions of this server are open"
         if pending is not None and pending.client is not None:
             self._put(question, pending.client, pending)
             return
         code = INTERNAL_ERROR if method in CAPABILITY and why else METHOD_NOT_FOUND
-        self._budget.say(log.info, "upstream_request_refused", method=method)
-        refusal = jsonrpc.error(code, why or f"{method} is not available here")
-        self._replies.send_beside(jsonrpc.error_response(question.key, refusal))
+        self._refuse(question, code, why or f"{method[:_SAID_CHARS]} is not available here")
 
     def _first_call_comes(self) -> bool:
         """Whether the session was opened for a call that is not in flight yet."""
@@ -218,6 +238,9 @@ class Questions:
                 await self._began.wait()
         except TimeoutError:
             self._began.set()
+        finally:
+            self._early -= 1
+            self._held -= question.size
         self.serve(question, None)
 
     def withdraw(self, params: Params) -> None:
@@ -226,9 +249,10 @@ class Questions:
         Args:
             params: of that notification.
         """
-        task = self._open.get(encode(scalar(params.get("requestId"))))
-        if task is not None:
-            task.cancel(CancelReason.said(params))
+        withdrawn = encode(scalar(params.get("requestId")))
+        for task, key in self._open.items():
+            if key == withdrawn:
+                task.cancel(CancelReason.said(params))
 
     def cancel_unbound(self) -> None:
         """Stop asking what belongs to no call."""
@@ -289,13 +313,15 @@ class Questions:
                 them is given up.
         """
         work = self._ask(question, client, waiting)
-        task = spawn(work, f"{question.method} from {self._link.server}")
-        self._open[question.key] = task
+        task = spawn(work, f"{question.method[:_SAID_CHARS]} from {self._link.server}")
+        self._open[task] = question.key
+        self._held += question.size
         asking = waiting[0].questions if len(waiting) == 1 else self._unbound
         asking.add(task)
 
         def done(ended: asyncio.Task[None]) -> None:
-            self._open.pop(question.key, None)
+            del self._open[ended]
+            self._held -= question.size
             asking.discard(ended)
 
         task.add_done_callback(done)

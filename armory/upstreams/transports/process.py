@@ -51,8 +51,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
     """One running stdio server.
 
     Args:
-        server: key of the upstream, for the log.
-        limit_bytes: longest line that is accepted.
+        spec: the upstream.
         on_line: takes each line of standard output; may say for how many seconds no other is
             wanted.
         on_lost_line: takes the id in a line that was dropped, None where it could not be read, and
@@ -65,8 +64,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
     def __init__(
         self,
-        server: str,
-        limit_bytes: int,
+        spec: UpstreamSpec,
         on_line: Callable[[bytes | bytearray], float | None],
         on_lost_line: Callable[[int | None, str], None],
         on_end: Callable[[str], None],
@@ -75,9 +73,9 @@ class ServerProcess(asyncio.SubprocessProtocol):
         wait_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._errors = errors
-        self._server = server
-        read_on = self._read_output
-        self._lines = Lines(server, limit_bytes, on_line, on_lost_line, read_on, meter, wait_s)
+        self._server = spec.key
+        read_on, limit = self._read_output, spec.message_bytes
+        self._lines = Lines(spec.key, limit, on_line, on_lost_line, read_on, meter, wait_s)
         self._on_end = on_end
         self._transport: ChildTransport | None = None
         self._stderr = b""
@@ -112,8 +110,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         command = spec.command or ""
         program = program_of(command, env.get("PATH"), spec.cwd)
         kept = ErrorOutput() if errors is None else errors
-        limit = spec.message_bytes
-        self = cls(spec.key, limit, on_line, on_lost_line, on_end, kept, meter, wait_s)
+        self = cls(spec, on_line, on_lost_line, on_end, kept, meter, wait_s)
         try:
             await ChildTransport.started(self, [program, *spec.args], env, spec.cwd)
         except OSError as error:

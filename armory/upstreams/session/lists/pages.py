@@ -25,6 +25,10 @@ from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.lists.entries import Omissions, Unusable, opened, weight
 
 MAX_PAGES = 2_000
+CURSOR_BYTES = 16 * 1024
+"""Each is remembered until the list's end, to see whether one comes again."""
+_LONGEST_MS = (1 << 53) - 1
+"""The largest integer that every client reads exactly; larger ones are no time, either."""
 LONGEST_S = 30.0
 """After so long no further page is fetched of lists other than the tools', which wait for them:
 there are servers that list every file of a cloud drive as a resource, ten a page.
@@ -143,6 +147,8 @@ class PageReader:
             if hint is not None:
                 hints.append(hint)
             cursor = page.get("nextCursor")
+            if cursor is not None and len(memoryview(cursor)) > CURSOR_BYTES:
+                raise self._bad(f"{method} has {long_cursor(cursor)}")
             if cursor is None or bytes(cursor) in (b"null", b'""'):
                 return OneList(entries, _strictest(hints), size)
             if bytes(cursor) in seen:
@@ -185,6 +191,12 @@ class PageReader:
         return BadList(f"upstream {server!r}: {what}", upstream=server)
 
 
+def long_cursor(cursor: Raw) -> str:
+    """What is wrong with one of more than `CURSOR_BYTES`."""
+    length = len(memoryview(cursor))
+    return f"a nextCursor of {length:,} bytes, more than the {CURSOR_BYTES:,} that are kept"
+
+
 async def in_turns(entries: Sequence[_T]) -> AsyncGenerator[_T]:
     """Each of many entries; now and then the loop is left to others."""
     turn_ends = monotonic() + _TURN_S
@@ -200,7 +212,7 @@ def _hint(page: Mapping[str, Raw]) -> tuple[int, str] | None:
         return None
     ttl, scope = scalar(page.get("ttlMs")), scalar(page.get("cacheScope"))
     number = int(ttl) if isinstance(ttl, int | float) and not isinstance(ttl, bool) else 0
-    return max(0, number), "public" if scope == "public" else "private"
+    return min(max(0, number), _LONGEST_MS), "public" if scope == "public" else "private"
 
 
 def _strictest(hints: list[tuple[int, str]]) -> tuple[int, str] | None:
