@@ -6,6 +6,7 @@ Owns: the request and its bounds. Never logs or repeats what is sent; never impo
 from __future__ import annotations
 
 import base64
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from ssl import SSLCertVerificationError, SSLContext
@@ -148,6 +149,10 @@ def _why(error: Exception, where: str) -> str:
         return f"{where} did not answer: the proxy on the way answered HTTP {error.status}"
     if isinstance(error, aiohttp.ClientProxyConnectionError):
         return f"{where} did not answer: the proxy {error.host}:{error.port} cannot be reached"
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return f"{where} did not answer: its name cannot be resolved"
+    if isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno:
+        return f"{where} did not answer: {os.strerror(error.os_error.errno)}"
     if isinstance(error, ConfigError):
         return f"{where} is not asked: {error.message}"
     return f"{where} did not answer ({type(error).__name__})"

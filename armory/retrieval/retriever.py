@@ -146,8 +146,8 @@ class Retriever:
     @property
     def store_there(self) -> bool | None:
         """Whether the vector store answers; None where it is in this process."""
-        if not self._dense.watch.watching:
-            return None
+        if not self._dense.watch.watching:  # also while it has not answered yet
+            return False if self._indexer.store_failed else None
         return not self._dense.watch.problem
 
     async def check_store(self) -> str:

@@ -13,9 +13,12 @@ from typing import Protocol
 
 from armory.config import Loaded
 from armory.errors import ConfigError
+from armory.logger import Logger
 from armory.runtime.checking import checked
 from armory.runtime.reloading import Reloaded
 from armory.tasks import InTurn
+
+_log = Logger(__name__)
 
 
 class Reload(Protocol):
@@ -92,6 +95,8 @@ class Rereading:
                 kind = type(error).__name__
                 self.refused = f"{path} could not be put in force ({kind}); the log says more"
                 raise
+            if self.refused:
+                _log.info("configuration_holds_again")
             self.refused = ""
             return report
 

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from functools import partial
 from typing import Any, TypeVar
 
@@ -24,6 +24,12 @@ _T = TypeVar("_T")
 CATALOG_NICE = 14
 """The nice value of work on a catalog, as of embedding it. Where the event loop needs a whole core,
 giving a third of it to a catalog of 100,000 tools would make every call half as long again."""
+_GIVEN_UP: ContextVar[threading.Event | None] = ContextVar("given_up", default=None)
+"""Of the work of this thread: whether whoever asked for it waits no longer."""
+
+
+class GivenUp(Exception):
+    """Whoever asked for this work is gone; raised in its thread alone."""
 
 
 async def in_turn(work: Callable[..., _T], *arguments: Any) -> _T:
@@ -36,11 +42,22 @@ async def in_turn(work: Callable[..., _T], *arguments: Any) -> _T:
 
 
 async def for_callers(large: bool, work: Callable[..., _T], *arguments: Any) -> _T:
-    """As `in_turn_if`, for what a caller waits for: it does not queue behind work on catalogs."""
+    """As `in_turn_if`, for what a caller waits for: it does not queue behind work on catalogs, and
+    ends at its next `rest` once the caller is gone.
+    """
     if not large:
         return work(*arguments)
-    with SWITCH_INTERVAL.short():
-        return await _run(_FOR_CALLERS, work, *arguments)
+    given_up = threading.Event()
+    try:
+        with SWITCH_INTERVAL.short():
+            return await _run(_FOR_CALLERS, _wanted, given_up, work, *arguments)
+    finally:
+        given_up.set()
+
+
+def _wanted(given_up: threading.Event, work: Callable[..., _T], *arguments: Any) -> _T:
+    _GIVEN_UP.set(given_up)
+    return work(*arguments)
 
 
 async def _run(pool: ThreadPoolExecutor, work: Callable[..., _T], *arguments: Any) -> _T:
@@ -74,11 +91,18 @@ if hasattr(os, "register_at_fork"):
 def rest(seconds: float) -> None:
     """Leave the interpreter to others for so long; never in the event loop's own thread, which has
     nobody to leave it to.
+
+    Raises:
+        GivenUp: nobody waits for this thread's work any more.
     """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        time.sleep(seconds)
+        given_up = _GIVEN_UP.get()
+        if given_up is None:
+            time.sleep(seconds)
+        elif given_up.wait(seconds):
+            raise GivenUp from None
 
 
 def unattended(work: Callable[[], _T], name: str) -> Future[_T]:

@@ -195,6 +195,18 @@ async def test_a_stall_is_told_and_cuts_the_searches_that_wait_for_it(
         assert (await names(one))[1] == "", "the searches that were cut do not count"
 
 
+async def test_a_server_that_is_away_from_the_start_is_told_as_well(
+    server: QdrantServer, watched: None
+) -> None:
+    server.stop()
+    async with retriever(server) as one:
+        await one.index(tools())
+        assert one.store_there is False
+        server.start()
+        await until(lambda: one.degraded is None)
+        assert one.store_there
+
+
 async def test_a_dead_server_is_told_before_anybody_searches(
     server: QdrantServer, watched: None
 ) -> None:

@@ -88,6 +88,7 @@ def test_a_refused_file_is_told_until_it_holds(
 
     file.write_text("{} # again")
     assert armory("reload").returncode == 0
+    served.wait_for("configuration_holds_again")
     assert refused() == "0.0"
     assert served.readiness()[1]["not_ready"] == []
     file.unlink()

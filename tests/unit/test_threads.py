@@ -29,10 +29,12 @@ from armory.threads import (
     SwitchInterval,
     Table,
     default_slice,
+    for_callers,
     in_order,
     in_turn,
     let_go,
     lower_priority,
+    rest,
     wake_sooner,
 )
 
@@ -249,3 +251,43 @@ async def test_what_takes_long_of_a_catalog_is_computed_one_at_a_time() -> None:
 
     found = await asyncio.gather(*(in_turn(compute, number) for number in range(200)))
     assert found == [(number, 1) for number in range(200)]
+
+
+@pytest.mark.anyio
+async def test_work_that_rests_ends_when_its_caller_is_gone() -> None:
+    resting = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def work() -> None:
+        loop.call_soon_threadsafe(resting.set)
+        rest(120)
+
+    call = asyncio.create_task(for_callers(True, work))
+    await asyncio.wait_for(resting.wait(), 30)
+    call.cancel()
+    await asyncio.wait_for(for_callers(True, lambda: None), 30)  # in the same thread, after it
+
+
+ENDING = """
+import asyncio
+from armory.threads import for_callers, rest
+
+async def main():
+    loop, resting = asyncio.get_running_loop(), asyncio.Event()
+
+    def work():
+        loop.call_soon_threadsafe(resting.set)
+        rest(120)
+
+    call = asyncio.create_task(for_callers(True, work))
+    await resting.wait()
+
+asyncio.run(main())
+"""
+
+
+def test_the_end_of_the_process_waits_for_no_thread_that_rests() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ENDING], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stderr == ""

@@ -121,6 +121,9 @@ class Indexer:
         embedder: None: words only.
         index: where vectors live; needed with an embedder.
         indexing: how tools are read and embedded.
+
+    Attributes:
+        store_failed: whether the index failed when it was asked last.
     """
 
     def __init__(
@@ -138,6 +141,7 @@ class Indexer:
             written = self._writer.written
         self._reader = Reader(indexing.strategy, written)
         self._outdated: Outdated | None = None
+        self.store_failed = False
 
     async def run(
         self,
@@ -170,9 +174,11 @@ class Indexer:
         try:
             rows, view = await self._vectors(self._embedder, self._index, words, work, publish)
         except BackendError as error:
+            self.store_failed = True
             _log.warning("indexing_without_vectors", error=str(error), tools=len(tools))
             problem = work.problem or str(error)
             return words, IndexReport(len(tools), work.embedded, work.cached, len(tools), problem)
+        self.store_failed = False
         missing = len(tools) - len(rows)
         report = IndexReport(len(tools), work.embedded, work.cached, missing, work.problem)
         if len(rows) < _ENOUGH * len(tools):

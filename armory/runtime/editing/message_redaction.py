@@ -60,7 +60,7 @@ def explained(path: Path, error: ConfigError) -> str:
     with suppress(ConfigError):  # it cannot be read, or is no YAML
         text = read_file(path)
         variables = values_in(path, text)
-        hidden = Masked(text).hidden
+        hidden = Masked(text, parameters=True).hidden
     return " ".join(redacted_message(said, hidden, variables).split())
 
 
