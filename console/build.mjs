@@ -32,9 +32,18 @@ const result = await build({
 
 const files = new Map();
 for (const file of result.outputFiles) files.set(path.basename(file.path), Buffer.from(file.contents));
+const { dependencies } = JSON.parse(await readFile(path.join(here, "package.json"), "utf8"));
+const licences = ["app.js contains these packages, changed by bundling and minifying.\n"];
+for (const name of Object.keys(dependencies).sort()) {
+  const folder = path.join(packages, "node_modules", name);
+  const { version } = JSON.parse(await readFile(path.join(folder, "package.json"), "utf8"));
+  licences.push(`${name} ${version}\n\n${(await readFile(path.join(folder, "LICENSE"), "utf8")).trim()}\n`);
+}
+files.set("licences.txt", Buffer.from(licences.join("\n")));
 for (const name of ["index.html", "icon.svg"]) files.set(name, await readFile(path.join(here, "src", name)));
 
-const size = [...files.values()].reduce((sum, body) => sum + gzipSync(body).length, 0);
+const loaded = [...files].filter(([name]) => name !== "licences.txt");
+const size = loaded.reduce((sum, [, body]) => sum + gzipSync(body).length, 0);
 if (size > LARGEST) {
   console.error(`the first load is ${size} bytes compressed; at most ${LARGEST}`);
   process.exit(1);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -29,3 +30,20 @@ def test_the_pythons_that_are_named_are_those_that_are_allowed_and_tested() -> N
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert f"*Python {', '.join(pythons)} ·" in readme
     assert f"Python {pythons[0]} to {pythons[-1]} and nothing else" in readme
+
+
+def test_what_others_made_is_distributed_with_its_notices() -> None:
+    named = PROJECT["project"]["license-files"]
+    package = ROOT / "armory"
+    found = [*package.rglob("NOTICE*"), *package.rglob("licences.txt")]
+    assert {"LICENSE", "NOTICE", *(str(path.relative_to(ROOT)) for path in found)} == {*named}
+    notice = (ROOT / "NOTICE").read_text(encoding="utf-8")
+    assert all(path in notice for path in named if path.startswith("armory/"))
+    texts = {path: (ROOT / path).read_text(encoding="utf-8") for path in named}
+    words = texts["armory/retrieval/lexical/NOTICE"]
+    for holder in ("Kevin Atkinson", "Princeton University", "Geoff Kuenning", "J Ross Beresford"):
+        assert holder in words
+    assert "Microsoft Corporation" in texts["armory/retrieval/models/embedded/NOTICE"]
+    bundled = json.loads((ROOT / "console" / "package.json").read_text())["dependencies"]
+    for name, version in bundled.items():
+        assert f"\n{name} {version}\n" in texts["armory/web/console/static/licences.txt"]

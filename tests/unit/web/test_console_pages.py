@@ -39,7 +39,7 @@ async def test_a_browser_is_sent_there_and_others_are_not(base: str) -> None:
 
 async def test_pages_may_load_nothing_but_their_own(base: str) -> None:
     async with aiohttp.ClientSession() as session:
-        for name in ("", "app.js", "style.css", "icon.svg"):
+        for name in ("", "app.js", "style.css", "icon.svg", "licences.txt"):
             async with session.get(f"{base}/console/{name}", headers=BROWSER) as answer:
                 assert answer.status == 200
                 policy = answer.headers["Content-Security-Policy"].split("; ")
@@ -59,5 +59,5 @@ async def test_pages_may_load_nothing_but_their_own(base: str) -> None:
 def test_the_build_is_in_the_package() -> None:
     folder = files("armory.web.console") / "static"
     assert {entry.name for entry in folder.iterdir()} == {
-        *("index.html", "app.js", "style.css", "icon.svg")
+        *("index.html", "app.js", "style.css", "icon.svg", "licences.txt")
     }
