@@ -30,6 +30,7 @@ class Subscription:
         tasks: exposed ids of tasks that it wants to hear of.
         relays: whether it hears notifications that belong to the whole upstream session.
         client: how to reach the client of the session; None on modern.
+        exposed: makes of that the channel for one server, where clients know mapped names.
         answers: what of an upstream's questions the client answers; see `protocol.capabilities`.
     """
 
@@ -42,12 +43,14 @@ class Subscription:
     tasks: frozenset[str] = frozenset()
     relays: bool = False
     client: ClientChannel | None = None
+    exposed: Callable[[ClientChannel, str], ClientChannel] | None = None
     answers: int = EVERYTHING
 
     @property
     def owner(self) -> Owner:
         """On whose behalf it subscribes upstream."""
-        return Owner(self.principal, self.session, self.client)
+        exposed = None if self.endpoint.transparent else self.exposed
+        return Owner(self.principal, self.session, self.client, exposed)
 
     def tell_lists(self, methods: frozenset[str]) -> None:
         """Deliver those list changes that it wants to hear of."""

@@ -251,11 +251,20 @@ class Owner(msgspec.Struct, frozen=True):
         principal: the authenticated caller.
         session_id: its legacy session, None on modern.
         client: how to reach the client of that session outside its requests, None on modern.
+        exposed: makes of it the channel for one server, in the names that the client knows; None:
+            it knows the server's own.
     """
 
     principal: Principal
     session_id: str | None = None
     client: ClientChannel | None = None
+    exposed: Callable[[ClientChannel, str], ClientChannel] | None = None
+
+    def client_of(self, server: str) -> ClientChannel | None:
+        """How `server` may reach the client of the session outside its requests."""
+        if self.client is None or self.exposed is None:
+            return self.client
+        return self.exposed(self.client, server)
 
     @property
     def capabilities(self) -> Mapping[str, Any]:

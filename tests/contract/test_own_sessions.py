@@ -9,7 +9,7 @@ import pytest
 
 from armory.domain.principal import ANONYMOUS
 from armory.http1.deadlines import CallDeadline
-from armory.protocol.link import Call, Owner
+from armory.protocol.link import Call, ClientChannel, Owner
 from armory.testing.clients.recording import RecordingClient
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.pending import Pending
@@ -51,6 +51,23 @@ async def test_a_session_that_is_open_announces_its_lists(legacy: Rig) -> None:
         await legacy.link(owner)
     assert legacy.pool.announces("up", owner)
     assert not legacy.pool.announces("up", legacy.owner)
+
+
+async def test_its_client_is_asked_in_the_names_that_it_knows(legacy: Rig) -> None:
+    """Also where no call is in flight, whose channel would know them."""
+    told, shown = (RecordingClient({"roots": {}}) for _ in range(2))
+    exposed: list[tuple[object, str]] = []
+
+    def expose(client: ClientChannel, server: str) -> ClientChannel:
+        exposed.append((client, server))
+        return shown
+
+    owner = Owner(ANONYMOUS, "one", told, expose)
+    async with asyncio.timeout(BOUND_S):
+        link = await legacy.link(owner)
+    assert isinstance(link, StatefulLink)
+    assert link.client is shown
+    assert exposed == [(told, "up")]
 
 
 async def test_a_log_level_is_told_at_once(legacy: Rig) -> None:

@@ -12,7 +12,7 @@ from mcp_types import ElicitRequestParams, ElicitResult
 from msgspec import Raw
 
 from armory.protocol.link import Call, ClientChannel, ClientGone, Owner, Reply
-from armory.protocol.meta import PROGRESS_TOKEN
+from armory.protocol.meta import PROGRESS_TOKEN, RELATED_TASK
 from armory.protocol.methods import PROGRESS
 from armory.testing.front import FORM, asking, plain, raws, result, serving
 from armory.wire.settings import HttpSettings
@@ -90,6 +90,39 @@ def own(client: ClientChannel) -> Raw:
     token = client.progress_token
     assert token is not None
     return token
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "task"), [("", "old__now", "old:1"), ("/old", "now", "1")]
+)
+async def test_a_question_beside_every_call_names_its_task(
+    front: Front, path: str, name: str, task: str
+) -> None:
+    """As the endpoint names tasks: the question of one that runs on comes in no call."""
+    heard: list[Any] = []
+
+    async def beside(call: Call, owner: Owner) -> Reply:
+        del call
+        client = owner.client_of("old")
+        assert client is not None
+        meta = {"_meta": {RELATED_TASK: {"taskId": "1"}}}
+        answer = await client.ask("elicitation/create", raws({**FORM, **meta}))
+        heard.append(answer.result and msgspec.json.decode(answer.result))
+        return result({"content": []})
+
+    async def hear(context: Any, params: ElicitRequestParams) -> ElicitResult:
+        del context
+        assert params.meta is not None
+        heard.append(params.meta[RELATED_TASK])
+        return ElicitResult(action="decline", _meta={RELATED_TASK: {"taskId": task}})
+
+    front.pool.upstreams["old"].answer = beside
+    async with Client(f"{front.url}/mcp{path}", mode="legacy", elicitation_callback=hear) as client:
+        await client.call_tool(name, {"text": "x"})
+    assert heard == [
+        {"taskId": task},
+        {"action": "decline", "_meta": {RELATED_TASK: {"taskId": "1"}}},
+    ]
 
 
 async def test_state_of_a_modern_upstream_is_sealed(front: Front) -> None:

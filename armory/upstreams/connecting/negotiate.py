@@ -213,7 +213,7 @@ class Connector:
             key,
             self._errors,
             self._budget,
-            owner.client,
+            owner.client_of(self.spec.key),
             self._silent,
             self._inflow,
         )

@@ -16,6 +16,7 @@ from msgspec import Raw
 
 from armory.domain.principal import Principal
 from armory.gateway.endpoint import Endpoint
+from armory.gateway.results.channels import ExposedChannel
 from armory.gateway.subscription import Subscription
 from armory.protocol import jsonrpc
 from armory.protocol.capabilities import session_answers
@@ -98,6 +99,7 @@ class Session:
             deliver=self._deliver,
             relays=True,
             client=SessionChannel(self, self.general, None),
+            exposed=ExposedChannel,
             answers=session_answers(capabilities),
         )
         self._streams: OrderedDict[str, EventStream] = OrderedDict()
