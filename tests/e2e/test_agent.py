@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from mcp import Client
 
 from armory.cli.main import cli
-from armory.errors import ConfigError
+from armory.errors import ConfigError, InvalidRequest
 from armory.retrieval.embedders.base import text_hash
 from armory.testing.chat import ScriptedChat, Turn
 from armory.testing.clients.talker import Talker
@@ -193,7 +193,7 @@ async def test_the_command_line_finds_tools_and_no_skills(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("off", ["agent", "tool_rag"])
-async def test_an_agent_that_is_off_is_told_before_an_upstream_is_started(
+async def test_what_cannot_be_asked_is_told_before_an_upstream_is_started(
     tmp_path: Path, off: str
 ) -> None:
     started = tmp_path / "started"
@@ -206,6 +206,12 @@ async def test_an_agent_that_is_off_is_told_before_an_upstream_is_started(
     done = await asyncio.to_thread(CliRunner().invoke, cli, command)
     assert isinstance(done.exception, ConfigError)
     assert done.exception.path == f"{off}.enabled"
+    config[off]["enabled"] = True
+    path.write_text(yaml.safe_dump(config), encoding="utf-8")
+    command += ["--rejected", "rollback.md#0"]
+    done = await asyncio.to_thread(CliRunner().invoke, cli, command)
+    assert isinstance(done.exception, InvalidRequest)
+    assert done.exception.parameter == "rejected"
     assert not started.exists()
 
 

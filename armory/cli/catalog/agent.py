@@ -95,10 +95,12 @@ async def _there(question: Question, url: str, token: str | None) -> dict[str, A
 async def _here(
     question: Question, config: str | None, *, quiet: bool
 ) -> tuple[dict[str, Any], dict[str, str]]:
+    from armory.agent.arguments import digests_of
     from armory.cli.local import findable, opened, unreached
 
     loaded = loaded_config(config)
     _check_on(loaded)  # before upstreams are waited for
+    digests_of(question.rejected)
     async with opened(loaded, searched=True) as runtime:
         assert runtime.agent is not None  # it is on
         if runtime.documents is not None:
