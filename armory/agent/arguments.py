@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, cast
 
+from armory.domain.query import VisibleSet
 from armory.errors import InvalidRequest
 from armory.retrieval.library.arguments import whole
 from armory.retrieval.library.toolbox import shown
@@ -16,11 +17,12 @@ from armory.retrieval.library.toolbox import shown
 _DIGEST = re.compile(r"[0-9a-f]{32}")
 
 
-def check_run(question: Any, top_k: Any) -> int:
+def check_run(question: Any, top_k: Any, visible: Any) -> int:
     """The number of tools that a run is to return at most.
 
     Raises:
-        InvalidRequest: the question is no text or empty, or `top_k` no whole number from 1 on.
+        InvalidRequest: the question is no text or empty, `top_k` no whole number from 1 on, or
+            `visible` no set of tools as retrieval takes it.
     """
     if not isinstance(question, str):
         raise InvalidRequest(
@@ -28,6 +30,11 @@ def check_run(question: Any, top_k: Any) -> int:
         )
     if not question.strip():
         raise InvalidRequest("the question is empty; say what is wanted", parameter="query")
+    if visible is not None and not isinstance(visible, VisibleSet):
+        raise InvalidRequest(
+            f"visible is {shown(visible)}, expected a VisibleSet, or None for every tool",
+            parameter="visible",
+        )
     return whole("top_k", top_k)
 
 

@@ -186,14 +186,14 @@ class DocumentSource:
 
     @classmethod
     async def open(
-        cls, folder: Path, embedder: Embedder | None, cache: DocumentCache | None = None
+        cls, folder: Path | str, embedder: Embedder | None, cache: DocumentCache | None = None
     ) -> DocumentSource:
         """Read a folder, in a thread, beside the event loop. Close it with `aclose`.
 
         Raises:
             ConfigError: as `read_folder`.
         """
-        chunks = await asyncio.to_thread(read_folder, folder)
+        chunks = await asyncio.to_thread(read_folder, Path(folder))
         return cls(chunks, await asyncio.to_thread(_postings, chunks), embedder, cache)
 
     def __len__(self) -> int:

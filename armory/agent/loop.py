@@ -147,10 +147,10 @@ class RetrievalAgent:
         Raises:
             ChatError: the model failed before anything was found; later the run ends with what
                 there is, `stopped="model"`.
-            InvalidRequest: an empty question, `top_k` below 1, or `rejected` is no collection of
-                digests.
+            InvalidRequest: an empty question, `top_k` below 1, `rejected` is no collection of
+                digests, or `visible` no set of tools.
         """
-        most, out = check_run(question, top_k), digests_of(rejected)
+        most, out = check_run(question, top_k, visible), digests_of(rejected)
         prompt = system_prompt(self._limits.max_iterations)
         run = _Run(question, visible, user, most, self._limits, Tracker(out), [
             {"role": "system", "content": prompt},

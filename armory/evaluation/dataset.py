@@ -69,7 +69,8 @@ def load_dataset(
         splits = sorted({q.split for q in queries if q.split is not None})
         queries = [q for q in queries if q.split == split]
         if not queries:
-            raise ConfigError(f"{path}: no query has split {split!r}; there are {splits}")
+            others = ", ".join(splits) or "none"
+            raise ConfigError(f"{path}: no query has split {split!r}; there are {others}")
     if limit is not None and limit < len(queries):
         chosen = {q.id for q in sorted(queries, key=lambda q: _sampled(q.id))[:limit]}
         queries = [q for q in queries if q.id in chosen]

@@ -16,8 +16,11 @@ import aiohttp
 import pytest
 import toon_format
 import yaml
+from click.testing import CliRunner
 from mcp import Client
 
+from armory.cli.main import cli
+from armory.errors import ConfigError, InvalidRequest
 from armory.retrieval.embedders.base import text_hash
 from armory.testing.chat import ScriptedChat, Turn
 from armory.testing.clients.talker import Talker
@@ -187,6 +190,29 @@ async def test_the_command_line_finds_tools_and_no_skills(tmp_path: Path) -> Non
         wanted = (text_hash("Error E1042: roll back."),)
         (vectors,) = kept.execute("SELECT COUNT(*) FROM vectors WHERE hash = ?", wanted).fetchone()
     assert vectors == 1, "the document's vectors are kept for the next start"
+
+
+@pytest.mark.parametrize("off", ["agent", "tool_rag"])
+async def test_what_cannot_be_asked_is_told_before_an_upstream_is_started(
+    tmp_path: Path, off: str
+) -> None:
+    started = tmp_path / "started"
+    config = configuration("http://127.0.0.1:9/v1", tmp_path)
+    config["upstreams"]["notes"]["args"] = ["-c", f"open({str(started)!r}, 'w')"]
+    config[off] = {**config.get(off, {}), "enabled": False}
+    path = tmp_path / "armory.yaml"
+    path.write_text(yaml.safe_dump(config), encoding="utf-8")
+    command = ["search", "--agent", "write down a note", "--config", str(path)]
+    done = await asyncio.to_thread(CliRunner().invoke, cli, command)
+    assert isinstance(done.exception, ConfigError)
+    assert done.exception.path == f"{off}.enabled"
+    config[off]["enabled"] = True
+    path.write_text(yaml.safe_dump(config), encoding="utf-8")
+    command += ["--rejected", "rollback.md#0"]
+    done = await asyncio.to_thread(CliRunner().invoke, cli, command)
+    assert isinstance(done.exception, InvalidRequest)
+    assert done.exception.parameter == "rejected"
+    assert not started.exists()
 
 
 async def test_the_command_line_streams_the_trace(tmp_path: Path) -> None:

@@ -165,6 +165,8 @@ async def test_queries_are_written_once_and_kept(tmp_path: Path) -> None:
         assert (before["stored"], before["model"], chat.requests) == (0, "m", [])
         assert before["tools"] > 3
         assert before["price"] > 0
+        shown = await asyncio.to_thread(run, tmp_path, *arguments[:-1], "--estimate")
+        assert shown.stdout.startswith(f"{before['tools']} tools to do, 0 have their queries")
         done = await asyncio.to_thread(run, tmp_path, *arguments, "--yes")
         assert done.returncode == 0, done.stderr
         assert len(chat.requests) == before["tools"]

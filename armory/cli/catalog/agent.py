@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -18,6 +18,9 @@ from armory.cli.answers import error_of_result
 from armory.cli.options import loaded_config
 from armory.cli.output import out, print_json, say_unreached
 from armory.errors import ArmoryError, ConfigError, UnknownTool
+
+if TYPE_CHECKING:
+    from armory.config import Loaded
 
 FIND = "find_tools"
 _OFF = (
@@ -92,14 +95,14 @@ async def _there(question: Question, url: str, token: str | None) -> dict[str, A
 async def _here(
     question: Question, config: str | None, *, quiet: bool
 ) -> tuple[dict[str, Any], dict[str, str]]:
+    from armory.agent.arguments import digests_of
     from armory.cli.local import findable, opened, unreached
 
-    async with opened(loaded_config(config), searched=True) as runtime:
-        if runtime.agent is None:
-            raise ConfigError(
-                "is off; set it to true, and `agent.base_url` and `agent.model` to your chat API",
-                path="agent.enabled",
-            )
+    loaded = loaded_config(config)
+    _check_on(loaded)  # before upstreams are waited for
+    digests_of(question.rejected)
+    async with opened(loaded, searched=True) as runtime:
+        assert runtime.agent is not None  # it is on
         if runtime.documents is not None:
             await runtime.documents.embedded()
         console = out()
@@ -117,6 +120,16 @@ async def _here(
                     show_event(console, event)
         assert result is not None  # a stream ends with its result, or raises
         return _with_definitions(result), unreached(runtime)
+
+
+def _check_on(loaded: Loaded) -> None:
+    if not loaded.config.agent.enabled:
+        raise ConfigError(
+            "is off; set it to true, and `agent.base_url` and `agent.model` to your chat API",
+            path="agent.enabled",
+        )
+    if not loaded.config.tool_rag.enabled:
+        raise ConfigError("is off; the agent searches with it", path="tool_rag.enabled")
 
 
 def show_event(console: Console, event: Event) -> None:

@@ -13,10 +13,10 @@ from typing import Any
 
 import click
 
-from armory.agent.synthetic import ChatQueryGenerator, CostEstimate, estimate, generate_all
+from armory.agent.synthetic import ChatQueryGenerator, estimate, generate_all
 from armory.cli.local import opened, tools_of
 from armory.cli.options import config_option, json_option, loaded_config
-from armory.cli.output import err, print_json, say_error, say_unreached, waiting
+from armory.cli.output import err, print_json, say_error, say_unreached, tell, waiting
 from armory.config import Loaded
 from armory.errors import ConfigError
 from armory.retrieval.indexing.cache import DocumentCache
@@ -64,6 +64,8 @@ def queries(
     )
     if as_json:
         print_json(told)
+    elif only_estimate:
+        tell(_estimate(told))
     if told.get("failed"):
         say_error(f"{told['failed']} tools failed: {told['problem']}; run it again")
         raise click.exceptions.Exit(1)
@@ -91,8 +93,10 @@ async def _queries(
             told: dict[str, Any] = {**asdict(cost), "model": chat.model}
             if price is not None:
                 told["price"] = round(cost.price(*price), 4)
-            _say(cost, told)
-            if only_estimate or not cost.tools:
+            if only_estimate:
+                return told, lacking
+            tell(_estimate(told), console=err())
+            if not cost.tools:
                 return told, lacking
             if not yes and not await asyncio.to_thread(_confirmed):
                 return told, lacking
@@ -125,12 +129,10 @@ def _without_generation(loaded: Loaded) -> Loaded:
     return replace(loaded, config=config)
 
 
-def _say(cost: CostEstimate, told: dict[str, Any]) -> None:
+def _estimate(told: dict[str, Any]) -> str:
     price = f", {told['price']} in all" if "price" in told else ""
-    err().print(
-        f"{cost.tools} tools to do, {cost.stored} have their queries; about "
-        f"{cost.prompt_tokens:,} prompt and {cost.completion_tokens:,} completion tokens of "
-        f"{told['model']}{price}",
-        markup=False,
-        soft_wrap=True,
+    return (
+        f"{told['tools']} tools to do, {told['stored']} have their queries; about "
+        f"{told['prompt_tokens']:,} prompt and {told['completion_tokens']:,} completion tokens of "
+        f"{told['model']}{price}"
     )

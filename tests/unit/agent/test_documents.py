@@ -126,7 +126,7 @@ async def test_both_searches_find_their_chunk(folder: Path) -> None:
 
 @pytest.mark.anyio
 async def test_every_word_of_a_chunk_is_found(folder: Path) -> None:
-    source = await DocumentSource.open(folder, None)
+    source = await DocumentSource.open(str(folder), None)
     hits = await source.search("keyword_search", Ask("word505", 1))
     assert hits[0].chunk.id in ("long.txt#0", "long.txt#1")
 

@@ -89,10 +89,19 @@ async def test_the_closing_turn_may_answer(run: Run, shelf: Shelf, bound: int) -
     assert (ran.result.iterations, ran.result.stopped) == (bound, "final_answer")
 
 
-@pytest.mark.parametrize("bound", [0, 6, -1])
-def test_bounds_outside_one_to_five_are_refused(bound: int) -> None:
+@pytest.mark.parametrize("bound", [0, 6, -1, "2", 2.5, True])
+def test_bounds_outside_one_to_five_are_refused(bound: Any) -> None:
     with pytest.raises(InvalidRequest, match="1 to 5"):
         AgentLimits(max_iterations=bound)
+
+
+@pytest.mark.parametrize("name", ["time_s", "tokens", "answer_tokens", "top_k"])
+@pytest.mark.parametrize("value", [0, -1, "9", None, True, float("nan")])
+def test_limits_that_let_nothing_run_are_refused(name: str, value: Any) -> None:
+    given: dict[str, Any] = {name: value}
+    with pytest.raises(InvalidRequest, match=f"{name} is {value!r}; it must be") as caught:
+        AgentLimits(**given)
+    assert caught.value.parameter == name
 
 
 async def test_the_prompt_prefers_few_searches_and_names_the_bound(run: Run, shelf: Shelf) -> None:

@@ -52,6 +52,7 @@ async def test_a_second_malformed_turn_ends_the_run(run: Run, shelf: Shelf) -> N
         ({"top_k": 0}, "top_k is 0, expected a whole number, at least 1", "top_k"),
         ({"top_k": -1}, "top_k is -1", "top_k"),
         ({"top_k": "5"}, "top_k is '5'", "top_k"),
+        ({"visible": ["ci__deploy"]}, r"visible is \['ci__deploy'\], expected a Vis", "visible"),
         ({"question": None}, "the question is None, expected a text", "query"),
         ({"question": " "}, "the question is empty", "query"),
     ],

@@ -132,7 +132,7 @@ def test_splits_and_limits(write: Write) -> None:
     few = load_dataset(folder, limit=2)
     assert len(few.queries) == 2
     assert few.queries == load_dataset(folder, limit=2).queries
-    with pytest.raises(ConfigError, match=r"no query has split 'x'.*\['dev', 'test'\]"):
+    with pytest.raises(ConfigError, match=r"no query has split 'x'.* are dev, test"):
         load_dataset(folder, split="x")
 
 
