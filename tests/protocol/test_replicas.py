@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from armory.errors import BackendError
 from armory.protocol.link import Call, Owner, Reply
 from armory.storage.cache import MemoryCache
-from armory.testing.clients.raw import LegacyClient
-from armory.testing.front import asking, serving
+from armory.testing.clients.raw import LegacyClient, messages, modern_body, modern_headers
+from armory.testing.front import FORM, asking, raws, result, serving
 from armory.web.connections import ENDING
+from armory.wire.http import edge
+from armory.wire.http.keepalive import KeepaliveTimer
 from armory.wire.sessions.directory import ATTEMPTS
 
 if TYPE_CHECKING:
@@ -219,3 +222,37 @@ async def test_parked_calls_go_on_at_their_owner(front: Front, failures: int) ->
             "tools/call", {**params, "requestState": state}, capabilities=ELICIT
         )
         assert (status, message["error"]["code"]) == (400, -32602)
+
+
+async def test_a_parked_call_that_takes_long_has_one_answer(
+    front: Front, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both replicas have a client that hears nothing for long; only one of them answers it."""
+    monkeypatch.setattr(edge, "KeepaliveTimer", partial(KeepaliveTimer, 0.05))
+    done = asyncio.Event()
+
+    async def slow(call: Call, _owner: Owner) -> Reply:
+        assert call.client is not None
+        await call.client.ask("elicitation/create", raws(FORM))
+        await done.wait()
+        return result({"content": [{"type": "text", "text": "done"}]})
+
+    front.pool.upstreams["old"].answer = slow
+    store = MemoryCache()
+    params: dict[str, Any] = {"name": "old__now", "arguments": {}}
+    async with (
+        serving(front.gateway, store=store) as (one, _),
+        serving(front.gateway, store=store) as (front.url, _),
+        asyncio.timeout(20),
+    ):
+        _, message = await front.modern("tools/call", params, capabilities=ELICIT)
+        asked = message["result"]
+        (key,) = asked["inputRequests"]
+        params |= {"requestState": asked["requestState"], "inputResponses": {key: ACCEPTED}}
+        body = modern_body(2, "tools/call", params, capabilities=ELICIT)
+        async with front.http.post(f"{one}/mcp", json=body, headers=modern_headers(body)) as said:
+            heard = [await said.content.readline() for _ in range(8)]
+            assert set(heard) == {b": ping\n", b"\n"}
+            done.set()
+            (answer,) = await messages(said)
+        assert answer["result"]["content"][0]["text"] == "done"

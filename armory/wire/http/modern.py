@@ -82,6 +82,7 @@ class ModernEndpoint:
             await self._confirm(answer, request)
             return await answer.finish(id, reply)
         except OwnedByReplica as owned:
+            answer.stop()  # what keeps the connection comes from there as well
             return await self._pass_on(admitted, id, owned.replica)
         finally:
             answer.stop()
