@@ -6,6 +6,7 @@ Owns: the one table from the library's errors to `armory.llm.errors`. Sends noth
 from __future__ import annotations
 
 import json
+from ssl import SSLCertVerificationError
 from typing import NamedTuple
 
 from openai import (
@@ -56,6 +57,11 @@ def chat_error(error: Exception, asked: Endpoint) -> ChatError:
     if isinstance(error, APIResponseValidationError | json.JSONDecodeError):
         return ChatMalformed(f"{where} answered something that is no chat completion.")
     if isinstance(error, APIConnectionError):
+        if (refused := _certificate(error)) is not None:
+            return ChatUnavailable(
+                f"{where} cannot be reached: its certificate is not trusted "
+                f"({refused.verify_message})."
+            )
         return ChatUnavailable(
             f"{where} cannot be reached. Is the server running (for Ollama: `ollama serve`)?"
         )
@@ -64,6 +70,14 @@ def chat_error(error: Exception, asked: Endpoint) -> ChatError:
     if isinstance(error, APIError):
         return ChatUnavailable(f"{where} reported an error in the middle of an answer.")
     return ChatError(f"{where} could not be used ({type(error).__name__}).")
+
+
+def _certificate(error: BaseException) -> SSLCertVerificationError | None:
+    """The refusal of a certificate that is the cause of an error; None: it has another."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, SSLCertVerificationError):
+        cause = cause.__cause__ or cause.__context__
+    return cause
 
 
 def _refusal(error: APIStatusError, where: str, key: str) -> ChatError:

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     import aiohttp
 
 _BODY_BYTES = 1 << 20
-UNTRUSTED = "is not trusted"
-"""What a failure says of a certificate; `armory doctor` looks for it."""
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
@@ -144,7 +142,7 @@ def _why(error: Exception, where: str) -> str:
     if isinstance(error, SSLCertVerificationError):
         refused = getattr(error, "certificate_error", error)
         why = getattr(refused, "verify_message", "") or "its certificate cannot be checked"
-        return f"the certificate of {where} {UNTRUSTED} ({why})"
+        return f"the certificate of {where} is not trusted ({why})"
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return f"{where} did not answer: the proxy on the way answered HTTP {error.status}"
     if isinstance(error, aiohttp.ClientProxyConnectionError):

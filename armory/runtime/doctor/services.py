@@ -32,8 +32,10 @@ _FOLDER = (
 )
 _AUTHORITY = (
     "name a file with the authority that signed the certificate, and those that are trusted "
-    "already, in $SSL_CERT_FILE of the gateway; or mend the certificate at the provider"
+    "already, in $SSL_CERT_FILE of the gateway; or mend the certificate"
 )
+_UNTRUSTED = ("is not trusted", "CERTIFICATE_VERIFY_FAILED")
+"""What messages say of a certificate, ours and those of OpenSSL."""
 _FILE = "let this user write it and its folder; put a saved copy in the place of a damaged file"
 
 
@@ -147,9 +149,14 @@ async def _embedder(embedder: object, model: str) -> Finding:
             "correct tool_rag.embedding_model, tool_rag.openai.base_url or its api_key; until then "
             "words count"
         )
-        return failed("embedder", f"{model}: {what}", fix)
+        return failed("embedder", f"{model}: {what}", _unless_untrusted(fix, what))
     took_ms = (time.perf_counter() - began) * 1_000
     return ok("embedder", f"{model}: {len(vectors[0])} dimensions, {took_ms:.0f} ms a query")
+
+
+def _unless_untrusted(fix: str, what: str) -> str:
+    """What to do, where it may be the certificate of what does not answer."""
+    return _AUTHORITY if any(word in what for word in _UNTRUSTED) else fix
 
 
 async def agent(loaded: Loaded) -> Finding:
@@ -163,7 +170,7 @@ async def agent(loaded: Loaded) -> Finding:
             models = await chat.models()
     except (ArmoryError, TimeoutError) as error:
         what = error.message if isinstance(error, ArmoryError) else "it does not answer"
-        return failed("agent", what, fix)
+        return failed("agent", what, _unless_untrusted(fix, what))
     if models and not {model, f"{model}:latest"} & set(models):
         more = ", ..." if len(models) > _NAMED else ""
         has = ", ".join(sorted(models)[:_NAMED]) + more
@@ -184,7 +191,6 @@ def _providers(loaded: Loaded) -> Iterator[tuple[str, str]]:
 
 async def provider(url: str, where: str) -> Finding:
     """Whether an identity provider says what tokens are checked with."""
-    from armory.oauth.exchange import UNTRUSTED
     from armory.security.issuer import Issuer  # cryptography: only where tokens are checked
     from armory.security.keys import KeySet
 
@@ -197,8 +203,6 @@ async def provider(url: str, where: str) -> Finding:
     except (ArmoryError, TimeoutError) as error:
         what = error.message if isinstance(error, ArmoryError) else "it does not answer"
         fix = f"start it, or correct {where}"
-        if UNTRUSTED in what:
-            fix = _AUTHORITY
-        fix += "; until then nobody's token can be checked"
+        fix = f"{_unless_untrusted(fix, what)}; until then nobody's token can be checked"
         return failed("identity provider", f"{url}: {what}", fix)
     return ok("identity provider", f"{url} answers")

@@ -98,6 +98,12 @@ async def test_a_certificate_of_an_authority_of_ones_own_is_told_and_its_fix_is_
         assert told.state == "failed"
         assert f"the certificate of {url}/keys is not trusted (self-signed" in told.detail
         assert "$SSL_CERT_FILE" in told.fix
+        rag = {"embedding_provider": "openai", "embedding_model": "small"}
+        rag = {**rag, "openai": {"base_url": f"{url}/v1", "api_key": "none", "dimensions": 4}}
+        checked = await found(tmp_path, agent=agent(url), tool_rag=rag)
+        for check in ("agent", "embedder"):
+            assert "$SSL_CERT_FILE" in checked[check].fix, checked[check]
+            assert "self-signed certificate" in checked[check].detail
         config = {"tool_rag": {"enabled": False}, "security": {"jwt": jwt}}
         (tmp_path / "armory.yaml").write_text(json.dumps(config))
         done = await asyncio.create_subprocess_exec(
