@@ -32,8 +32,14 @@ _MAX_INFORMATIONAL = 64
 _STEP_BYTES = 4 * 1024
 """How much is parsed at a time of what has many lines: each may be a chunk, or a header, which
 costs as much as a KiB of others'."""
+_PACKED_BYTES = 1024
+"""How much at a time of a compressed body, which may become a thousand times as much."""
 _TURN_PARTS = 500
 """After so many chunks and headers the rest waits for another round of the event loop."""
+_PART_BYTES = 2048
+"""So many unpacked bytes take as long as one."""
+_TURN_S = 0.001
+"""So long a compressed body is unpacked in a round: its parts may be of no size, and many."""
 _AT_ONCE = 512 * 1024
 """How much of a body is read at a time while no other arrives. With half of it a large result takes
 a fifth longer."""
@@ -196,10 +202,13 @@ class Connection(asyncio.BufferedProtocol):
             # Nobody asked: whatever this is, the connection cannot be trusted any more.
             self.abort()
         elif body is None:
-            if nbytes <= _STEP_BYTES or not _scratch.many_lines(nbytes):
+            packed = self._response.packed
+            if packed:
+                self._response.read_more()
+            if nbytes <= _STEP_BYTES and not packed:
                 self._parse(self._buffer[:nbytes])
             else:
-                self._parse_in_steps(self._buffer[:nbytes])
+                self._parse_in_steps(self._buffer[:nbytes], lined=_scratch.many_lines(nbytes))
         elif self._room is not None:
             self._missing -= nbytes
             self._room = self._room[nbytes:] if nbytes < len(self._room) else None
@@ -255,7 +264,7 @@ class Connection(asyncio.BufferedProtocol):
             own = isinstance(error, httptools.HttpParserCallbackError) and error.__context__
             self._break(BadAnswer(f"not a usable HTTP answer: {own or error}"))
 
-    def _parse_in_steps(self, data: memoryview) -> None:
+    def _parse_in_steps(self, data: memoryview, *, lined: bool = True) -> None:
         """Parse as much as the loop may be held for; the rest in further rounds of it, before
         anything else is read.
         """
@@ -267,10 +276,13 @@ class Connection(asyncio.BufferedProtocol):
                 self.abort()
                 return
             # A body of known length may be read straight into place next, so that none is left.
-            size = len(data) if response.plain else _STEP_BYTES
+            known = response.status and not lined and not response.packed
+            step = _PACKED_BYTES if response.packed else _STEP_BYTES
+            size = len(data) if response.plain or known else step
             self._parse(data[:size])
             data = data[size:]
-            if self._parts > _TURN_PARTS and data and self._response is not None:
+            late = response.packed and time.perf_counter() - began > _TURN_S
+            if (late or self._parts > _TURN_PARTS) and data and self._response is not None:
                 # Others read into the buffer meanwhile.
                 self._kept = data if data.readonly else memoryview(bytes(data))
                 if self._transport is not None and not self._transport.is_closing():
@@ -297,7 +309,13 @@ class Connection(asyncio.BufferedProtocol):
         body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
         chunks.clear()
         response = self._response
-        if response is not None and response.feed(body) and self._transport is not None:
+        if response is None:
+            return
+        before = response.unread
+        full = response.feed(body)
+        if response.packed:
+            self._parts += (response.unread - before) // _PART_BYTES
+        if full and self._transport is not None:
             self._paused = True
             self._transport.pause_reading()
 

@@ -137,6 +137,21 @@ class Response:
         return known and b"transfer-encoding" not in self._first
 
     @property
+    def packed(self) -> bool:
+        """Whether the body has to be unpacked."""
+        return self._unpacking is not None
+
+    @property
+    def unread(self) -> int:
+        """What has come of the body and was not read, in bytes."""
+        return self._size
+
+    def read_more(self) -> None:
+        """What is fed next was read anew: so much may be unpacked from that."""
+        if self._unpacking is not None:
+            self._unpacking.read_more()
+
+    @property
     def encoded(self) -> bool:
         """Whether the body is compressed, or so it says."""
         return b"content-encoding" in self._first

@@ -14,7 +14,8 @@ _CODINGS = {b"gzip": _GZIP, b"x-gzip": _GZIP, b"deflate": zlib.MAX_WBITS}
 _MEMBER = b"\x1f"
 """The first byte of a gzip member; anything else after one is padding."""
 _MOST_BYTES = 16 * 1024 * 1024
-"""The most that one piece may unpack to; beyond it the body is refused, before memory is full."""
+"""The most that what is read at once may unpack to; beyond it the body is refused, before memory is
+full."""
 _SLICE = 4 * 1024
 """Bytes given to zlib at a time: at the end of each member it copies what is left of them."""
 
@@ -30,7 +31,7 @@ class Unpacking:
         coding: as `Content-Encoding` names it, in lower case.
     """
 
-    __slots__ = ("_bits", "_coding", "_ended", "_fed", "_stream")
+    __slots__ = ("_bits", "_coding", "_ended", "_fed", "_left", "_stream")
 
     def __init__(self, coding: bytes) -> None:
         self._coding = coding
@@ -38,6 +39,11 @@ class Unpacking:
         self._stream = None if bits is None else zlib.decompressobj(bits)
         self._fed = False
         self._ended = False
+        self._left = _MOST_BYTES
+
+    def read_more(self) -> None:
+        """The pieces that come next were read anew."""
+        self._left = _MOST_BYTES
 
     def feed(self, chunk: bytes) -> bytes:
         """What a piece becomes.
@@ -49,16 +55,15 @@ class Unpacking:
         if self._stream is None:
             named = self._coding.decode("ascii", "replace")[:40]
             raise UnusableBody(f"the body has the coding {named!r}, which was not asked for")
-        left = _MOST_BYTES
         parts: list[bytes] = []
         for piece in self._pieces(chunk):
             try:
-                data = self._stream.decompress(piece, left)
+                data = self._stream.decompress(piece, self._left)
             except zlib.error as error:
                 raise UnusableBody(f"the compressed body is broken ({error})") from None
             parts.append(data)
-            left -= len(data)
-            if self._stream.unconsumed_tail or left <= 0:
+            self._left -= len(data)
+            if self._stream.unconsumed_tail or self._left <= 0:
                 raise UnusableBody("the compressed body unfolds too far")
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
