@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from armory.protocol.rawjson import EMPTY_OBJECT, encode, items_in_steps, members, opening
+from armory.protocol.rawjson import EMPTY_OBJECT, encode, items_in_steps, opening
 from armory.protocol.scanning.taking_apart import TooWide
 from armory.protocol.scanning.values import at_once
 
@@ -221,18 +221,30 @@ def _short_items(listed: Raw) -> Generator[None, None, Raw]:
         items = yield from items_in_steps(listed, _ITEMS)
     except TooWide:
         return listed
-    return Raw(encode([_short(item) for item in items]))
+    found: list[Raw | dict[str, Any]] = []
+    gone_through = 0
+    for item in items:
+        found.append((yield from _short(item)))
+        gone_through += len(memoryview(item))
+        if gone_through > _KEPT_BYTES:
+            gone_through = 0
+            yield
+    return Raw(encode(found))
 
 
-def _short(item: Raw) -> Raw | dict[str, Any]:
+def _short(item: Raw) -> Generator[None, None, Raw | dict[str, Any]]:
+    """An item without its long texts; of one with too many members whether it has `LINKS`."""
     if len(memoryview(item)) <= _LONG:
         return item
-    block = members(item)
+    try:
+        block = yield from opening(item)
+    except TooWide:
+        return (yield from _links_in(item))
     for name in _TEXTS:
         text = block.get(name)
         if text is not None and len(view := memoryview(text)) > _LONG and view[0] == 0x22:
             block[name] = _STRING
     resource = block.get("resource")
     if resource is not None and len(memoryview(resource)) > _LONG:
-        block["resource"] = Raw(encode(_short(resource)))
+        block["resource"] = Raw(encode((yield from _short(resource))))
     return block

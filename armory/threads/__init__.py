@@ -10,7 +10,7 @@ from armory.threads.pools import (
     for_callers,
     in_turn,
     in_turn_if,
-    rest,
+    steps_for_callers,
     unattended,
 )
 from armory.threads.priorities import (
@@ -38,7 +38,7 @@ __all__ = [
     "in_turn_if",
     "let_go",
     "lower_priority",
-    "rest",
+    "steps_for_callers",
     "unattended",
     "wake_sooner",
 ]

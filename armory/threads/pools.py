@@ -8,10 +8,9 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextvars import ContextVar, copy_context
+from contextvars import copy_context
 from functools import partial
 from typing import Any, TypeVar
 
@@ -24,12 +23,8 @@ _T = TypeVar("_T")
 CATALOG_NICE = 14
 """The nice value of work on a catalog, as of embedding it. Where the event loop needs a whole core,
 giving a third of it to a catalog of 100,000 tools would make every call half as long again."""
-_GIVEN_UP: ContextVar[threading.Event | None] = ContextVar("given_up", default=None)
-"""Of the work of this thread: whether whoever asked for it waits no longer."""
-
-
-class GivenUp(Exception):
-    """Whoever asked for this work is gone; raised in its thread alone."""
+_SOON, _REST_S = 8, 0.03
+"""After so many steps for a caller, so long a rest between two."""
 
 
 async def in_turn(work: Callable[..., _T], *arguments: Any) -> _T:
@@ -42,22 +37,36 @@ async def in_turn(work: Callable[..., _T], *arguments: Any) -> _T:
 
 
 async def for_callers(large: bool, work: Callable[..., _T], *arguments: Any) -> _T:
-    """As `in_turn_if`, for what a caller waits for: it does not queue behind work on catalogs, and
-    ends at its next `rest` once the caller is gone.
-    """
+    """As `in_turn_if`, for what a caller waits for: it does not queue behind work on catalogs."""
     if not large:
         return work(*arguments)
-    given_up = threading.Event()
-    try:
+    with SWITCH_INTERVAL.short():
+        return await _run(_FOR_CALLERS, work, *arguments)
+
+
+async def steps_for_callers(steps: Generator[None, None, _T]) -> _T:
+    """What the steps come to, in the thread of `for_callers`: what else it has to do goes between
+    two of them. After some it rests between two, ten times as long as one of 64 KiB takes: the
+    event loop waits for a thread that computes after each of its own pauses.
+    """
+    taken = 0
+    while True:
         with SWITCH_INTERVAL.short():
-            return await _run(_FOR_CALLERS, _wanted, given_up, work, *arguments)
-    finally:
-        given_up.set()
+            done = await _run(_FOR_CALLERS, partial(_step, steps))
+        if done:
+            return done[0]
+        taken += 1
+        if taken >= _SOON:
+            await asyncio.sleep(_REST_S)
 
 
-def _wanted(given_up: threading.Event, work: Callable[..., _T], *arguments: Any) -> _T:
-    _GIVEN_UP.set(given_up)
-    return work(*arguments)
+def _step(steps: Generator[None, None, _T]) -> list[_T]:
+    """Take one more step; what they come to, if it was the last."""
+    try:
+        next(steps)
+    except StopIteration as done:
+        return [done.value]
+    return []
 
 
 async def _run(pool: ThreadPoolExecutor, work: Callable[..., _T], *arguments: Any) -> _T:
@@ -86,23 +95,6 @@ def _start_over() -> None:
 _start_over()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_start_over)
-
-
-def rest(seconds: float) -> None:
-    """Leave the interpreter to others for so long; never in the event loop's own thread, which has
-    nobody to leave it to.
-
-    Raises:
-        GivenUp: nobody waits for this thread's work any more.
-    """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        given_up = _GIVEN_UP.get()
-        if given_up is None:
-            time.sleep(seconds)
-        elif given_up.wait(seconds):
-            raise GivenUp from None
 
 
 def unattended(work: Callable[[], _T], name: str) -> Future[_T]:

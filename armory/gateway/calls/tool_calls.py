@@ -26,7 +26,7 @@ from armory.gateway.calls.meta_tools import CALL_METHOD, MetaTools
 from armory.gateway.calls.mirrored import mirrored_headers
 from armory.gateway.calls.task_tools import drive, needs_task
 from armory.gateway.context import RequestContext
-from armory.gateway.metatools.arguments import read_call
+from armory.gateway.metatools.arguments import reading_call
 from armory.gateway.metatools.definitions import CALL, META_TOOLS, SEARCH
 from armory.gateway.outcomes import Outcomes
 from armory.gateway.ports import Limiter, Pool
@@ -49,6 +49,7 @@ from armory.protocol.errors import RpcError
 from armory.protocol.jsonrpc import code_of
 from armory.protocol.link import Call, Reply
 from armory.protocol.rawjson import brief, need_text, pack
+from armory.tasks import step_by_step
 
 _FAILED = (UpstreamUnavailable, RateLimited, BackendError)
 _UNSENT = (UpstreamPaused, UpstreamOverloaded, RateLimited, BackendError)
@@ -109,7 +110,7 @@ class ToolCalls:
         if name in META_TOOLS and self._meta_tools.offered(context, name):
             if name != CALL:
                 return await self._own(context, name, params)
-            params = read_call(params)
+            params = await step_by_step(reading_call(params))
             name = need_text(params, "name")
             searched = True
         record = context.view.tool(context, name)

@@ -6,7 +6,7 @@ Owns: reading and checking their arguments. Never imports retrieval; calls nothi
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -19,7 +19,8 @@ from armory.gateway.queries.values import check_names, check_texts, check_top_k
 from armory.gateway.requests import ClientRequest
 from armory.protocol.codes import INVALID_PARAMS
 from armory.protocol.errors import RpcError
-from armory.protocol.rawjson import brief, members_or_none, need_value, text_of
+from armory.protocol.rawjson import brief, need_value, opening_or_none, text_of
+from armory.protocol.scanning.values import at_once
 
 _DIGEST = re.compile(r"[0-9a-f]{32}")
 
@@ -85,13 +86,14 @@ def _digests(given: object) -> tuple[str, ...]:
     return digests
 
 
-def read_call(params: Mapping[str, Raw]) -> dict[str, Raw]:
-    """The `tools/call` parameters that a `call_tool` call stands for.
+def reading_call(params: Mapping[str, Raw]) -> Generator[None, None, dict[str, Raw]]:
+    """The `tools/call` parameters that a `call_tool` call stands for; in steps, as what a tool is
+    called with may be large.
 
     Raises:
         RpcError: no name, or arguments that are no object.
     """
-    arguments = _arguments(params)
+    arguments = yield from _opening_arguments(params)
     name = text_of(arguments, "name")
     if name is None:
         raise RpcError(
@@ -115,10 +117,14 @@ def read_call(params: Mapping[str, Raw]) -> dict[str, Raw]:
 
 
 def _arguments(params: Mapping[str, Raw]) -> dict[str, Raw]:
+    return at_once(_opening_arguments(params))
+
+
+def _opening_arguments(params: Mapping[str, Raw]) -> Generator[None, None, dict[str, Raw]]:
     raw = params.get("arguments")
     if raw is None:
         return {}
-    opened = members_or_none(raw)
+    opened = yield from opening_or_none(raw)
     if opened is None:
         raise RpcError(
             INVALID_PARAMS,

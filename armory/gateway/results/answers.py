@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec import Raw
@@ -18,17 +19,20 @@ from armory.errors import ArmoryError, LoginNeeded, UnknownTool, UpstreamUnavail
 from armory.gateway.context import RequestContext
 from armory.gateway.ports import OnCompacted, Pool
 from armory.gateway.results.compact import compact_result, wants_toon
-from armory.gateway.results.uri_rewriting import expose_data, expose_result
+from armory.gateway.results.uri_rewriting import exposing_data, exposing_result
 from armory.gateway.tasks.ownership import TaskOwnership
 from armory.protocol.link import Reply
 from armory.protocol.meta import ERROR
-from armory.protocol.outline import PIECE_BYTES, has_links, outlining
+from armory.protocol.outline import LINKS, PIECE_BYTES, has_links, outlining
 from armory.protocol.rawjson import encode, members_or_none, pack
+from armory.protocol.scanning.values import at_once
 from armory.tasks import step_by_step
-from armory.threads import for_callers
+from armory.threads import steps_for_callers
 
 _LARGE_BYTES = 256 * 1024
 """Longer results with links are rewritten in a thread."""
+_MANY_LINKS, _MANY_BYTES = 200, 16 * 1024
+"""Those from so many bytes on that have more links, too: each takes some microseconds."""
 _SAYS_WHEN = re.compile(r"\bagain (in|when)\b|\bbegins anew\b")
 """In a message that says when to come back."""
 
@@ -44,6 +48,7 @@ class Answers:
     def __init__(self, tasks: TaskOwnership, on_compacted: OnCompacted) -> None:
         self._tasks = tasks
         self._on_compacted = on_compacted
+        self._renaming: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def exposed(self, context: RequestContext, server: str, reply: Reply) -> Reply:
         """An upstream's answer in the client's names; a task that it made becomes the caller's."""
@@ -56,19 +61,41 @@ class Answers:
         if transparent:
             return reply
         if reply.result is None:
-            return _exposed_error(server, reply)
+            return await self._exposed_error(context, server, reply)
         result = reply.result
         configured = context.view.settings.result_formats.get(server, "json")
         if wants_toon(context.headers, configured):
             result = await compact_result(result, server, self._on_compacted)
         if result is reply.result and not linked:
             return reply
-        large = len(memoryview(result)) > _LARGE_BYTES
-        exposed = await for_callers(large, expose_result, result, server)
+        large = _takes_a_while(result)
+        exposed = await self._renamed(context, large, exposing_result(result, server))
         if exposed is reply.result:
             return reply
         short = reply.outline if large and result is reply.result else None  # the same keys
         return Reply(result=exposed, era=reply.era, short=short)
+
+    async def _exposed_error(self, context: RequestContext, server: str, reply: Reply) -> Reply:
+        if reply.error is None or not has_links(reply.error):
+            return reply
+        error = members_or_none(reply.error)
+        data = None if error is None else error.get("data")
+        if not error or data is None:
+            return reply
+        exposed = await self._renamed(context, _takes_a_while(data), exposing_data(data, server))
+        error["data"] = exposed
+        return Reply(error=pack(error), era=reply.era)
+
+    async def _renamed(
+        self, context: RequestContext, large: bool, steps: Generator[None, None, Raw]
+    ) -> Raw:
+        """What renaming comes to; large ones of one caller one after the other, so that those of
+        others need not wait for all of them.
+        """
+        if not large:
+            return at_once(steps)
+        async with self._renaming.setdefault(context.principal.person, asyncio.Lock()):
+            return await steps_for_callers(steps)
 
     async def own(self, context: RequestContext, origin: str, result: Raw) -> Reply:
         """A result of the gateway's own, as TOON where the request asks for that."""
@@ -90,15 +117,12 @@ async def look_through(reply: Reply) -> None:
         reply.short = await step_by_step(outlining(reply.result))
 
 
-def _exposed_error(server: str, reply: Reply) -> Reply:
-    if reply.error is None or not has_links(reply.error):
-        return reply
-    error = members_or_none(reply.error)
-    data = None if error is None else error.get("data")
-    if not error or data is None:
-        return reply
-    error["data"] = expose_data(data, server)
-    return Reply(error=pack(error), era=reply.era)
+def _takes_a_while(raw: Raw) -> bool:
+    """Whether the renaming of links in it does."""
+    view = memoryview(raw)
+    if not _MANY_BYTES < len(view) <= _LARGE_BYTES:
+        return len(view) > _LARGE_BYTES
+    return bytes(view).count(LINKS[0]) > _MANY_LINKS
 
 
 def missing(pool: Pool, context: RequestContext, kind: str, name: str) -> ArmoryError:

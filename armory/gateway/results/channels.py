@@ -11,9 +11,10 @@ from typing import Any
 from msgspec import Raw
 
 from armory.gateway.requests import ClientRequest
-from armory.gateway.results.uri_rewriting import expose_params, original_task
+from armory.gateway.results.uri_rewriting import exposing_params, original_task
 from armory.protocol.link import Answer, ClientChannel, Params
 from armory.protocol.rawjson import members_or_none, pack
+from armory.tasks import step_by_step
 
 
 class ExposedChannel:
@@ -42,7 +43,8 @@ class ExposedChannel:
 
     async def notify(self, method: str, params: Params) -> None:
         """Deliver a notification in the client's names."""
-        await self._inner.notify(method, expose_params(params, self._server))
+        exposed = await step_by_step(exposing_params(params, self._server))
+        await self._inner.notify(method, exposed)
 
     async def ask(self, method: str, params: Params) -> Answer:
         """Put a request to the client in its names; the answer is in the server's.
@@ -50,7 +52,8 @@ class ExposedChannel:
         Raises:
             ClientGone: nobody is there to answer.
         """
-        answer = await self._inner.ask(method, expose_params(params, self._server))
+        exposed = await step_by_step(exposing_params(params, self._server))
+        answer = await self._inner.ask(method, exposed)
         said = members_or_none(answer.result)
         if not said or (original := original_task(said, self._server)) is said:
             return answer

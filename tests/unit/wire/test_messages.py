@@ -7,9 +7,10 @@ import asyncio
 import pytest
 from msgspec import Raw
 
-from armory.gateway.metatools.arguments import read_call
+from armory.gateway.metatools.arguments import reading_call
 from armory.protocol import bodies, codes, jsonrpc
 from armory.protocol.errors import Malformed, RpcError
+from armory.protocol.scanning.values import at_once
 from armory.wire.eras.inbound import refusal
 from armory.wire.messages import STEPS_BYTES, opened, taken_apart
 from armory.wire.methods import named_parameter, refuse_large
@@ -43,7 +44,7 @@ def test_params_and_arguments_show_what_came() -> None:
         jsonrpc.params_of(message)
     given = Raw(b'{"name":"a__b","arguments":"' + b"x" * 500 + b'"}')
     with pytest.raises(RpcError) as refused:
-        read_call({"name": Raw(b'"call_tool"'), "arguments": given})
+        at_once(reading_call({"name": Raw(b'"call_tool"'), "arguments": given}))
     assert 'arguments.arguments is "xxx' in refused.value.message
     assert len(refused.value.message) < 250
 
@@ -51,8 +52,14 @@ def test_params_and_arguments_show_what_came() -> None:
 def test_arguments_of_very_many_members_go_to_the_tool() -> None:
     many = b"{" + b",".join(b'"k%d":[]' % number for number in range(10_000)) + b"}"
     given = Raw(b'{"name":"a__b","arguments":' + many + b"}")
-    params = read_call({"name": Raw(b'"call_tool"'), "arguments": given})
+    params = at_once(reading_call({"name": Raw(b'"call_tool"'), "arguments": given}))
     assert bytes(memoryview(params["arguments"])) == many
+
+
+def test_large_arguments_of_call_tool_are_opened_in_steps() -> None:
+    many = b"{" + b",".join(b'"k%d":[]' % number for number in range(100_000)) + b"}"
+    given = {"arguments": Raw(b'{"name":"a__b","arguments":' + many + b"}")}
+    assert sum(1 for _ in reading_call(given)) > len(many) // (2 * STEPS_BYTES)
 
 
 def test_null_stands_for_no_params() -> None:

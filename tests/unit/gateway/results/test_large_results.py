@@ -75,3 +75,24 @@ async def test_a_large_error_counts_as_one(bench: Bench, text: str, failed: bool
     calls = answering(bench, {"content": [{"type": "text", "text": quoted}], "isError": failed})
     await bench.call("up__tool1")
     assert calls.ok == [not failed]
+
+
+@pytest.mark.parametrize("size", [30, 1_000])
+@pytest.mark.parametrize("failed", [True, False])
+async def test_a_block_of_very_many_members_costs_the_others_nothing(
+    bench: Bench, size: int, failed: bool
+) -> None:
+    wide = {f"k{number}": "x" * size for number in range(2_000)}
+    content = [
+        {**wide, "type": "text", "text": "x"},
+        {"type": "resource_link", "uri": "file:///a", "name": "a"},
+        {**wide, "type": "resource_link", "uri": "file:///b", "name": "b"},
+        {"type": "resource", "resource": {"uri": "file:///c", "text": "x"}},
+    ]
+    calls = answering(bench, {"content": content, "isError": failed})
+    found = await bench.call("up__tool1")
+    assert found["isError"] is failed
+    assert calls.ok == [not failed]
+    assert found["content"][0] == content[0]
+    assert found["content"][1]["uri"] == "up+file:///a"
+    assert found["content"][3]["resource"]["uri"] == "up+file:///c"

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import tracemalloc
+from collections.abc import Generator
 from typing import Any
 
 import msgspec
 import pytest
 from msgspec import Raw
 
-from armory.gateway.results.uri_rewriting import expose_data, expose_params, expose_result
+from armory.gateway.results.uri_rewriting import (
+    expose_params,
+    expose_result,
+    exposing_data,
+    exposing_result,
+)
+from armory.protocol.scanning.pieces import PIECE_BYTES
+from armory.protocol.scanning.values import at_once
 from armory.testing.front import plain, raws
+from armory.threads import for_callers, steps_for_callers
 
 LINK = {"type": "resource_link", "uri": "file:///a", "name": "a", "x": 1}
 EMBEDDED = {"type": "resource", "resource": {"uri": "file:///b", "text": "uri"}}
@@ -98,7 +107,7 @@ def test_params_without_links_are_the_same_object() -> None:
 
 def test_an_error_may_name_what_there_is_none_of() -> None:
     data = Raw(b'{"uri":"a:b","taskId":"1","x":1.50}')
-    assert bytes(expose_data(data, "s")) == b'{"uri":"s+a:b","taskId":"s:1","x":1.50}'
+    assert bytes(at_once(exposing_data(data, "s"))) == b'{"uri":"s+a:b","taskId":"s:1","x":1.50}'
 
 
 def test_numbers_beside_a_link_stay_as_they_were_written() -> None:
@@ -130,18 +139,32 @@ def test_links_among_very_many_other_items_take_little_memory() -> None:
     assert peak < 10 * len(data)
 
 
+MANY = Raw(b'{"content":[%b]}' % b",".join(
+    b'{"type":"resource_link","uri":"a:b","name":"%b"}' % (b"x" * 2_000) for _ in range(500)
+))  # fmt: skip
+
+
+def test_very_many_links_are_renamed_in_steps() -> None:
+    steps = exposing_result(MANY, "up")
+    assert sum(1 for _ in steps) >= len(memoryview(MANY)) // (2 * PIECE_BYTES)
+    content = msgspec.json.decode(expose_result(MANY, "up"))["content"]
+    assert content == [{"type": "resource_link", "uri": "up+a:b", "name": "x" * 2_000}] * 500
+
+
 @pytest.mark.anyio
-async def test_very_many_links_are_renamed_with_rests_in_a_thread_and_none_on_the_loop(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    link = {"type": "resource_link", "uri": "a:b", "name": "x" * 2_000}
-    content = Raw(msgspec.json.encode([link] * 500))
-    rests: list[float] = []
-    monkeypatch.setattr("armory.threads.pools.time.sleep", rests.append)
-    on_loop = expose_params({"content": content}, "up")["content"]
-    assert rests == []
-    result = Raw(msgspec.json.encode({"content": content}))
-    in_thread = await asyncio.to_thread(expose_result, result, "up")
-    assert len(rests) > 3
-    found = msgspec.json.decode(in_thread)["content"]
-    assert found == msgspec.json.decode(on_loop) == [{**link, "uri": "up+a:b"}] * 500
+async def test_what_others_wait_for_goes_between_the_steps_of_very_many_links() -> None:
+    steps = exposing_result(MANY, "up")
+    first, begun = asyncio.Event(), asyncio.get_running_loop()
+
+    def told() -> Generator[None, None, Raw]:
+        for _ in steps:
+            begun.call_soon_threadsafe(first.set)
+            yield
+        return MANY
+
+    renaming = asyncio.ensure_future(steps_for_callers(told()))
+    async with asyncio.timeout(20):
+        await first.wait()
+        assert await for_callers(True, bytes, b"another's") == b"another's"
+        assert not renaming.done()
+        await renaming
