@@ -95,3 +95,13 @@ def test_a_release_has_its_own_files_and_its_own_part_of_the_changelog() -> None
         subprocess.run(["sh", "-c", cut], check=True, cwd=folder, env=told, timeout=60)
         notes = (Path(folder) / "notes").read_text()
     assert notes == "## [0.1.0]\n- old\n### Fixed\n- more\n\n"
+
+
+def test_examples_name_images_of_this_version() -> None:
+    package = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    places = [ROOT / "deploy" / "README.md", ROOT / "docs" / "operating.md"]
+    places += (ROOT / "deploy" / "helm" / "armory" / "ci").glob("*.yaml")
+    named = re.compile(r"(?:armory:|tag: )(\d[\w.]*)")
+    tags = [tag for place in places for tag in named.findall(place.read_text(encoding="utf-8"))]
+    assert len(tags) > 3
+    assert {*tags} == {package}
