@@ -29,6 +29,8 @@ ROOT = Path(__file__).parents[2]
 DOCKERFILE = ROOT / "deploy" / "Dockerfile"
 SUITE = "trixie"
 NODE = ("node@24", "npm@11")
+BASES = 2
+"""Raised when they are made otherwise: those that were kept are made anew."""
 _PASSED_ON = (
     "PIP_",
     "UV_",
@@ -114,7 +116,7 @@ class Images:
 
     def _stand_in(self, stage: Stage) -> Path:
         makers: Mapping[str, Callable[[Path], None]] = {"python": _debian, "node": _node}
-        root = self.folder / "bases" / f"{stage.name}-{SUITE}"
+        root = self.folder / "bases" / f"{stage.name}-{SUITE}-{BASES}"
         if not root.exists():
             unfinished = root.with_suffix(".unfinished")
             shutil.rmtree(unfinished, ignore_errors=True)
@@ -206,6 +208,8 @@ def _node(root: Path) -> None:
     (root / "usr/local/bin").mkdir(parents=True)
     (root / "usr/local/lib/node_modules").mkdir(parents=True)
     shutil.copy2(work / "node_modules/node/bin/node", root / "usr/local/bin/node")
+    licences = [*work.glob("node_modules/**/node-linux-*/LICENSE")]
+    shutil.copy2(licences[0], root / "usr/local/LICENSE")
     (work / "node_modules/npm").rename(root / "usr/local/lib/node_modules/npm")
     shutil.rmtree(work)
 

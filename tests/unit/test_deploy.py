@@ -66,6 +66,13 @@ def test_the_image_is_built_from_files_that_are_sent_to_it() -> None:
         assert f"!{name}\n" in sent, name
 
 
+def test_what_is_taken_from_another_image_comes_with_its_licence() -> None:
+    full = [step for step in stages(DEPLOY / "Dockerfile")["full"].steps if isinstance(step, Copy)]
+    taken = {name for step in full if step.stage == "node" for name in step.sources}
+    assert "/usr/local/bin/node" in taken
+    assert "/usr/local/LICENSE" in taken  # npm's is in its folder
+
+
 def test_both_images_run_unprivileged_under_an_init_and_bases_are_pinned() -> None:
     text = (DEPLOY / "Dockerfile").read_text()
     found = stages(DEPLOY / "Dockerfile")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import tempfile
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -26,6 +29,10 @@ def test_actions_are_pinned_rights_are_few_and_jobs_end(path: Path) -> None:
     assert workflow["permissions"] == {"contents": "read"}
     jobs = workflow["jobs"]
     for name, job in jobs.items():
+        if job.keys() == {"uses"}:
+            assert (ROOT / job["uses"]).is_file()
+            assert "workflow_call" in read(ROOT / job["uses"])["on"]
+            continue
         assert int(job["timeout-minutes"]) <= 60, name
         needs = job.get("needs", [])
         assert set([needs] if isinstance(needs, str) else needs) <= set(jobs), name
@@ -53,3 +60,48 @@ def test_package_and_chart_are_one_version() -> None:
     compared = (ROOT / ".github" / "workflows" / "release.yml").read_text()
     assert 'version = \\"$version\\"' in compared
     assert f'version = "{package}"\n' in (ROOT / "pyproject.toml").read_text()
+
+
+def test_nothing_is_published_before_everything_was_checked() -> None:
+    jobs = read(ROOT / ".github" / "workflows" / "release.yml")["jobs"]
+    assert jobs["checks"] == {"uses": "./.github/workflows/ci.yml"}
+
+    def before(name: str) -> set[str]:
+        needs = jobs[name].get("needs", [])
+        direct = {needs} if isinstance(needs, str) else {*needs}
+        return direct.union(*map(before, direct))
+
+    publishing = {
+        name for name, job in jobs.items() if "write" in {*job.get("permissions", {}).values()}
+    }
+    assert publishing == {"images", "chart", "pypi", "release"}
+    assert all({"checks", "wheel"} <= before(name) for name in publishing)
+
+
+def test_a_release_has_its_own_files_and_its_own_part_of_the_changelog() -> None:
+    """All artifacts would be those of the images' build, too; the whole changelog is too long."""
+    steps = read(ROOT / ".github" / "workflows" / "release.yml")["jobs"]["release"]["steps"]
+    downloads = [step["with"] for step in steps if "download" in step.get("uses", "")]
+    assert [one.get("name") for one in downloads] == ["dist", "chart"]
+    (command,) = [step["run"] for step in steps if "gh release" in step.get("run", "")]
+    assert "--notes-file CHANGELOG.md" not in command
+    (cut,) = [line for line in command.splitlines() if "awk" in line]
+    changes = (
+        "# Changelog\n\n## [0.10.0]\n- new\n\n## [0.1.0]\n- old\n### Fixed\n- more\n\n## [0.0.1]\n"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "CHANGELOG.md").write_text(changes)
+        told = {"RUNNER_TEMP": folder, "version": "0.1.0", "PATH": os.environ["PATH"]}
+        subprocess.run(["sh", "-c", cut], check=True, cwd=folder, env=told, timeout=60)
+        notes = (Path(folder) / "notes").read_text()
+    assert notes == "## [0.1.0]\n- old\n### Fixed\n- more\n\n"
+
+
+def test_examples_name_images_of_this_version() -> None:
+    package = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    places = [ROOT / "deploy" / "README.md", ROOT / "docs" / "operating.md"]
+    places += (ROOT / "deploy" / "helm" / "armory" / "ci").glob("*.yaml")
+    named = re.compile(r"(?:armory:|tag: )(\d[\w.]*)")
+    tags = [tag for place in places for tag in named.findall(place.read_text(encoding="utf-8"))]
+    assert len(tags) > 3
+    assert {*tags} == {package}
