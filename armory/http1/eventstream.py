@@ -10,6 +10,8 @@ from dataclasses import dataclass
 _DATA = b"data: "
 _LINE_COST = 64
 """Bytes that a line takes in memory beside its own, and counts for."""
+_TOLD_BYTES = 1024
+"""After so many bytes of comments, and of fields of no event, whoever reads is told of them."""
 
 
 class EventTooLarge(Exception):
@@ -24,11 +26,13 @@ class Event:
         data: the `data` lines, joined by line feeds.
         name: the `event` field, "message" by default.
         id: the stream's last event id so far, or None.
+        nothing: bytes of comments, and of fields without data, in place of an event; 0: it is one.
     """
 
     data: bytes
     name: str = "message"
     id: str | None = None
+    nothing: int = 0
 
 
 class EventParser:
@@ -53,6 +57,7 @@ class EventParser:
         self._id: str | None = None
         self._after_cr = False
         self._started = False
+        self._nothing = 0
         self.last_id: str | None = None
         self.retry_ms: int | None = None
 
@@ -125,6 +130,7 @@ class EventParser:
         if line.startswith(_DATA):
             self._add(line[len(_DATA) :])
             return
+        self._pass_over(len(line), events)
         field, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if field == b"data":
@@ -137,9 +143,19 @@ class EventParser:
         elif field == b"retry" and value.isdigit():
             self.retry_ms = int(value[:9])
 
+    def _pass_over(self, size: int, events: list[Event]) -> None:
+        """Count a line of no data; what comes with an event is forgotten with that."""
+        self._nothing += size + _LINE_COST
+        if self._nothing >= _TOLD_BYTES:
+            events.append(Event(b"", id=self.last_id, nothing=self._nothing))
+            self._nothing = 0
+
     def _dispatch(self, events: list[Event]) -> None:
         self.last_id = self._id
-        if self._data:
+        if not self._data:
+            self._pass_over(0, events)
+        else:
+            self._nothing = 0
             data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
             events.append(Event(data, self._name or "message", self.last_id))
         self._data = []

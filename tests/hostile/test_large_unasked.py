@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
-from armory.http1.eventstream import Event
+from armory.http1.eventstream import Event, EventParser
 from armory.protocol.link import Call
 from armory.testing.clients.recording import RecordingObserver
 from armory.testing.waiting import until
@@ -80,6 +82,30 @@ async def test_an_event_of_nothing_is_paid_for_whole(data: bytes) -> None:
     assert budget.pause_s() > 0
 
 
+NOTHING = {
+    "a long comment": b": %b\n" % LONG,
+    "comments": b":\n" * 200_000,
+    "line ends": b"\n" * 200_000,
+    "ids": b"id: 1\n" * 200_000,
+    "events without data": b"event: x\n\n" * 200_000,
+}
+
+
+@pytest.mark.parametrize("what", NOTHING)
+async def test_a_stream_of_no_events_is_paid_for(what: str) -> None:
+    parser, budget = EventParser(10_000_000), Budget("up", clock=Ticking())
+    for event in parser.feed(NOTHING[what]):
+        assert await messages_in(event, budget) == []
+    assert budget.pause_s() > 0
+
+
+def test_signs_of_life_and_ids_beside_events_cost_nothing() -> None:
+    said = b": ping\n\nevent: message\nid: 1\ndata: {}\n\n"
+    events = EventParser(1_000).feed(said * 10_000)
+    assert len(events) == 10_000
+    assert not any(event.nothing for event in events)
+
+
 async def test_nothing_more_is_read_until_it_has_units_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -117,6 +143,47 @@ async def honest() -> AsyncIterator[StdioLink]:
 async def others_are_served(honest: StdioLink) -> None:
     for _ in range(200):
         assert (await honest.request(Call("ping", {}, timeout_s=30.0))).error is None
+
+
+BLANK = "import sys\nwhile True: sys.stdout.write('\\n' * 10_000)"
+
+
+async def test_a_process_that_says_nothing_is_read_no_faster_either(honest: StdioLink) -> None:
+    spec = UpstreamSpec("loud", command=sys.executable, args=("-c", BLANK))
+    link = StdioLink(context(spec, Ticking()))
+    with capture_logs() as logs:
+        await link.open()
+        await until(lambda: link.budget.pause_s() > 0)
+        await others_are_served(honest)
+        assert link.wait_s() > 0
+        await link.close()
+    assert [line["event"] for line in logs] == ["upstream_slowed"]
+
+
+async def test_comments_are_read_no_faster_than_it_may_speak() -> None:
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+        writer.write(b"event: endpoint\ndata: /messages\n\n")
+        with suppress(ConnectionError):
+            while True:
+                writer.write(b": nothing\n" * 1_000)
+                await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(speak, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/sse"
+    spec = UpstreamSpec("loud", url=url, transport="sse")
+    client = HttpClient(spec)
+    link = SseLink(context(spec, Ticking()), client)
+    await link.open()
+    try:
+        await until(lambda: link.budget.pause_s() > 0)
+        assert not link.closed
+    finally:
+        await link.close()
+        await client.close()
+        server.close()
 
 
 async def test_a_process_is_read_no_faster_than_it_may_speak(honest: StdioLink) -> None:

@@ -64,13 +64,22 @@ class DuplexLink(StatefulLink):
     async def _write(self, data: bytes) -> None:
         """Put one message on the wire; waits while the upstream does not read."""
 
-    def received(self, data: bytes | bytearray) -> float:
+    def received(self, data: bytes | bytearray, *, nothing: int = 0) -> float:
         """One frame arrived; for so many seconds nothing more should be read, and then be asked
         `wait_s`.
 
-        A large one is decoded step by step, between which others have their turn.
+        A large one is decoded step by step, between which others have their turn. An empty one is
+        no garbage, but paid for.
+
+        Args:
+            data: the frame.
+            nothing: bytes that came in its place.
         """
-        if not self._waiting and len(data) <= AT_ONCE_BYTES:
+        at_once = len(data) <= AT_ONCE_BYTES
+        if at_once and (not data or data.isspace()):
+            self.budget.notification(max(len(data), nothing))
+            return self.wait_s()
+        if not self._waiting and at_once:
             self._take(data, _decoded(data))
             return self.wait_s()
         self._waiting.append(data)

@@ -37,10 +37,10 @@ async def messages_in(event: Event, budget: Budget) -> list[UpstreamMessage]:
     """The messages in one event; none in those that only name an id; garbage costs its event
     alone.
     """
-    if not event.data or event.data.isspace():
-        budget.notification(len(event.data))
-        return []
     at_once = len(event.data) <= AT_ONCE_BYTES
+    if at_once and (not event.data or event.data.isspace()):
+        budget.notification(max(len(event.data), event.nothing))
+        return []
     try:
         found = decode(event.data) if at_once else await step_by_step(decoding(event.data))
     except UnreadableMessage as garbage:

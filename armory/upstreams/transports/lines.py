@@ -135,4 +135,4 @@ class Lines:
             )
             self._on_lost_line(int(match.group(1)) if match else None, reason)
             return 0.0
-        return (self._on_line(line) or 0.0) if line and not line.isspace() else 0.0
+        return self._on_line(line) or 0.0

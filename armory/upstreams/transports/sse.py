@@ -107,7 +107,7 @@ class SseLink(DuplexLink):
                     elif self._death is not None:
                         return
                     elif event.name == "message":
-                        pause_s = self.received(event.data)
+                        pause_s = self.received(event.data, nothing=event.nothing)
                         while pause_s:
                             await asyncio.sleep(pause_s)
                             pause_s = self.wait_s()
