@@ -170,3 +170,16 @@ def test_no_step_goes_through_all_of_a_large_message(result: str, text: str) -> 
     data = f'{{"id":7,"result":{result % ("[]," * 900_000, text)}}}'.encode()
     (found,) = at_once(decoding(Watched(data)))
     assert bytes(memoryview(found.result)) in data
+
+
+@pytest.mark.parametrize("before", [b"", jsonrpc.BOM], ids=["plain", "a byte order mark"])
+@pytest.mark.parametrize("beside", [b"", b'"more":1,' * 200_000], ids=["few", "very many members"])
+def test_a_large_answer_is_read_in_steps_whatever_stands_around(
+    before: bytes, beside: bytes
+) -> None:
+    many = b",".join(b"[%d]" % number for number in range(200_000))
+    data = before + b'{"jsonrpc":"2.0",%b"id":1,"result":{"a":[%b]}}' % (beside, many)
+    steps = decoding(data)
+    assert sum(1 for _ in steps) > len(data) // PIECE_BYTES
+    (message,) = at_once(decoding(data))
+    assert (message.id, len(memoryview(message.result))) == (1, len(many) + 8)
