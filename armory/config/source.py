@@ -100,6 +100,7 @@ class Source:
         self.lines: dict[Path, int] = {}
         self.problems: list[Problem] = []
         self._nodes = 0
+        self._above: set[int] = set()
         try:
             loader = _Loader(text)
         except yaml.YAMLError as error:
@@ -137,12 +138,17 @@ class Source:
         self._nodes += 1
         if self._nodes > _MAX_NODES:
             raise ValueError(f"it has more than {_MAX_NODES} values (aliases count each time)")
+        if id(node) in self._above:
+            within = "an alias (*name) stands for the block that it is in"
+            raise yaml.MarkedYAMLError(problem=within, problem_mark=node.start_mark)
         self.lines.setdefault(path, node.start_mark.line + 1)
+        self._above.add(id(node))
         if isinstance(node, yaml.SequenceNode):
             for position, entry in enumerate(node.value):
                 self._walk(entry, (*path, position))
         elif isinstance(node, yaml.MappingNode):
             self._walk_mapping(node, path)
+        self._above.discard(id(node))
 
     def _walk_mapping(self, node: yaml.MappingNode, path: Path) -> None:
         seen: dict[str, int] = {}

@@ -13,7 +13,8 @@ from armory.errors import UpstreamUnavailable
 from armory.http1.deadlines import CallDeadline
 from armory.protocol.link import Call, ClientChannel, ClientGone, Params, Reply
 
-_BACKLOG = 1024
+_BACKLOG, _BACKLOG_BYTES = 1024, 4 << 20
+"""Notifications that wait for one call's client: so many, and so large together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,11 @@ class Note:
     method: str
     params: Params
 
+    @property
+    def size(self) -> int:
+        """Of its parameters, in bytes."""
+        return sum(len(memoryview(value)) for value in self.params.values())
+
 
 Item = Reply | Note | UpstreamUnavailable
 
@@ -31,6 +37,7 @@ class Pending:
     """One call in flight: its inbox, and the requests that it made the upstream ask."""
 
     __slots__ = (
+        "_held",
         "_inbox",
         "_pauses",
         "_scope",
@@ -47,15 +54,22 @@ class Pending:
         self.client: ClientChannel | None = call.client
         self.questions: set[asyncio.Task[None]] = set()
         self._inbox: deque[Item] = deque()
+        self._held = 0
         self._waiter: asyncio.Future[None] | None = None
         self._scope = scope
         self._pauses = 0
 
     def put(self, item: Item) -> None:
-        """Hand over what came; notifications beyond the backlog are dropped, oldest first."""
+        """Hand over what came; notifications beyond the backlog are dropped, oldest first, and
+        those behind the answer.
+        """
         inbox = self._inbox
-        if len(inbox) >= _BACKLOG:
-            inbox.popleft()
+        if type(item) is Note:
+            if inbox and type(inbox[-1]) is not Note:
+                return
+            self._held += item.size
+            while inbox and (len(inbox) >= _BACKLOG or self._held > _BACKLOG_BYTES):
+                self._let_go(inbox.popleft())
         inbox.append(item)
         waiter = self._waiter
         if waiter is not None and not waiter.done():
@@ -66,7 +80,13 @@ class Pending:
         while not self._inbox:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
-        return self._inbox.popleft()
+        item = self._inbox.popleft()
+        self._let_go(item)
+        return item
+
+    def _let_go(self, item: Item) -> None:
+        if type(item) is Note:
+            self._held -= item.size
 
     async def deliver(self, note: Note) -> None:
         """Hand a notification to the client, as long as it is there."""

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from armory.config import ConfigProblems, load_text, warnings_of
+from armory.config.source import Source
 
 A7 = """
 tool_rag:
@@ -236,6 +237,16 @@ def test_an_issuer_is_enough() -> None:
 def test_zero_is_a_threshold() -> None:
     loaded = load_text("tool_rag: {similarity_threshold: 0}", environ={})
     assert loaded.config.tool_rag.similarity_threshold == 0
+
+
+def test_an_alias_within_what_it_stands_for_is_told_with_its_line() -> None:
+    found = Source("version: 1\nupstreams: &all\n  one: *all\n")
+    (problem,) = found.problems
+    assert problem.line == 2
+    assert "an alias (*name) stands for the block that it is in" in problem.message
+    twice = Source("a: &it {x: 1}\nb: *it\nc: [*it, *it]\n")
+    assert not twice.problems
+    assert twice.data["c"] == [{"x": 1}, {"x": 1}]
 
 
 def test_a_file_that_aliases_itself_huge_is_refused() -> None:

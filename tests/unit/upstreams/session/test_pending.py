@@ -1,0 +1,51 @@
+"""What waits for one call's client: in bounded memory, and never instead of the answer."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec import Raw
+
+from armory.protocol.link import Call, Reply
+from armory.upstreams.session.pending import Note, Pending
+
+pytestmark = pytest.mark.anyio
+MIB = 1 << 20
+
+
+def note(number: int, size: int = 1) -> Note:
+    return Note("notifications/progress", {"message": Raw(b'"%d%b"' % (number, b"x" * size))})
+
+
+def call() -> Pending:
+    return Pending(1, Call("tools/call", {}), None)
+
+
+async def test_notifications_of_many_bytes_are_dropped_oldest_first() -> None:
+    pending = call()
+    for number in range(100):
+        pending.put(note(number, MIB))
+    answer = Reply(result=Raw(b"{}"))
+    pending.put(answer)
+    found = [await pending.next() for _ in range(4)]
+    assert [bytes(one.params["message"])[1:3] for one in found if type(one) is Note] == [
+        b"97",
+        b"98",
+        b"99",
+    ]
+    assert found[-1] is answer
+
+
+async def test_what_was_read_makes_room() -> None:
+    pending = call()
+    for number in range(100):
+        pending.put(note(number, MIB))
+        assert await pending.next() == note(number, MIB)
+
+
+async def test_an_answer_stays_whatever_is_said_behind_it() -> None:
+    pending = call()
+    answer = Reply(result=Raw(b"{}"))
+    pending.put(answer)
+    for number in range(2_000):
+        pending.put(note(number))
+    assert await pending.next() is answer
