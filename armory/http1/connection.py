@@ -282,7 +282,7 @@ class Connection(asyncio.BufferedProtocol):
             self._parse(data[:size])
             data = data[size:]
             late = response.packed and time.perf_counter() - began > _TURN_S
-            if (late or self._parts > _TURN_PARTS) and data and self._response is not None:
+            if (late or self._parts > _TURN_PARTS) and data and self._goes_on_in_parts():
                 # Others read into the buffer meanwhile.
                 self._kept = data if data.readonly else memoryview(bytes(data))
                 if self._transport is not None and not self._transport.is_closing():
@@ -290,6 +290,10 @@ class Connection(asyncio.BufferedProtocol):
                 wait_s = FLOODING.wait_s(time.perf_counter() - began)
                 self.loop.call_later(wait_s, self._parse_on)
                 return
+
+    def _goes_on_in_parts(self) -> bool:
+        """Whether what follows may wait: of a plain body, who reads counts what the socket has."""
+        return self._response is not None and not self._response.plain
 
     def _parse_on(self) -> None:
         data, self._kept = self._kept, _NOTHING

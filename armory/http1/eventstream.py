@@ -130,12 +130,13 @@ class EventParser:
         if line.startswith(_DATA):
             self._add(line[len(_DATA) :])
             return
-        self._pass_over(len(line), events)
         field, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if field == b"data":
             self._add(value)
-        elif field == b"event":
+            return
+        self._pass_over(len(line), events)
+        if field == b"event":
             self._name = value.decode("utf-8", "replace")
         elif field == b"id":
             if b"\0" not in value:

@@ -160,7 +160,7 @@ def json_object(body: bytes) -> Mapping[str, Any] | None:
     """A JSON object; None for anything else."""
     try:
         return _decode(body)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
 
 

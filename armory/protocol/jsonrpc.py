@@ -152,6 +152,8 @@ def decoding(body: bytes | Raw) -> Generator[None, None, Message]:
         raise Malformed(PARSE_ERROR, f"the body is not JSON: {why}") from None
     try:
         return _checked(assembled(found, _message.decode, _VALUES))
+    except UnicodeDecodeError as error:
+        raise Malformed(PARSE_ERROR, f"the body is not JSON: {error}") from None
     except (msgspec.ValidationError, RecursionError):
         id = found.get("id")
         raise Malformed(INVALID_REQUEST, _NO_MESSAGE, (id and _id_of(id)) or NULL) from None
@@ -213,7 +215,7 @@ def params_of(message: Message) -> dict[str, Raw]:
         return {}
     try:
         return members(message.params)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         return _no_params(message, message.params, error)
 
 
@@ -223,7 +225,7 @@ def opening_params(message: Message) -> Generator[None, None, dict[str, Raw]]:
         return {}
     try:
         return (yield from opening(message.params))
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         return _no_params(message, message.params, error)
 
 
@@ -320,7 +322,7 @@ def error_of(error: Raw) -> ErrorObject:
         if len(said) > _MESSAGE_CHARS:
             said = f"{said[:_MESSAGE_CHARS]}..."
         return ErrorObject(_own(found.code), said, data)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return ErrorObject(message=excerpt(bytes(error)))
 
 
@@ -328,7 +330,7 @@ def code_of(error: Raw) -> int:
     """The code in an error object; INTERNAL_ERROR where it has none."""
     try:
         return _own(_code.decode(error).code)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return INTERNAL_ERROR
 
 

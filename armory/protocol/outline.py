@@ -168,7 +168,7 @@ def outlining(result: Raw) -> Generator[None, None, bytes]:
         return (yield from _without_texts(result))
     except TooWide:
         return b""
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return bytes(view)
 
 

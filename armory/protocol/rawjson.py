@@ -135,7 +135,7 @@ def members_or_none(raw: Raw | None) -> dict[str, Raw] | None:
         return None
     try:
         return members(raw)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
 
 
@@ -145,7 +145,7 @@ def opening_or_none(raw: Raw | None) -> Generator[None, None, dict[str, Raw] | N
         return None
     try:
         return (yield from opening(raw))
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
 
 
@@ -191,7 +191,7 @@ def scalar(raw: Raw | None) -> Any:
         return None
     try:
         found = _any.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
     return None if isinstance(found, dict | list) else found
 
@@ -202,7 +202,7 @@ def object_of(raw: Raw | None) -> dict[str, Any]:
         return {}
     try:
         decoded = _any.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return {}
     return cast("dict[str, Any]", decoded) if isinstance(decoded, dict) else {}
 
@@ -229,7 +229,7 @@ def text_or_none(raw: Raw | None) -> str | None:
         return None
     try:
         return _text.decode(raw)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return None
 
 
@@ -249,7 +249,7 @@ def need_text(params: Mapping[str, Raw], name: str) -> str:
         raise RpcError(INVALID_PARAMS, f"params.{name} is missing; expected a string")
     try:
         return _text.decode(raw)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         raise RpcError(
             INVALID_PARAMS, f"params.{name} is {brief(raw)}; expected a string"
         ) from None
@@ -263,7 +263,7 @@ def need_value(raw: Raw, where: str) -> Any:
     """
     try:
         return few_values(raw)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         raise RpcError(
             INVALID_PARAMS, f"{where} is {brief(raw)}, which cannot be read", {"parameter": where}
         ) from None

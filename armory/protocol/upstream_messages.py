@@ -197,7 +197,7 @@ def _rescuing(
         raise _unreadable(data, error) from None
     try:
         return _opened(text, _cut)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         raise _unreadable(data, why) from None
 
 
@@ -260,5 +260,5 @@ def params_of(message: UpstreamMessage) -> Params:
         return {} if message.params is ABSENT else members(message.params)
     except TooWide:
         raise
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return {}

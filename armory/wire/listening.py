@@ -230,7 +230,7 @@ async def _texts(wanted: Mapping[str, Raw], key: str, most: int) -> list[str]:
             if len(found) >= most:
                 break
             await asyncio.sleep(0)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         raise RpcError(
             codes.INVALID_PARAMS, f"params.notifications.{key} is not a list of strings"
         ) from None

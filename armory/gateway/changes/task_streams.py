@@ -236,6 +236,6 @@ def _acknowledged(params: Params) -> set[str]:
     said = members_or_none(params.get("notifications")) or {}
     try:
         named = few_items(said.get("taskIds", Raw(b"[]")), 1_000)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return set()
     return {id for raw in named if (id := text_or_none(raw)) is not None}

@@ -89,7 +89,7 @@ def _only(result: Members, member: str, shown: Shown) -> None:
 def _entries(raw: Raw) -> list[Raw]:
     try:
         return few_items(raw, _MOST)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return []
 
 

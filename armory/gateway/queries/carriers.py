@@ -205,7 +205,7 @@ def _own(members: Mapping[str, Raw], where: str, name: str) -> tuple[bool, Any]:
         return False, None
     try:
         return True, few_values(raw)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         raise refused(f"{where}[{OWN_PREFIX}{name}]", "unreadable JSON", "a JSON value") from None
 
 

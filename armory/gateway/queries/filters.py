@@ -88,7 +88,7 @@ def read_filter(params: Mapping[str, Raw], experimental: frozenset[str]) -> List
         return NOTHING
     try:
         given = members(raw)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         raise _bad(FILTER, "an object") from None
     vendor = {key: member for key, member in given.items() if "/" in key}
     return ListFilter(_patterns(given, _NAMES), _patterns(given, _URIS), vendor)

@@ -238,5 +238,5 @@ def _went_well(reply: Reply) -> bool:
         return True
     try:
         return not _outcome.decode(reply.outline).isError
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return True

@@ -78,7 +78,7 @@ def compacted(result: Raw) -> tuple[Raw, Saving]:
         return result, total
     try:
         blocks = few_items(opened["content"], _BLOCKS)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return result, total
     for place, raw in enumerate(blocks):
         block = members_or_none(raw)

@@ -60,7 +60,7 @@ def values_seen(
 def _items(values: Raw) -> list[Raw] | None:
     try:
         return few_items(values, _MOST)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
 
 

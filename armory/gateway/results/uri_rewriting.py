@@ -175,7 +175,7 @@ def _items(raw: Raw, server: str, change: _Change) -> Generator[None, None, Raw 
                     changed = True
             if entries:
                 parts.append(encode(entries)[1:-1])
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     return Raw(b"".join((b"[", b",".join(parts), b"]"))) if changed else None
 

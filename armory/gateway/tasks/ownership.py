@@ -126,7 +126,7 @@ class TaskOwnership:
             return reply
         try:
             listed = few_items(result["tasks"], _LISTED)
-        except (msgspec.DecodeError, RecursionError):
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             listed = []
         own: list[Raw] = []
         for task in listed:

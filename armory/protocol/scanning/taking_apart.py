@@ -140,7 +140,7 @@ def _some_members(
             continue
         try:  # whole members where a parser says so: the text begins with one, and none is cut
             return skipping.decode(b"{%b}" % piece[:cut]), at + cut
-        except (msgspec.DecodeError, RecursionError):
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             continue
     comma = next(item_ends(view, at, PIECE_BYTES))
     if comma is None or not (some := bytes(view[at:comma])).strip():

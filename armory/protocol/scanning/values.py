@@ -190,7 +190,7 @@ def _accepted(levels: bytes, part: bytes, closed: int, opened: bytes) -> bytes |
     closing = after[-2::-1].translate(_CLOSING)
     try:
         _skipped(b"".join((_begun(levels), part, _GONE_ON[after[-1]], closing)))
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
     return after
 

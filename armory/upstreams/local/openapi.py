@@ -146,7 +146,7 @@ def _arguments(operation: Operation, given: Raw | None) -> dict[str, Any]:
         found = {} if given is None else members(given)
     except TooWide as error:
         raise BadArguments(str(error)) from None
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return {}
     body = operation.body
     unopened = body.argument if body is not None and is_json(body.media_type) else None
@@ -165,7 +165,7 @@ def _arguments(operation: Operation, given: Raw | None) -> dict[str, Any]:
             if len(view) > _PARAMETER_BYTES and _many_values(raw):
                 raise BadArguments(f"the argument {name[:80]!r} has too many values for a form")
             arguments[name] = value(raw)
-        except (msgspec.DecodeError, RecursionError):
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             raise BadArguments(f"the argument {name[:80]!r} cannot be read: {brief(raw)}") from None
     return arguments
 

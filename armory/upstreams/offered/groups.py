@@ -143,14 +143,14 @@ class _Fetch:
 def _members(raw: Raw) -> dict[str, Raw]:
     try:
         return members(raw)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         raise _Bad("a part of its groups is no object") from None
 
 
 def _array(source: Mapping[str, Raw], member: str) -> list[Raw]:
     try:
         return few_items(source.get(member, Raw(b"[]")), _MOST)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         raise _Bad(f"its {member!r} is no array, or too long a one") from None
 
 

@@ -264,7 +264,7 @@ def _subscription(meta: Raw) -> object:
     """The id of the subscription that a `_meta` names; None: it names none."""
     try:
         return scalar(_meta(meta).subscription)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
 
 

@@ -25,7 +25,7 @@ def error_text(body: bytes | bytearray) -> str:
     """One line of what a body says, without secrets; "" where it says nothing."""
     try:
         found = _sentence(msgspec.json.decode(body if len(body) <= _OPENED_BYTES else b""), 3)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         text = bytes(body[:4_096]).decode("utf-8", "replace")
         title = _TITLE.search(text)
         found = title[1] if title else _TAG.sub(" ", text)

@@ -63,7 +63,7 @@ def capabilities_of(raw: Raw | None) -> dict[str, Any]:
         return {}
     try:
         found = value(raw)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return {}
     return found if isinstance(found, dict) else {}  # pyright: ignore[reportUnknownVariableType]
 

@@ -98,7 +98,7 @@ def _with_server(meta: Raw | None, info: Raw) -> Raw:
     except TooWide:
         inside = memoryview(cast("Raw", meta))[:-1]  # ours last, as parsers take the last of two
         return Raw(b'%b,"%b":%b}' % (inside, _SERVER_INFO, memoryview(info)))
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return pack({SERVER_INFO: info})
 
 

@@ -266,7 +266,7 @@ def _visits(error: Raw) -> list[dict[str, Any]]:
         return []
     try:
         listed = _elicitations.decode(said)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return []
     return listed if all(isinstance(entry.get("url"), str) for entry in listed) else []
 

@@ -81,7 +81,7 @@ def _canonical(arguments: Raw) -> bytes:
         return bytes(arguments)
     try:
         return _sorted(cast("object", value(arguments)))
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return bytes(arguments)
 
 

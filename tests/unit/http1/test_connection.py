@@ -219,6 +219,14 @@ async def test_a_large_body_arrives_whole_however_it_is_cut(answer: bytes | Answ
     assert other.connections == 1
 
 
+async def test_a_large_body_arrives_whole_after_very_many_headers() -> None:
+    """What is kept for another round of the loop is none of it: who reads counts on the socket."""
+    head = BIG_HEAD[:-2] + b"".join(b"X-%d: y\r\n" % number for number in range(520)) + b"\r\n"
+    async with peer(in_steps(head + BIG[:40_000], BIG[40_000:]), OK) as (other, connections):
+        assert await whole(connections, other.url) == BIG
+        assert await whole(connections, other.url) == b"{}"
+
+
 async def test_what_follows_a_large_body_unasked_costs_the_connection() -> None:
     async with peer(in_steps(BIG_HEAD, BIG + OK), OK) as (other, connections):
         assert await whole(connections, other.url) == BIG

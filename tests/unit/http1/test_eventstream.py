@@ -30,6 +30,13 @@ def test_an_empty_data_line_is_an_event() -> None:
     assert parse(b"id: 1\ndata: \n\n") == [Event(b"", "message", "1")]
 
 
+@pytest.mark.parametrize("cut", [0, 3, 4_000])
+def test_long_data_without_a_space_is_data_and_nothing_else(cut: int) -> None:
+    stream = b"data:" + b"x" * 5_000 + b"\n\n"
+    (event,) = parse(stream[:cut], stream[cut:], limit=10_000)
+    assert (event.data, event.nothing) == (b"x" * 5_000, 0)
+
+
 def test_byte_order_mark_odd_ids_and_retries() -> None:
     parser = EventParser(100)
     assert parser.feed(b"\xef\xbb\xbfdata: a\nid: x\0y\nretry: soon\n\n") == [Event(b"a")]

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextvars import ContextVar
+from hashlib import md5
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -125,6 +126,15 @@ class Served:
         self.parts.append(len(content._buffer))  # pyright: ignore[reportPrivateUsage]
         return web.Response(text=str(len(await request.read())))
 
+    async def behind(self, request: web.Request) -> web.Response:
+        """Read only where nothing more comes before that."""
+        content, parts = request.content, list[bytes]()
+        while not content.at_eof():
+            while not (content.is_eof() or request.protocol._reading_paused):  # pyright: ignore[reportPrivateUsage] # noqa: ASYNC110 nothing tells of that
+                await asyncio.sleep(0)
+            parts.append(await content.readany())
+        return web.Response(text=md5(b"".join(parts)).hexdigest())
+
     async def count_turns(self) -> None:
         while True:
             self.turn += 1
@@ -151,7 +161,7 @@ async def served(
     found = Served()
     app = make_app(body_bytes=1_000_000)
     handlers = (found.echo, found.whose, found.unread, found.fail, found.hang)
-    for handler in (*handlers, found.seen_in, found.unpacked, found.late):
+    for handler in (*handlers, found.seen_in, found.unpacked, found.late, found.behind):
         app.router.add_post(f"/{handler.__name__}", handler)
     found.listening = await listen(app, bind("127.0.0.1", 0))
     counting = asyncio.ensure_future(found.count_turns())
@@ -333,6 +343,24 @@ async def test_tiny_chunks_that_wait_are_put_together(served: Served) -> None:
     client.send(CHUNKED % (b"late", 10_000) + b"1\r\nx\r\n" * 10_000 + b"0\r\n\r\n")
     assert await client.answer() == (200, "10000")
     assert served.parts[0] < 100
+
+
+@pytest.mark.parametrize("size", [200, 4_096, 8_192])
+async def test_a_body_in_chunks_whose_reader_is_behind_is_whole(served: Served, size: int) -> None:
+    """The parts that wait are put together, but not while they are being read."""
+    body = b"".join(b"%d," % number for number in range(250_000))
+    pieces = (body[i : i + size] for i in range(0, len(body), size))
+    chunks = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces)
+    client = await served.connect()
+    client.send(CHUNKED % (b"behind", len(body)) + chunks + b"0\r\n\r\n")
+    assert await client.answer() == (200, md5(body).hexdigest())
+
+
+@pytest.mark.parametrize("ends", [b"", b"\r"])
+def test_whether_there_are_many_line_ends(ends: bytes) -> None:
+    found = connection._has_many_lines  # pyright: ignore[reportPrivateUsage]
+    assert not found(b"\n\r" * 500)
+    assert found(b"\n" + ends * 501) is bool(ends)
 
 
 PACKED = (

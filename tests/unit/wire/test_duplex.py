@@ -73,6 +73,20 @@ async def test_of_two_handshakes_at_once_one_is_refused() -> None:
     assert len(bench.sessions) == 0
 
 
+@pytest.mark.parametrize("size", [1, 70_000])
+async def test_what_is_no_utf8_is_refused_and_the_connection_goes_on(size: int) -> None:
+    bench = Bench()
+    bench.directory.may.set()
+    async with asyncio.timeout(10):
+        await bench.duplex.take(
+            b'{"jsonrpc":"2.0","id":1,"method":"a","params":{"\xff":"%b"}}' % (b"x" * size)
+        )
+        assert bench.out.last == 1
+        await bench.duplex.take(initialize(2))
+        assert len(bench.sessions) == 1
+        await bench.duplex.close()
+
+
 async def test_a_session_whose_connection_ends_before_it_has_begun_ends_with_it() -> None:
     bench = Bench()
     async with asyncio.timeout(10):

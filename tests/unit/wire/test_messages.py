@@ -62,6 +62,31 @@ def test_large_arguments_of_call_tool_are_opened_in_steps() -> None:
     assert sum(1 for _ in reading_call(given)) > len(many) // (2 * STEPS_BYTES)
 
 
+HALF = {
+    "method": b'{"jsonrpc":"2.0","id":1,"method":"a\xff","params":{"x":"%b"}}',
+    "version": b'{"jsonrpc":"2\xff","id":1,"method":"a","params":{"x":"%b"}}',
+    "name of a parameter": b'{"jsonrpc":"2.0","id":1,"method":"a","params":{"\xff":"%b"}}',
+    "name of a member": b'{"jsonrpc":"2.0","id":1,"\xff":"%b"}',
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("size", [1, 70_000])
+@pytest.mark.parametrize("place", HALF)
+async def test_what_is_no_utf8_is_no_message(place: str, size: int) -> None:
+    with pytest.raises(Malformed):
+        await taken_apart(HALF[place] % (b"x" * size), lambda _: None)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("size", [1, 70_000])
+async def test_meta_that_is_no_utf8_is_none(size: int) -> None:
+    body = b'{"jsonrpc":"2.0","id":1,"method":"a","params":{"_meta":{"\xff":"%b"}}}'
+    _, (params, meta) = await taken_apart(body % (b"x" * size), lambda _: None)
+    assert list(params) == ["_meta"]
+    assert meta is None
+
+
 def test_null_stands_for_no_params() -> None:
     message = jsonrpc.decode(b'{"jsonrpc":"2.0","id":1,"method":"x","params":null}')
     assert opened(message) == ({}, {})

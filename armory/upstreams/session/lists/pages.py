@@ -159,7 +159,7 @@ class PageReader:
     async def _page(self, method: str, result: Raw) -> dict[str, Raw]:
         try:
             return await step_by_step(opening(result))
-        except (msgspec.DecodeError, RecursionError):
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             raise self._bad(f"the result of {method} is no object") from None
 
     async def _collect(self, method: str, page: Mapping[str, Raw], entries: Entries) -> None:
@@ -183,7 +183,7 @@ class PageReader:
                     except Unusable as error:
                         self._omitted.add_raw(method, raw, key, position, str(error))
                     position += 1
-        except (msgspec.DecodeError, RecursionError):
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             raise self._bad(f"the result of {method} has no array {member!r}") from None
 
     def _bad(self, what: str) -> BadList:
