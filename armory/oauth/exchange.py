@@ -146,7 +146,10 @@ def _why(error: Exception, where: str) -> str:
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return f"{where} did not answer: the proxy on the way answered HTTP {error.status}"
     if isinstance(error, aiohttp.ClientProxyConnectionError):
-        return f"{where} did not answer: the proxy {error.host}:{error.port} cannot be reached"
+        return f"{where} did not answer: the proxy on the way cannot be reached"
+    if isinstance(error, aiohttp.ClientConnectorSSLError):
+        reason = getattr(error.os_error, "reason", None) or type(error.os_error).__name__
+        return f"{where} did not answer: TLS with it failed ({reason})"
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return f"{where} did not answer: its name cannot be resolved"
     if isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno:

@@ -11,9 +11,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from armory.domain.principal import Principal
-from armory.errors import ArmoryError
+from armory.errors import AccessDenied, ArmoryError, AuthenticationFailed
+from armory.logger import Logger
 from armory.security.authentication import Authenticator
 from armory.tasks import Tasks
+
+_log = Logger(__name__)
 
 
 async def while_valid(principal: Principal, work: Awaitable[None]) -> bool:
@@ -47,7 +50,8 @@ async def while_let_in(
         ask: asks who it is, whenever one has.
 
     Raises:
-        ArmoryError: of `ask`, where it refused; the block was cancelled.
+        AuthenticationFailed, AccessDenied: of `ask`; the block was cancelled. Where nobody can tell
+            just then, as a database is away, who was let in goes on.
     """
     task, asking = asyncio.current_task(), Tasks()
     assert task is not None
@@ -56,10 +60,12 @@ async def while_let_in(
     async def again() -> None:
         try:
             await ask()
-        except ArmoryError as error:
+        except (AuthenticationFailed, AccessDenied) as error:
             if not refused:
                 refused.append(error)
                 task.cancel()
+        except ArmoryError as error:
+            _log.warning("credential_not_looked_at_again", error=error.message)
 
     def look() -> None:
         asking.spawn(again(), "who asks")

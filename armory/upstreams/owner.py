@@ -38,6 +38,7 @@ LONGEST_PAUSE_S = 60.0
 STABLE_S = 30.0
 _LOGIN = "login_required"
 _SETTLE_S = 0.05
+_LISTED_SHARE = 10
 _WATCH_S = 1.0
 """How long listing waits until the upstream is set to announce changes."""
 _SHOWN_LINES = 10
@@ -115,6 +116,7 @@ class UpstreamOwner:
         self._crashes = 0
         self._crashed_at = clock.now()
         self._listed = 0
+        self._list_after = 0.0
         self._told: set[str] = set()
 
     def on_session_event(self, event: SessionEvent) -> None:
@@ -259,12 +261,18 @@ class UpstreamOwner:
 
     async def _list_again(self, link: BaseLink) -> None:
         """Fetch the lists of a server that is alive; where they cannot be had now, those that there
-        are stay.
+        are stay. Long ones are fetched for a tenth of the time at most.
         """
+        began = self._clock.now()
+        if began < self._list_after:
+            return
         try:
             await self._refresh(link)
         except UpstreamUnavailable as error:
             log.info("upstream_not_listed_again", upstream=link.server, error=str(error))
+        finally:
+            now = self._clock.now()
+            self._list_after = now + _LISTED_SHARE * (now - began)
 
     def _interval(self, link: BaseLink, announced: bool) -> float:
         interval_s = self.upstream.spec.health_interval_s

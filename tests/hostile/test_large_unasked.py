@@ -229,3 +229,12 @@ async def test_an_event_stream_is_read_no_faster_than_it_may_speak(honest: Stdio
         await link.close()
         await client.close()
         server.close()
+
+
+async def test_what_other_sessions_owe_an_honest_one_does_not_wait_for(honest: StdioLink) -> None:
+    """The budget is one for all sessions of an upstream."""
+    honest.budget.notification(200_000_000)
+    async with asyncio.timeout(60):
+        for _ in range(5):
+            await honest.request(Call("ping", {}))
+    assert honest.budget.pause_s() > 0, "which takes three minutes"

@@ -36,11 +36,15 @@ class Budget:
     Args:
         server: its key, for the log.
         clock: seconds, monotonic.
+
+    Attributes:
+        charged: the units that were ever spent.
     """
 
     def __init__(self, server: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._server = server
         self._clock = clock
+        self.charged = 0.0
         self._units = BURST
         self._filled_at = clock()
         self._over_since: float | None = None
@@ -97,6 +101,7 @@ class Budget:
             log.warning("upstream_muted", upstream=self._server, about=event, after=_LINES)
 
     def _spend(self, cost: float) -> None:
+        self.charged += cost
         self._units -= cost
         if self._over_since is not None:
             self._spent += cost

@@ -49,6 +49,9 @@ class DuplexLink(StatefulLink):
         self._closing = False
         self._waiting: deque[bytes | bytearray] = deque()
         self._steps: Generator[None, None, list[UpstreamMessage]] | None = None
+        self._owes = (
+            False  # by its last frame; what other sessions of the upstream owe, they wait for
+        )
 
     @property
     def closed(self) -> bool:
@@ -77,6 +80,7 @@ class DuplexLink(StatefulLink):
         """
         at_once = len(data) <= AT_ONCE_BYTES
         if at_once and (not data or data.isspace()):
+            self._owes = True
             self.budget.notification(max(len(data), nothing))
             return self.wait_s()
         if not self._waiting and at_once:
@@ -93,7 +97,9 @@ class DuplexLink(StatefulLink):
         """
         if self.closed:
             return 0.0
-        return _STEPS_S if self._waiting else self.budget.pause_s()
+        if self._waiting:
+            return _STEPS_S
+        return self.budget.pause_s() if self._owes else 0.0
 
     def _begin(self) -> None:
         self._steps = steps = decoding(self._waiting[0])
@@ -132,6 +138,7 @@ class DuplexLink(StatefulLink):
         """
         if self._closing:
             return
+        before = self.budget.charged
         if isinstance(decoded, UnreadableMessage):
             self.budget.garbage(decoded, len(data))
             self.unreadable(data)
@@ -142,7 +149,8 @@ class DuplexLink(StatefulLink):
             hit = self.requests.route(message, size=len(data) // len(decoded))
             if hit is not None:
                 hit[0].put(hit[1])
-        if self.budget.pause_s() and self.budget.worn_out:
+        self._owes = self.budget.charged != before
+        if self._owes and self.budget.pause_s() and self.budget.worn_out:
             self.died(TOO_NOISY)
 
     def unreadable(self, data: bytes | bytearray) -> None:

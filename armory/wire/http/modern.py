@@ -109,7 +109,9 @@ class ModernEndpoint:
         """
         try:
             await self._edge.admission.confirm(answer.admitted)
-        except RequestRejected:
+        except RequestRejected as rejected:
+            if rejected.reason == "unavailable":  # who was let in, as far as anybody can tell
+                return
             self._edge.dispatcher.leave(request)
             if not answer.begun:
                 raise

@@ -149,13 +149,23 @@ async def test_what_the_proxy_refuses_is_told_without_its_password(
         with pytest.raises(NoAnswer, match="the proxy on the way answered HTTP 407"):
             await exchange("POST", f"{origin}/token", route=route)
     await proxy.stop()
-    with pytest.raises(NoAnswer, match=r"the proxy 127.0.0.1:\d+ cannot be reached") as raised:
+    with pytest.raises(NoAnswer, match="the proxy on the way cannot be reached") as raised:
         await exchange("POST", f"{origin}/token", route=route)
     assert "hunter22" not in str(raised.value)
     for name in ("HTTP_PROXY", "HTTPS_PROXY"):
         no_proxies.setenv(name, "socks5://127.0.0.1:1")
     with pytest.raises(NoAnswer, match="only HTTP proxies can be used"):
         await exchange("POST", f"{origin}/token", route=route)
+
+
+async def test_tls_that_fails_is_told_as_that(no_proxies: pytest.MonkeyPatch) -> None:
+    runner, url = await listening(web.Application())
+    try:
+        there = url.replace("http:", "https:")
+        with pytest.raises(NoAnswer, match=r"TLS with it failed \(\w+\)"):
+            await exchange("POST", f"{there}/token", route=Route())
+    finally:
+        await runner.cleanup()
 
 
 @pytest.mark.parametrize("host", ["127.0.0.2", "2130706434", "[::ffff:10.0.0.1]"])

@@ -16,6 +16,7 @@ from armory.testing.upstreams.exchange import Json, definition
 from armory.testing.upstreams.http import ScriptedUpstream
 from armory.testing.upstreams.script import Script
 from armory.testing.waiting import until
+from armory.upstreams.clock import Clock, SystemClock
 from armory.upstreams.gateway_client import OWNER
 from armory.upstreams.spec import UpstreamSpec
 from tests.unit.upstreams.test_supervisor import House
@@ -23,11 +24,25 @@ from tests.unit.upstreams.test_supervisor import House
 pytestmark = pytest.mark.anyio
 
 
+class Leaping(SystemClock):
+    """One by which each listing takes a quarter of an hour."""
+
+    def __init__(self, server: ScriptedUpstream) -> None:
+        self._server = server
+
+    def now(self) -> float:
+        return super().now() + 900 * asked(self._server, "tools/list")
+
+
+def asked(server: ScriptedUpstream, method: str) -> int:
+    return sum(message.get("method") == method for _, message in server.requests)
+
+
 @asynccontextmanager
-async def followed(server: ScriptedUpstream) -> AsyncGenerator[House]:
+async def followed(server: ScriptedUpstream, clock: Clock | None = None) -> AsyncGenerator[House]:
     """What keeps the lists of an upstream that all callers share, and probes it all the time."""
     spec = UpstreamSpec("up", url=server.url, health_interval_s=0.05, isolation="shared")
-    house = House(spec)
+    house = House(spec, clock=clock)
     try:
         await house.supervisor.start()
         assert await house.supervisor.wait_first(10)
@@ -70,10 +85,17 @@ async def test_one_of_older_revisions_that_is_heard_is_not() -> None:
     async with ScriptedUpstream(eras="legacy") as server, followed(server) as house:
         await until(lambda: bool(server.gets))
 
-        def asked(method: str) -> int:
-            return sum(message.get("method") == method for _, message in server.requests)
-
-        listed, probed = asked("tools/list"), asked("ping")
-        await until(lambda: asked("ping") > probed + 3)
-        assert asked("tools/list") <= listed + 1  # once where the stream took its time
+        listed, probed = asked(server, "tools/list"), asked(server, "ping")
+        await until(lambda: asked(server, "ping") > probed + 3)
+        assert asked(server, "tools/list") <= listed + 1  # once where the stream took its time
         assert house.state("up") == "ready"
+
+
+async def test_long_lists_are_not_fetched_all_the_time() -> None:
+    script = Script(capabilities={"tools": {}})
+    async with (
+        ScriptedUpstream(script, eras="legacy") as server,
+        followed(server, Leaping(server)),
+    ):
+        await until(lambda: asked(server, "ping") > 5)
+        assert asked(server, "tools/list") == 2
