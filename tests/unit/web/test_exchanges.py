@@ -356,13 +356,6 @@ async def test_a_body_in_chunks_whose_reader_is_behind_is_whole(served: Served, 
     assert await client.answer() == (200, md5(body).hexdigest())
 
 
-@pytest.mark.parametrize("ends", [b"", b"\r"])
-def test_whether_there_are_many_line_ends(ends: bytes) -> None:
-    found = connection._has_many_lines  # pyright: ignore[reportPrivateUsage]
-    assert not found(b"\n\r" * 500)
-    assert found(b"\n" + ends * 501) is bool(ends)
-
-
 PACKED = (
     b"POST /%b HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Encoding: gzip\r\n"
     b"Content-Length: %d\r\n\r\n%b"
