@@ -255,7 +255,8 @@ class Connection(asyncio.BufferedProtocol):
         self._silent += len(data)
         try:
             self._parser.feed_data(data)
-            self._hand_on()
+            if self._chunks:
+                self._hand_on()
             if self._silent > _MAX_HEADERS:
                 raise BadAnswer(f"headers of more than {_MAX_HEADERS} bytes")
         except httptools.HttpParserUpgrade:
@@ -308,17 +309,17 @@ class Connection(asyncio.BufferedProtocol):
     def _hand_on(self) -> None:
         """Give the response what has come of its body, chunks of a byte each as one piece."""
         chunks = self._chunks
-        if not chunks:
-            return
         body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
         chunks.clear()
         response = self._response
         if response is None:
             return
-        before = response.unread
-        full = response.feed(body)
         if response.packed:
+            before = response.unread
+            full = response.feed(body)
             self._parts += (response.unread - before) // _PART_BYTES
+        else:
+            full = response.feed(body)
         if full and self._transport is not None:
             self._paused = True
             self._transport.pause_reading()
@@ -366,7 +367,8 @@ class Connection(asyncio.BufferedProtocol):
             self._completed(keep=self._parser.should_keep_alive())
 
     def _completed(self, *, keep: bool) -> None:
-        self._hand_on()
+        if self._chunks:
+            self._hand_on()
         response, self._response = self._response, None
         assert response is not None
         response.finish()
@@ -383,7 +385,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _break(self, error: Exception) -> None:
         with suppress(ConnectionError):
-            self._hand_on()
+            if self._chunks:
+                self._hand_on()
         response = self._response
         if response is not None:
             response.fail(error)

@@ -66,6 +66,7 @@ class Response:
     Attributes:
         status: HTTP status.
         content_length: as declared, in bytes; None: it is not.
+        packed: whether the body has to be unpacked.
     """
 
     __slots__ = (
@@ -82,6 +83,7 @@ class Response:
         "_unpacking",
         "_waiter",
         "content_length",
+        "packed",
         "status",
     )
 
@@ -89,6 +91,7 @@ class Response:
         self, connection: Source, deadlines: Deadlines, timeout_s: float | None = None
     ) -> None:
         self.status = 0
+        self.packed = False
         self.content_length: int | None = None
         self._fields: list[tuple[bytes, bytes]] = []
         self._first: dict[bytes, bytes] = {}  # of each name in lower case
@@ -135,11 +138,6 @@ class Response:
         """Whether its length is known, and nothing of it has to be unpacked."""
         known = self.content_length is not None and self._unpacking is None
         return known and b"transfer-encoding" not in self._first
-
-    @property
-    def packed(self) -> bool:
-        """Whether the body has to be unpacked."""
-        return self._unpacking is not None
 
     @property
     def unread(self) -> int:
@@ -295,6 +293,7 @@ class Response:
             coding = first[b"content-encoding"].strip().lower()
             if coding not in (b"", b"identity"):
                 self._unpacking = Unpacking(coding)
+                self.packed = True
         self.wake()
 
     def feed(self, chunk: bytes) -> bool:

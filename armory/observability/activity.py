@@ -126,14 +126,16 @@ class Activity:
         for now, owner, tool, ok, ms, trace, contents in waiting:
             seq += 1
             at_ms = int(now * 1_000)
-            self._keep(
-                Entry(seq, at_ms, "call", owner, tool, ok, ms, trace=trace, contents=contents)
-            )
+            entry = Entry(seq, at_ms, "call", owner, tool, ok, ms, trace=trace, contents=contents)
+            self._entries.append(entry)
+            if contents is not None:
+                self._bytes += _size(entry)
             group = (owner, tool, int(now) // MINUTE_S)
             alike[group].append(ms)
             if ok is False:
                 failed[group] += 1
         self._seq = seq
+        self._forget()
         for group, times in alike.items():
             owner, tool, minute = group
             self._minutes.calls(minute * MINUTE_S, failed[group], times)
@@ -149,30 +151,30 @@ class Activity:
         now = self._now()
         self._take_in()
         self._seq += 1
-        self._keep(
-            Entry(
-                self._seq,
-                int(now * 1_000),
-                kind,
-                principal.owner,
-                self._redact("\n".join(query.texts)),
-                True,
-                listing.latency_ms,
-                listing.selected,
-                listing.visible,
-                saved,
-                listing.degraded,
-                _trace(),
-            )
+        entry = Entry(
+            self._seq,
+            int(now * 1_000),
+            kind,
+            principal.owner,
+            self._redact("\n".join(query.texts)),
+            True,
+            listing.latency_ms,
+            listing.selected,
+            listing.visible,
+            saved,
+            listing.degraded,
+            _trace(),
         )
+        self._entries.append(entry)
+        self._bytes += _size(entry)
+        self._forget()
         found = bool(listing.selected)
         self._minutes.query(now, found, saved)
         self._parts.query(now, principal.owner, found, saved)
 
-    def _keep(self, entry: Entry) -> None:
+    def _forget(self) -> None:
+        """Drop the oldest entries beyond what is kept."""
         entries = self._entries
-        entries.append(entry)
-        self._bytes += _size(entry)
         while len(entries) > KEPT or self._bytes > KEPT_BYTES:
             self._bytes -= _size(entries.popleft())
 

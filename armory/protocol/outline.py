@@ -193,7 +193,7 @@ def has_links(raw: Raw | bytes) -> bool:
     view = memoryview(raw)
     if len(view) > PIECE_BYTES:  # a look through all of it would keep the interpreter
         return at_once(_link_in(view)) is not None
-    data = bytes(view)
+    data = raw if type(raw) is bytes else bytes(view)
     return LINKS[0] in data or LINKS[1] in data or LINKS[2] in data
 
 

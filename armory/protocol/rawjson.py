@@ -235,7 +235,13 @@ def text_or_none(raw: Raw | None) -> str | None:
 
 def text_of(source: Mapping[str, Raw], name: str) -> str | None:
     """The member `name` when it is a string, else None."""
-    return text_or_none(source.get(name))
+    raw = source.get(name)
+    if raw is None:
+        return None
+    try:  # as `text_or_none`, which would be four calls more in each request
+        return _text.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
 
 
 def need_text(params: Mapping[str, Raw], name: str) -> str:

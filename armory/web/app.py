@@ -58,16 +58,17 @@ class Leaving:
         def handle(request: web.Request) -> Awaitable[web.StreamResponse]:
             connection: Any = request.protocol
             reserve = connection.reserve
+            message = request._message  # pyright: ignore[reportPrivateUsage]
             if self.begun or reserve:
                 # as if the client had asked for it: also streams say so in their head
-                message = request._message  # pyright: ignore[reportPrivateUsage]
                 request._message = message._replace(should_close=True)  # pyright: ignore[reportPrivateUsage]
                 if reserve and not request.path.endswith(ALWAYS_ANSWERED):
                     self.refused += 1
                     return _full()
-            if len(target := request.raw_path) > _LONG_TARGET and _has_too_many_parts(target):
+            target = message.path
+            if len(target) > _LONG_TARGET and _has_too_many_parts(target):
                 return _too_long()
-            found = direct.get(request.path)
+            found = direct.get(target) or direct.get(request.path)  # most need not be taken apart
             if found is None or not ready() or "Expect" in request.headers:
                 return handler(request)
             return found(request)

@@ -37,7 +37,7 @@ from armory.wire.messages import (
     encoded,
     opened,
     refused,
-    taken_apart,
+    taken_apart_in_steps,
     whole,
 )
 from armory.wire.methods import named_parameter, refuse_large
@@ -108,7 +108,7 @@ class Duplex:
             if bodies.is_batch(data):
                 await self._batch(await step_by_step(bodies.batch_items(data)), caller)
             else:
-                message, known = await taken_apart(data, refuse_large)
+                message, known = await taken_apart_in_steps(data, refuse_large)
                 if not self.closed:  # meanwhile
                     await self._message(message, known, caller)
         except Malformed as bad:
@@ -162,7 +162,7 @@ class Duplex:
         calls: list[asyncio.Task[None]] = []
         for item in items:
             try:
-                message, known = await taken_apart(item, refuse_large)
+                message, known = await taken_apart_in_steps(item, refuse_large)
                 if self.closed:  # meanwhile
                     return
                 if not message.is_request:

@@ -24,7 +24,7 @@ PIECE_BYTES = 1 << 20
 """Messages up to this size are copied into one piece: one write costs less than several. Larger
 ones are written piece by piece as the client reads.
 """
-STEPS_BYTES = 64 * 1024
+AT_ONCE_BYTES = 64 * 1024
 """Messages up to this size are taken apart in one go."""
 
 Data = bytes | Parted
@@ -53,11 +53,24 @@ Parameters = tuple[dict[str, Raw], dict[str, Raw] | None]
 """The members of `params` and of `_meta`; None: there is none, or none that can be opened."""
 
 
-async def taken_apart(
+def taken_apart(body: bytes | Raw) -> tuple[Message, Parameters]:
+    """A message of `AT_ONCE_BYTES` at most, and the parameters of a request.
+
+    Raises:
+        Malformed: it is none, or its params are no object.
+    """
+    message = jsonrpc.decode(body)
+    if not message.is_request:
+        return message, ({}, None)
+    params = jsonrpc.params_of(message)
+    return message, (params, members_or_none(params.get("_meta")))
+
+
+async def taken_apart_in_steps(
     body: bytes | Raw, refuse: Callable[[Message], None]
 ) -> tuple[Message, Parameters]:
-    """A message and the parameters of a request, a large one in turns of the event loop: going
-    through a megabyte takes most of a millisecond each time.
+    """The same of any size, a large one in turns of the event loop: going through a megabyte takes
+    most of a millisecond each time.
 
     Args:
         body: the message.
@@ -66,12 +79,8 @@ async def taken_apart(
     Raises:
         Malformed: it is none, or its params are no object; what `refuse` raises.
     """
-    if len(memoryview(body)) <= STEPS_BYTES:
-        message = jsonrpc.decode(body)
-        if not message.is_request:
-            return message, ({}, None)
-        params = jsonrpc.params_of(message)
-        return message, (params, members_or_none(params.get("_meta")))
+    if len(memoryview(body)) <= AT_ONCE_BYTES:
+        return taken_apart(body)
     message = await step_by_step(jsonrpc.decoding(body))
     refuse(message)
     await asyncio.sleep(0)

@@ -5,7 +5,7 @@ Owns: that decision and the order of the modern revision's checks. Pure; never d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from msgspec import Raw
 
@@ -39,7 +39,6 @@ def refusal(
     meta: Mapping[str, Raw],
     named: str | None,
     headers: Mapping[str, str] | None,
-    header_items: Iterable[tuple[str, str]] = (),
 ) -> RpcError | None:
     """Why a modern request cannot be served; None when nothing is wrong.
 
@@ -49,11 +48,11 @@ def refusal(
         params: members of the body's params.
         meta: members of `params._meta`.
         named: the parameter that `Mcp-Name` repeats for this method; None: there is none.
-        headers: the HTTP headers, case-insensitive; None where there are none (stdio).
-        header_items: the same as raw lines, which alone show duplicates.
+        headers: the HTTP headers, case-insensitive, every line of them; None where there are none
+            (stdio).
     """
     if headers is not None:
-        twice = repeated(header_items)
+        twice = repeated(headers)
         if twice is not None:
             return twice
     if _is_usual(method, version, named, params, headers) and _has_capabilities(meta):

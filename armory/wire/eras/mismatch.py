@@ -6,8 +6,7 @@ Owns: the refusal of a header that is missing, doubled or says something else. P
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from operator import itemgetter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Raw
@@ -26,17 +25,20 @@ from armory.protocol.headers import (
 from armory.protocol.rawjson import NULL, brief, text_or_none, values_at
 
 _ONCE = frozenset(name.lower() for name in (VERSION_HEADER, METHOD_HEADER, NAME_HEADER))
-_FIRST = itemgetter(0)
 _DECIMAL = re.compile(r"(-?[0-9]+)(?:\.0+)?")
 
 
-def repeated(header_items: Iterable[tuple[str, str]]) -> RpcError | None:
-    """The refusal of a request that sends a header twice: two readers may see two values."""
-    names = [*map(str.lower, map(_FIRST, header_items))]
-    if len(set(names)) == len(names):
+def repeated(headers: Mapping[str, str]) -> RpcError | None:
+    """The refusal of a request that sends a header twice: two readers may see two values.
+
+    Args:
+        headers: with a length and items that count each line.
+    """
+    if len(set(map(str.lower, headers))) == len(headers):
         return None
     seen: set[str] = set()
-    for key in names:
+    for name, _ in headers.items():  # noqa: PERF102 keys do not come twice
+        key = name.lower()
         if key in seen:
             return RpcError(HEADER_MISMATCH, f"{key} header appears more than once")
         if key in _ONCE:

@@ -116,6 +116,12 @@ class Admission:
             await self._before_refusal(request.protocol)
         return rejected.response
 
+    def outdated(self, admitted: AdmittedRequest) -> bool:
+        """Whether credentials have ended since a request was let in, so that `confirm` has to ask:
+        hardly ever, so that the question costs no coroutine.
+        """
+        return admitted.endings != self._authenticator.endings
+
     async def confirm(self, admitted: AdmittedRequest) -> None:
         """Ask again who it is where credentials have ended since a request was let in: its body may
         have come late, or an upstream was waited for.

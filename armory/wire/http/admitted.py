@@ -98,10 +98,10 @@ def query_parameters(request: web.Request) -> dict[str, list[str]]:
     """The query parameters of a request, by name; bytes that are no UTF-8 as lone surrogates, so
     that who reads a parameter can refuse it.
     """
-    written = request.rel_url.raw_query_string
-    if not written:
+    if "?" not in request.raw_path:
         return {}
     found: dict[str, list[str]] = {}
+    written = request.rel_url.raw_query_string
     for name, value in parse_qsl(written, keep_blank_values=True, errors="surrogateescape"):
         found.setdefault(name, []).append(value)
     return found

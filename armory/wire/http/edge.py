@@ -36,7 +36,7 @@ from armory.wire.http.resources import ProtectedResources
 from armory.wire.http.sse_front import SseFront
 from armory.wire.interaction.interactions import Interactions
 from armory.wire.interaction.shared_key import SharedKey
-from armory.wire.messages import taken_apart
+from armory.wire.messages import AT_ONCE_BYTES, taken_apart, taken_apart_in_steps
 from armory.wire.methods import refuse_begun, refuse_large
 from armory.wire.observed import Observers, dispatcher_of
 from armory.wire.sessions.registry import Sessions
@@ -265,7 +265,7 @@ class HttpEdge:
         body = self._bodies.arrived(request)
         if body is None:
             body = await self._bodies.read(request)
-        await self._admission.confirm(admitted)
+            await self._admission.confirm(admitted)
         if body is None:
             message = (
                 f"the body is larger than {self._settings.body_bytes:,} bytes; "
@@ -282,8 +282,11 @@ class HttpEdge:
                     f"revision {version!r} has no batches; send one message per request",
                 )
             return await self._legacy.post_batch(admitted, body)
-        message, known = await taken_apart(body, refuse_large)
-        await self._admission.confirm(admitted)  # others may have had their turns
+        if len(body) <= AT_ONCE_BYTES:
+            message, known = taken_apart(body)
+        else:  # others may have their turns
+            message, known = await taken_apart_in_steps(body, refuse_large)
+            await self._admission.confirm(admitted)
         meta = known[1] or {}
         method = message.method if isinstance(message.method, str) else None
         if is_modern(version, meta, method):

@@ -25,7 +25,7 @@ from armory.wire.http.context import EdgeContext
 from armory.wire.http.keepalive import KeepaliveTimer
 from armory.wire.http.lazy_answer import InPlace, answer_to, outlives_its_client, send_events
 from armory.wire.http.replicas import gone
-from armory.wire.messages import Data, Parameters, encoded, refused, taken_apart, whole
+from armory.wire.messages import Data, Parameters, encoded, refused, taken_apart_in_steps, whole
 from armory.wire.methods import refuse_large
 from armory.wire.requests import session_request
 from armory.wire.sessions.batches import BatchBytes, OneBatch
@@ -114,7 +114,7 @@ class LegacyEndpoint:
             answers: list[bytes] = []
             places.append(answers)
             try:
-                message, known = await taken_apart(item, refuse_large)
+                message, known = await taken_apart_in_steps(item, refuse_large)
             except Malformed as bad:
                 answers.append(refused(bad.id, bad.code, bad.message))
                 continue

@@ -65,9 +65,7 @@ class ModernEndpoint:
         headers = admitted.caller.headers
         method, id = message.method, message.key
         version = text_of(meta, PROTOCOL_VERSION)
-        rejected = inbound.refusal(
-            method, version, params, meta, named_parameter(method), headers, headers.items()
-        )
+        rejected = inbound.refusal(method, version, params, meta, named_parameter(method), headers)
         if rejected is not None:
             return _rejected(admitted, rejected, id)
         version = version or MODERN_VERSIONS[-1]
@@ -79,7 +77,8 @@ class ModernEndpoint:
         verify = _verify_mirrored if method == "tools/call" else None
         try:
             reply = await self._edge.dispatcher.answer(request, method, params, verify)
-            await self._confirm(answer, request)
+            if self._edge.admission.outdated(admitted):
+                await self._confirm(answer, request)
             return await answer.finish(id, reply)
         except OwnedByReplica as owned:
             answer.stop()  # what keeps the connection comes from there as well

@@ -12,7 +12,7 @@ from armory.protocol import bodies, codes, jsonrpc
 from armory.protocol.errors import Malformed, RpcError
 from armory.protocol.scanning.values import at_once
 from armory.wire.eras.inbound import refusal
-from armory.wire.messages import STEPS_BYTES, opened, taken_apart
+from armory.wire.messages import AT_ONCE_BYTES, opened, taken_apart_in_steps
 from armory.wire.methods import named_parameter, refuse_large
 
 META = (
@@ -59,7 +59,7 @@ def test_arguments_of_very_many_members_go_to_the_tool() -> None:
 def test_large_arguments_of_call_tool_are_opened_in_steps() -> None:
     many = b"{" + b",".join(b'"k%d":[]' % number for number in range(100_000)) + b"}"
     given = {"arguments": Raw(b'{"name":"a__b","arguments":' + many + b"}")}
-    assert sum(1 for _ in reading_call(given)) > len(many) // (2 * STEPS_BYTES)
+    assert sum(1 for _ in reading_call(given)) > len(many) // (2 * AT_ONCE_BYTES)
 
 
 HALF = {
@@ -75,14 +75,14 @@ HALF = {
 @pytest.mark.parametrize("place", HALF)
 async def test_what_is_no_utf8_is_no_message(place: str, size: int) -> None:
     with pytest.raises(Malformed):
-        await taken_apart(HALF[place] % (b"x" * size), lambda _: None)
+        await taken_apart_in_steps(HALF[place] % (b"x" * size), lambda _: None)
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("size", [1, 70_000])
 async def test_meta_that_is_no_utf8_is_none(size: int) -> None:
     body = b'{"jsonrpc":"2.0","id":1,"method":"a","params":{"_meta":{"\xff":"%b"}}}'
-    _, (params, meta) = await taken_apart(body % (b"x" * size), lambda _: None)
+    _, (params, meta) = await taken_apart_in_steps(body % (b"x" * size), lambda _: None)
     assert list(params) == ["_meta"]
     assert meta is None
 
@@ -147,8 +147,8 @@ async def test_of_a_large_request_meta_is_opened_in_turns_and_once() -> None:
             await asyncio.sleep(0)
 
     counting = asyncio.ensure_future(count())
-    message, known = await taken_apart(body, refuse_large)
+    message, known = await taken_apart_in_steps(body, refuse_large)
     counting.cancel()
-    assert turns > 2 * len(body) // (2 * STEPS_BYTES), "for the envelope's and for its own"
+    assert turns > 2 * len(body) // (2 * AT_ONCE_BYTES), "for the envelope's and for its own"
     assert opened(message, known)[1] is known[1]
     assert len(known[1] or {}) == 400

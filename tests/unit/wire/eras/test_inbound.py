@@ -64,7 +64,6 @@ def checked(
         raws(stamped),
         named_parameter(method),
         sent if http else None,
-        sent.items(),
     )
     return None if found is None else found.code
 
@@ -101,7 +100,7 @@ def test_encoded_names_and_task_names() -> None:
 
 def test_a_header_that_comes_twice_is_refused() -> None:
     headers = CIMultiDict([("Mcp-Method", "tools/list"), ("Mcp-Method", "tools/list")])
-    found = refusal("tools/list", VERSION, {}, {}, None, headers, headers.items())
+    found = refusal("tools/list", VERSION, {}, {}, None, headers)
     assert found is not None
     assert found.code == -32020
 

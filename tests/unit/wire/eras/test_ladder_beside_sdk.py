@@ -140,7 +140,7 @@ def test_header_texts(value: str) -> None:
 @given(st.lists(st.sampled_from(("Mcp-Name", "mcp-name", "Mcp-Method", "Accept")), max_size=3))
 def test_headers_that_come_twice(sent: list[str]) -> None:
     lines = [(name, "x") for name in sent]
-    assert (repeated(lines) is None) == (find_duplicated_routing_header(lines) is None)
+    assert (repeated(CIMultiDict(lines)) is None) == (find_duplicated_routing_header(lines) is None)
 
 
 def test_seals_are_those_of_the_sdk() -> None:
