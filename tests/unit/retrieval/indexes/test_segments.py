@@ -35,3 +35,19 @@ def test_blocks_change_nothing(queries: int) -> None:
     found = Segments.of(groups, 8).best(asked)
     wanted = np.stack([(asked @ group.T).max(1) for group in groups], axis=1)
     np.testing.assert_allclose(found, wanted, atol=1e-6)
+
+
+@pytest.mark.parametrize("dimension", [8, 33, 384])
+@pytest.mark.parametrize("queries", [1, 5])
+def test_equal_vectors_have_equal_cosines_whatever_stands_beside_them(
+    dimension: int, queries: int
+) -> None:
+    rng = np.random.default_rng(4)
+    some = rng.normal(size=(90, dimension)).astype(np.float32) / np.float32(dimension)
+    some[[7, 8, 64, 89]] = some[3]
+    asked = rng.normal(size=(queries, dimension)).astype(np.float32)
+    found = Segments(some, np.ones(90, np.int64)).exact(asked)
+    np.testing.assert_allclose(found, np.clip(asked @ some.T, -1, 1), atol=1e-5)
+    assert (found[:, [7, 8, 64, 89]] == found[:, [3]]).all()
+    alone = Segments(some[[64, 5]], np.ones(2, np.int64)).exact(asked[-1:])
+    assert (alone == found[-1:, [64, 5]]).all()
