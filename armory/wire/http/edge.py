@@ -255,16 +255,13 @@ class HttpEdge:
 
     async def _post(self, admitted: AdmittedRequest, version: str | None) -> web.StreamResponse:
         request = admitted.request
-        said = admitted.caller.headers.get("Content-Type")
-        if said != "application/json" and request.content_type != "application/json":
-            message = f"Content-Type is {request.content_type!r}; expected application/json"
-            return refusal(415, codes.INVALID_REQUEST, message, headers=admitted.extra)
-        if not (admitted.takes_json or admitted.takes_sse):
-            message = "Accept must list application/json and text/event-stream"
-            return refusal(406, codes.INVALID_REQUEST, message, headers=admitted.extra)
+        unfit = _unfit(admitted)
+        if unfit is not None:
+            return unfit
         body = self._bodies.arrived(request)
         if body is None:
             body = await self._bodies.read(request)
+        if self._admission.outdated(admitted):  # while it was let in, or its body came
             await self._admission.confirm(admitted)
         if body is None:
             message = (
@@ -302,6 +299,19 @@ class HttpEdge:
         document = self._gateway.description.discovery(self._gateway.view, principal)
         document["protocolVersions"] = [*versions.LEGACY_VERSIONS, *versions.MODERN_VERSIONS]
         return json_answer(None, encode(document), headers={"Cache-Control": "no-store"})
+
+
+def _unfit(admitted: AdmittedRequest) -> web.StreamResponse | None:
+    """The answer to a request whose body, or whose answer, would not be JSON; None: both are."""
+    request = admitted.request
+    said = admitted.caller.headers.get("Content-Type")
+    if said != "application/json" and request.content_type != "application/json":
+        message = f"Content-Type is {request.content_type!r}; expected application/json"
+        return refusal(415, codes.INVALID_REQUEST, message, headers=admitted.extra)
+    if not (admitted.takes_json or admitted.takes_sse):
+        message = "Accept must list application/json and text/event-stream"
+        return refusal(406, codes.INVALID_REQUEST, message, headers=admitted.extra)
+    return None
 
 
 def _names_unknown(admitted: AdmittedRequest, version: str | None) -> bool:
