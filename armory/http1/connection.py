@@ -1,8 +1,8 @@
 """One HTTP/1.1 connection, and the exchange on it.
 
-Owns: writing a request, feeding the parser (httptools' llhttp) in steps, telling when the
-connection is free again. `response` is what arrives, `pool` keeps the connections. Never imports
-the protocol.
+Owns: writing a request, having what arrives parsed in steps, telling when the connection is free
+again. `parsing` makes an answer of it, `response` is that answer, `pool` keeps the connections.
+Never imports the protocol.
 """
 
 from __future__ import annotations
@@ -10,14 +10,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import cast
-
-import httptools
 
 from armory.http1.deadlines import Deadlines
 from armory.http1.large import PIECE_BYTES, large_reads
-from armory.http1.response import BadAnswer, ClosedEarly, Response
+from armory.http1.parsing import AnswerParser
+from armory.http1.response import ClosedEarly, Response
 from armory.http1.room import grown
 from armory.http1.scratch import Scratch
 from armory.http1.sending import SENT_AT_ONCE, Body, pieces
@@ -26,9 +24,6 @@ from armory.steps import FLOODING
 Origin = tuple[str, str, int]
 """Scheme, host and port."""
 
-_MAX_HEADERS = 256 * 1024
-_MAX_INFORMATIONAL = 64
-"""Answers with a status below 200 that may come before the one that counts."""
 _STEP_BYTES = 4 * 1024
 """How much is parsed at a time of what has many lines: each may be a chunk, or a header, which
 costs as much as a KiB of others'."""
@@ -36,8 +31,6 @@ _PACKED_BYTES = 1024
 """How much at a time of a compressed body, which may become a thousand times as much."""
 _TURN_PARTS = 500
 """After so many chunks and headers the rest waits for another round of the event loop."""
-_PART_BYTES = 2048
-"""So many unpacked bytes take as long as one."""
 _TURN_S = 0.001
 """So long a compressed body is unpacked in a round: its parts may be of no size, and many."""
 _AT_ONCE = 512 * 1024
@@ -60,6 +53,7 @@ class Connection(asyncio.BufferedProtocol):
 
     Attributes:
         loop: the event loop.
+        response: what is being answered; None: nobody asked anything.
     """
 
     def __init__(
@@ -76,17 +70,11 @@ class Connection(asyncio.BufferedProtocol):
         self._on_free = on_free
         self._on_closed = on_closed
         self._transport: asyncio.Transport | None = None
-        self._parser: httptools.HttpResponseParser
-        self._response: Response | None = None
-        self._fields: list[tuple[bytes, bytes]] = []
-        self._chunks: list[bytes] = []  # of the body, in what is parsed just now
-        self._parts = 0
-        self._informational = 0
+        self._answers: AnswerParser
+        self.response: Response | None = None
         self._kept = _NOTHING  # read, and to be parsed in further rounds of the loop
         self._lost: tuple[Exception | None] | None = None  # the end, which comes after that
-        self._silent = 0
         self._paused = False
-        self._endless = False
         self._unsent: list[memoryview] = []  # of a large body, the last piece first
         self._full = False
         self._body: memoryview | None = None  # a large one that is read straight into place
@@ -100,16 +88,15 @@ class Connection(asyncio.BufferedProtocol):
     def usable(self) -> bool:
         """Whether a request can go out on it."""
         transport = self._transport
-        return transport is not None and not transport.is_closing() and self._response is None
+        return transport is not None and not transport.is_closing() and self.response is None
 
     def send(self, head: bytes, body: Body | None, timeout_s: float | None) -> Response:
         """Begin an exchange; the response fills as the answer arrives."""
         transport = self._transport
         if transport is None or transport.is_closing():
             raise ClosedEarly("the connection is closed")
-        response = self._response = Response(self, self._deadlines, timeout_s)
-        self._endless = False
-        self._informational = 0
+        response = self.response = Response(self, self._deadlines, timeout_s)
+        self._answers.begin()
         if isinstance(body, bytes) and len(body) <= SENT_AT_ONCE:
             transport.write(head + body)
         elif body is None:
@@ -168,7 +155,7 @@ class Connection(asyncio.BufferedProtocol):
         self._kept = _NOTHING
         if self._transport is not None:
             self._transport.abort()
-        response, self._response = self._response, None
+        response, self.response = self.response, None
         if response is not None:
             response.fail(ClosedEarly("the connection was closed before the answer was complete"))
 
@@ -177,7 +164,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is open."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's derive from no class
-        self._parser = httptools.HttpResponseParser(self)  # now: no call says that none was made
+        self._answers = AnswerParser(self)
         if transport.get_extra_info("sslcontext") is not None:
             # While reading is paused the end must not be seen: uvloop drops what it holds then.
             self._transport.set_read_buffer_limits(1, 0)  # pyright: ignore[reportAttributeAccessIssue]
@@ -198,15 +185,15 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes from the other side."""
         body = self._body
-        if self._response is None:
+        if self.response is None:
             # Nobody asked: whatever this is, the connection cannot be trusted any more.
             self.abort()
         elif body is None:
-            packed = self._response.packed
+            packed = self.response.packed
             if packed:
-                self._response.read_more()
+                self.response.read_more()
             if nbytes <= _STEP_BYTES and not packed:
-                self._parse(self._buffer[:nbytes])
+                self._answers.parse(self._buffer[:nbytes])
             else:
                 self._parse_in_steps(self._buffer[:nbytes], lined=_scratch.many_lines(nbytes))
         elif self._room is not None:
@@ -217,9 +204,7 @@ class Connection(asyncio.BufferedProtocol):
             body[-1] = self._buffer[0]
             self._body = None
             self._large.end(self)
-            keep = nbytes == 1 and self._parser.should_keep_alive()
-            self._parser = httptools.HttpResponseParser(self)  # the old one still waits for a body
-            self._completed(keep=keep)
+            self.completed(keep=self._answers.restart() and nbytes == 1)
 
     def eof_received(self) -> bool:
         """The other side is done; close as well."""
@@ -238,11 +223,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def _end(self, exc: Exception | None) -> None:
         """Nothing more comes, and all that came is parsed."""
-        response, self._response = self._response, None
-        del self._parser  # which holds this one
+        response, self.response = self.response, None
+        self._answers.end()
         if response is None:
             return
-        if exc is None and response.status and self._endless:
+        if exc is None and response.status and response.endless:
             response.finish()
         else:
             said = "in the middle of its answer" if response.status else "without an answer"
@@ -251,28 +236,14 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- parsing
 
-    def _parse(self, data: memoryview) -> None:
-        self._silent += len(data)
-        try:
-            self._parser.feed_data(data)
-            if self._chunks:
-                self._hand_on()
-            if self._silent > _MAX_HEADERS:
-                raise BadAnswer(f"headers of more than {_MAX_HEADERS} bytes")
-        except httptools.HttpParserUpgrade:
-            self._break(BadAnswer("not a usable HTTP answer: another protocol"))
-        except (httptools.HttpParserError, ConnectionError) as error:
-            own = isinstance(error, httptools.HttpParserCallbackError) and error.__context__
-            self._break(BadAnswer(f"not a usable HTTP answer: {own or error}"))
-
     def _parse_in_steps(self, data: memoryview, *, lined: bool = True) -> None:
         """Parse as much as the loop may be held for; the rest in further rounds of it, before
         anything else is read.
         """
         began = time.perf_counter()
-        self._parts = 0
+        self._answers.parts = 0
         while data:
-            response = self._response
+            response = self.response
             if response is None:  # it is over, and what follows was not asked for
                 self.abort()
                 return
@@ -280,10 +251,10 @@ class Connection(asyncio.BufferedProtocol):
             known = response.status and not lined and not response.packed
             step = _PACKED_BYTES if response.packed else _STEP_BYTES
             size = len(data) if response.plain or known else step
-            self._parse(data[:size])
+            self._answers.parse(data[:size])
             data = data[size:]
             late = response.packed and time.perf_counter() - began > _TURN_S
-            if (late or self._parts > _TURN_PARTS) and data and self._goes_on_in_parts():
+            if (late or self._answers.parts > _TURN_PARTS) and data and self._goes_on_in_parts():
                 # Others read into the buffer meanwhile.
                 self._kept = data if data.readonly else memoryview(bytes(data))
                 if self._transport is not None and not self._transport.is_closing():
@@ -294,7 +265,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _goes_on_in_parts(self) -> bool:
         """Whether what follows may wait: of a plain body, who reads counts what the socket has."""
-        return self._response is not None and not self._response.plain
+        return self.response is not None and not self.response.plain
 
     def _parse_on(self) -> None:
         data, self._kept = self._kept, _NOTHING
@@ -306,70 +277,15 @@ class Connection(asyncio.BufferedProtocol):
         elif not self._paused:
             self.go_on()
 
-    def _hand_on(self) -> None:
-        """Give the response what has come of its body, chunks of a byte each as one piece."""
-        chunks = self._chunks
-        body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
-        chunks.clear()
-        response = self._response
-        if response is None:
-            return
-        if response.packed:
-            before = response.unread
-            full = response.feed(body)
-            self._parts += (response.unread - before) // _PART_BYTES
-        else:
-            full = response.feed(body)
-        if full and self._transport is not None:
+    def full(self) -> None:
+        """The reader of the response has enough for now."""
+        if self._transport is not None:
             self._paused = True
             self._transport.pause_reading()
 
-    # --- httptools
-
-    def on_message_begin(self) -> None:
-        """An answer begins. One that nobody asked for is refused, since it would be taken for the
-        answer to the next request.
-        """
-        if self._response is None:
-            raise BadAnswer("nobody asked for it")
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """One header field."""
-        self._parts += 1
-        self._fields.append((name, value))
-
-    def on_headers_complete(self) -> None:
-        """Status and headers are there."""
-        fields, self._fields = self._fields, []
-        self._silent = 0
-        status = self._parser.get_status_code()
-        if status < 200 or self._response is None:
-            if status < 100:
-                raise BadAnswer(f"status {status}")
-            self._informational += 1
-            if self._informational > _MAX_INFORMATIONAL:
-                raise BadAnswer(f"more than {_MAX_INFORMATIONAL} answers before the final one")
-            return
-        self._response.begin(status, fields)
-        self._endless = self._response.endless
-
-    def on_body(self, body: bytes) -> None:
-        """A part of the body."""
-        self._silent = 0
-        self._parts += 1
-        self._chunks.append(body)
-
-    def on_message_complete(self) -> None:
-        """The whole answer is there."""
-        if self._fields:
-            self._fields = []  # trailers, which are no headers of the next answer
-        if self._response is not None and self._response.status:
-            self._completed(keep=self._parser.should_keep_alive())
-
-    def _completed(self, *, keep: bool) -> None:
-        if self._chunks:
-            self._hand_on()
-        response, self._response = self._response, None
+    def completed(self, *, keep: bool) -> None:
+        """The whole answer is there: the next request can go out, where it may be kept."""
+        response, self.response = self.response, None
         assert response is not None
         response.finish()
         self.resume()
@@ -383,11 +299,9 @@ class Connection(asyncio.BufferedProtocol):
         else:
             transport.close()
 
-    def _break(self, error: Exception) -> None:
-        with suppress(ConnectionError):
-            if self._chunks:
-                self._hand_on()
-        response = self._response
+    def broken(self, error: Exception) -> None:
+        """What came is no answer: the exchange fails, and the connection ends."""
+        response = self.response
         if response is not None:
             response.fail(error)
             response.close()
