@@ -11,7 +11,7 @@ import os
 import socket
 import ssl
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
@@ -221,7 +221,7 @@ async def _answers(spec: UpstreamSpec, within_s: float, early: Finding | None) -
     speaks = f"{link.era}, revision {link.protocol_version}"
     if spec.skills is not None:
         return _skills(check, lists)
-    detail = f"{len(lists.tools)} tools, {speaks}, connected in {connected_s:.1f} s"
+    detail = f"{_counted(lists.tools, 'tool')}, {speaks}, connected in {connected_s:.1f} s"
     if early is not None:
         return warning(check, f"{early.detail}; {detail}", early.fix)
     if not lists.tools:
@@ -234,7 +234,7 @@ async def _answers(spec: UpstreamSpec, within_s: float, early: Finding | None) -
 
 
 def _skills(check: str, lists: ServerLists) -> Finding:
-    served = f"{len(lists.skills)} skills"
+    served = _counted(lists.skills, "skill")
     if lists.dropped:
         first = lists.dropped[0]
         detail = f"{served}; {lists.dropped_count} left out, {first.entry}: {first.reason}"
@@ -242,6 +242,10 @@ def _skills(check: str, lists: ServerLists) -> Finding:
     if not lists.skills:
         return warning(check, served, "put folders with a SKILL.md there")
     return ok(check, served)
+
+
+def _counted(some: Sized, noun: str) -> str:
+    return f"{len(some)} {noun}{'' if len(some) == 1 else 's'}"
 
 
 def _login(spec: UpstreamSpec) -> str:

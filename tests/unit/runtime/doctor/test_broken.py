@@ -252,7 +252,7 @@ async def test_a_skill_that_cannot_be_served_is_told(
     findings = await found(tmp_path, upstream(skills="skills"), monkeypatch)
     (finding,) = [one for one in findings if one.check == "upstream it"]
     assert finding.state == "warning"
-    assert finding.detail.startswith("1 skills; 1 left out, one: its SKILL.md does not begin")
+    assert finding.detail.startswith("1 skill; 1 left out, one: its SKILL.md does not begin")
 
 
 @asynccontextmanager
