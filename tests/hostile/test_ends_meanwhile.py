@@ -26,12 +26,13 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
 
 class EndsInTheMidst(Authenticator):
-    """One for which, once armed, a credential ends in the round of the event loop after the request
-    that it came with was found to be let in and read.
+    """One for which, once armed, a credential ends in the round of the event loop after so many
+    looks at whether one has, by the request that it came with.
     """
 
-    def __init__(self, scheme: Revocable) -> None:
+    def __init__(self, scheme: Revocable, *, looks: int) -> None:
         self.end: Callable[[], None] | None = None
+        self._ends_after = looks
         self._looks = 0
         super().__init__((), (scheme,), allow_anonymous=False)
 
@@ -40,7 +41,7 @@ class EndsInTheMidst(Authenticator):
         """As `Authenticator.endings`."""
         if self.end is not None:
             self._looks += 1
-            if self._looks == 2:  # when it was let in, and when its body was there
+            if self._looks == self._ends_after:
                 asyncio.get_running_loop().call_soon(self.end)
         return self._endings
 
@@ -59,7 +60,7 @@ LONG = "x" * 400_000  # more than is looked through in one go
 async def test_what_takes_long_to_be_opened_calls_nothing_any_more(era: str, method: str) -> None:
     upstream = Held()
     gateway, scheme, _ = held_up(upstream)
-    checks = EndsInTheMidst(scheme)
+    checks = EndsInTheMidst(scheme, looks=3)  # before and after it was let in, and with its body
     async with serving(gateway, checks) as (url, edge), aiohttp.ClientSession() as http:
         client = LegacyClient(f"{url}/mcp", http, "2025-11-25", token="ann")
         if method != "initialize":
