@@ -12,6 +12,7 @@ import pytest
 from armory.domain.principal import Principal
 from armory.errors import BackendError
 from armory.security.authentication import Authenticator
+from armory.storage.cache import MemoryCache
 from armory.testing.clients.raw import LegacyClient, modern_body, modern_headers
 from armory.testing.front import serving
 from armory.testing.waiting import until
@@ -120,6 +121,46 @@ async def test_a_message_to_an_event_stream_calls_nothing() -> None:
         assert (status, upstream.under_way) == (401, [])
 
 
+class SlowStore(MemoryCache):
+    """What replicas share; it takes its time to hear of a session."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told = asyncio.Event()
+        self.goes_on = asyncio.Event()
+
+    async def set(self, key: str, value: bytes, ttl_s: float) -> None:
+        """As `Store.set`."""
+        if key.startswith("session:"):
+            self.told.set()
+            await self.goes_on.wait()
+        await super().set(key, value, ttl_s)
+
+
+async def test_who_is_out_while_a_session_is_claimed_has_none() -> None:
+    gateway, scheme, checks = held_up(Held())
+    store = SlowStore()
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test"}}
+    body = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}
+    async with (
+        serving(gateway, checks, store=store) as (url, edge),
+        aiohttp.ClientSession() as http,
+        asyncio.timeout(PATIENCE_S),
+    ):
+
+        async def ask() -> tuple[int, bool]:
+            async with http.post(f"{url}/mcp", json=body, headers=bearer("ann")) as answered:
+                return answered.status, "Mcp-Session-Id" in answered.headers
+
+        asked = asyncio.ensure_future(ask())
+        await store.told.wait()
+        scheme.ended.add("ann")
+        await edge.end_principal("api_key:ann")
+        store.goes_on.set()
+        assert await asked == (401, False)
+        assert not len(edge.sessions)
+
+
 class Unreachable(Revocable):
     """As `Revocable`, but some credentials cannot be checked just now."""
 
@@ -191,7 +232,8 @@ async def test_what_was_just_being_let_in_is_not(what: str) -> None:
                 return stream.status
 
         asked = asyncio.ensure_future(ask())
-        await scheme.looked.wait()
+        async with asyncio.timeout(PATIENCE_S):
+            await scheme.looked.wait()
         scheme.ended.add("ann")
         await edge.end_principal("api_key:ann")
         scheme.says.set()
