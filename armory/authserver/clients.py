@@ -20,7 +20,7 @@ import msgspec
 from armory.authserver import redirects
 from armory.authserver.errors import OAuthError, UnusableClient
 from armory.authserver.settings import KnownClient
-from armory.domain.base64url import decoded, encoded
+from armory.domain.encoding import decoded, encoded
 from armory.oauth.metadata import text, texts
 
 if TYPE_CHECKING:

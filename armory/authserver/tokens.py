@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from armory.domain.base64url import decoded, encoded
+from armory.domain.encoding import decoded, encoded
 
 if TYPE_CHECKING:
     from armory.security.sealing import Seal

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from yarl import URL
 
+from armory.domain.encoding import is_encodable
 from armory.domain.hosts import LOOPBACK
 
 Fetch = Callable[[str], Awaitable[Mapping[str, Any] | None]]
@@ -75,19 +76,10 @@ def is_secure(url: str) -> bool:
 
 def text(value: object) -> str:
     """A text; anything else is none, as is one with half a character, which nobody can write."""
-    return value if isinstance(value, str) and _writable(value) else ""
+    return value if isinstance(value, str) and is_encodable(value) else ""
 
 
 def texts(value: object) -> list[str]:
     """The texts of a list; anything else is none."""
     listed = cast("list[object]", value) if isinstance(value, list) else []
-    return [entry for entry in listed if isinstance(entry, str) and _writable(entry)]
-
-
-def _writable(value: str) -> bool:
-    """Whether it has no surrogate without the other half: JSON may have it as an escape."""
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return [entry for entry in listed if isinstance(entry, str) and is_encodable(entry)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 
-from armory.domain.base64url import encoded
+from armory.domain.encoding import encoded
 
 
 def challenge_of(verifier: str) -> str:

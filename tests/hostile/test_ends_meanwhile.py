@@ -8,16 +8,18 @@ from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
 
 from armory.config import load_text
 from armory.domain.principal import Principal
+from armory.protocol.link import Call, Owner, Reply
 from armory.runtime.opening import open_runtime
 from armory.security.authentication import Authenticator
 from armory.testing.clients.raw import LegacyClient, modern_body, modern_headers
-from armory.testing.front import serving
+from armory.testing.front import plain, result, serving
 from armory.testing.upstreams.http import ScriptedUpstream
 from armory.testing.waiting import until
 from tests.hostile.test_revoked import PATIENCE_S, Held, Revocable, bearer, held_up
@@ -26,12 +28,13 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
 
 class EndsInTheMidst(Authenticator):
-    """One for which, once armed, a credential ends in the round of the event loop after the request
-    that it came with was found to be let in and read.
+    """One for which, once armed, a credential ends in the round of the event loop after so many
+    looks at whether one has, by the request that it came with.
     """
 
-    def __init__(self, scheme: Revocable) -> None:
+    def __init__(self, scheme: Revocable, *, looks: int) -> None:
         self.end: Callable[[], None] | None = None
+        self._ends_after = looks
         self._looks = 0
         super().__init__((), (scheme,), allow_anonymous=False)
 
@@ -40,7 +43,7 @@ class EndsInTheMidst(Authenticator):
         """As `Authenticator.endings`."""
         if self.end is not None:
             self._looks += 1
-            if self._looks == 2:  # when it was let in, and when its body was there
+            if self._looks == self._ends_after:
                 asyncio.get_running_loop().call_soon(self.end)
         return self._endings
 
@@ -59,7 +62,7 @@ LONG = "x" * 400_000  # more than is looked through in one go
 async def test_what_takes_long_to_be_opened_calls_nothing_any_more(era: str, method: str) -> None:
     upstream = Held()
     gateway, scheme, _ = held_up(upstream)
-    checks = EndsInTheMidst(scheme)
+    checks = EndsInTheMidst(scheme, looks=3)  # before and after it was let in, and with its body
     async with serving(gateway, checks) as (url, edge), aiohttp.ClientSession() as http:
         client = LegacyClient(f"{url}/mcp", http, "2025-11-25", token="ann")
         if method != "initialize":
@@ -204,6 +207,48 @@ async def test_a_session_ends_at_once_whoever_else_is_looked_up() -> None:
         scheme.says.set()
         await ending
         await asyncio.gather(*calls, return_exceptions=True)
+
+
+class Loud(Held):
+    """As `Held`, but it says megabytes at once where it is asked for that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said = 0
+
+    async def __call__(self, call: Call, owner: Owner) -> Reply:
+        if not plain(call.params)["arguments"]:
+            return await super().__call__(call, owner)
+        self.said += 1
+        return result({"content": [{"type": "text", "text": "x" * 1_000_000}]})
+
+
+async def test_a_call_over_sse_ends_whose_client_reads_nothing() -> None:
+    upstream = Loud()
+    gateway, scheme, checks = held_up(upstream)
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        serving(gateway, checks) as (url, edge),
+        aiohttp.ClientSession() as http,
+    ):
+        place = urlsplit(url)
+        reader, writer = await asyncio.open_connection(place.hostname, place.port, limit=4_096)
+        head = f"GET /sse HTTP/1.1\r\nHost: {place.netloc}\r\nAuthorization: Bearer ann\r\n\r\n"
+        writer.write(head.encode())
+        try:
+            await reader.readuntil(b"data: ")
+            path = (await reader.readline()).decode().strip()
+            for id in range(21):  # the first ones are more than any socket takes that nobody reads
+                arguments = {"text": "much"} if id < 20 else {}
+                body = modern_body(id, "tools/call", {"name": "up__wait", "arguments": arguments})
+                async with http.post(url + path, json=body, headers=bearer("ann")) as taken:
+                    assert taken.status == 202
+            await until(lambda: upstream.said == 20 and upstream.under_way == ["ann"])
+            scheme.ended.add("ann")
+            await edge.end_principal("api_key:ann")
+            assert upstream.cancelled == ["ann"]
+        finally:
+            writer.transport.abort()
 
 
 async def test_a_call_over_rest_ends_as_well(tmp_path: Path) -> None:

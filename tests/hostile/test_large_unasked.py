@@ -186,17 +186,22 @@ async def test_comments_are_read_no_faster_than_it_may_speak() -> None:
         server.close()
 
 
+async def is_read_no_faster(link: DuplexLink, clock: Ticking, honest: StdioLink) -> None:
+    """Than it may speak: one message, and the next when the clock has gone on."""
+    for count in (1, 2, 3):
+        await until(lambda: heard(link) == count)  # noqa: B023
+        await others_are_served(honest)
+        assert heard(link) == count
+        clock.now += 6.0
+
+
 async def test_a_process_is_read_no_faster_than_it_may_speak(honest: StdioLink) -> None:
     clock = Ticking()
     spec = UpstreamSpec("loud", command=sys.executable, args=("-c", PROGRAM))
     link = StdioLink(context(spec, clock))
     await link.open()
     try:
-        for count in (1, 2, 3):
-            await until(lambda: heard(link) == count)  # noqa: B023
-            await others_are_served(honest)
-            assert heard(link) == count
-            clock.now += 6.0
+        await is_read_no_faster(link, clock, honest)
     finally:
         await link.close()
 
@@ -220,11 +225,7 @@ async def test_an_event_stream_is_read_no_faster_than_it_may_speak(honest: Stdio
     link = SseLink(context(spec, clock), client)
     await link.open()
     try:
-        for count in (1, 2, 3):
-            await until(lambda: heard(link) == count)  # noqa: B023
-            await others_are_served(honest)
-            assert heard(link) == count
-            clock.now += 6.0
+        await is_read_no_faster(link, clock, honest)
     finally:
         await link.close()
         await client.close()

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Raw
 from multidict import MultiMapping
 
+from armory.domain.encoding import is_encodable
 from armory.domain.query import Query, Source
 from armory.gateway.queries.filters import NOTHING, ListFilter, Patterns, read_filter
 from armory.gateway.queries.values import (
@@ -255,12 +256,11 @@ def _percent(parts: list[str], where: str) -> list[str]:
 
 
 def _readable(values: list[str], where: str) -> list[str]:
-    try:
-        "".join(values).encode()
-    except UnicodeEncodeError:  # bytes that are no UTF-8; see `query_parameters` of the HTTP edge
-        written = "&".join(quote(value, errors="surrogateescape") for value in values)
-        raise refused(where, written, "percent-encoded UTF-8") from None
-    return values
+    if is_encodable("".join(values)):
+        return values
+    # bytes that are no UTF-8; see `query_parameters` of the HTTP edge
+    written = "&".join(quote(value, errors="surrogateescape") for value in values)
+    raise refused(where, written, "percent-encoded UTF-8")
 
 
 def _item(

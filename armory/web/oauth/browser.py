@@ -18,7 +18,7 @@ from armory.authserver.clients import OWN, Client, own
 from armory.authserver.errors import OAuthError
 from armory.authserver.grants import Grant
 from armory.authserver.requests import Request, Returned, each_once, read
-from armory.domain.base64url import decoded, encoded
+from armory.domain.encoding import decoded, encoded
 from armory.errors import ArmoryError, AuthenticationFailed
 from armory.logger import Logger
 from armory.upstreams.oauth.client import TokenRefused

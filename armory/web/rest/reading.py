@@ -17,6 +17,7 @@ from msgspec import Raw
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from armory.domain.encoding import is_encodable
 from armory.domain.expectations import MAPPING, expectation
 from armory.protocol.rawjson import opening
 from armory.tasks import step_by_step
@@ -60,19 +61,11 @@ def read_params(model: type[BaseModel], request: web.Request) -> BaseModel:
     for name, value in parse_qsl(written, keep_blank_values=True, errors="surrogateescape"):
         if name in given:
             raise Problem(422, "invalid_request", "given more than once", parameter=_short(name))
-        if not _is_text(name + value):
+        if not is_encodable(name + value):
             said = f"{_short(name)}: expected percent-encoded UTF-8"
             raise Problem(422, "invalid_request", said, parameter=_short(name))
         given[name] = value
     return _validated(model, given)
-
-
-def _is_text(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 async def receive_body(route: Route, request: web.Request, limit: int) -> bytes | None:

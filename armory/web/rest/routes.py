@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo, fiel
 from pydantic_core import PydanticCustomError
 
 from armory.accounts.plans import Standing
+from armory.domain.encoding import is_encodable
 from armory.domain.principal import Principal
 from armory.security.authentication import ADMIN
 from armory.web.rest.problems import Problem
@@ -30,10 +31,8 @@ def storable(text: str) -> str:
     """
     if "\x00" in text:
         raise ValueError("contains a NUL character")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ValueError("contains a lone surrogate") from None
+    if not is_encodable(text):
+        raise ValueError("contains a lone surrogate")
     return text
 
 

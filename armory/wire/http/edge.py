@@ -210,7 +210,8 @@ class HttpEdge:
         self.streams.end_those(whose)
         self.interactions.end_those(whose)
         # side by side: a session must not be asked anything while others are looked up
-        await asyncio.gather(self._modern.end_those(whose), self.sessions.end_those(whose))
+        ending = (self._modern, self._sse, self.sessions)
+        await asyncio.gather(*(part.end_those(whose) for part in ending))
 
     async def close(self) -> None:
         """End streams, parked calls and sessions."""

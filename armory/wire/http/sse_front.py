@@ -5,13 +5,15 @@ Owns: these two routes. Sessions live as long as their stream.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from aiohttp import web
 from multidict import CIMultiDict
 
+from armory.domain.principal import Principal
 from armory.protocol import codes
 from armory.protocol.errors import Malformed
 from armory.security.expiry import while_valid
@@ -37,7 +39,7 @@ class SseFront:
     def __init__(self, edge: EdgeContext, base_path: str) -> None:
         self._edge = edge
         self._messages = f"{base_path}/messages"
-        self._open: dict[str, tuple[Duplex, str]] = {}
+        self._open: dict[str, tuple[Duplex, Principal]] = {}
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
         """`GET /sse`: says where to post, then every message of the server."""
@@ -46,6 +48,13 @@ class SseFront:
     async def message(self, request: web.Request) -> web.StreamResponse:
         """`POST /messages?session_id=...`: one message of the client."""
         return await self._edge.admission.serve("all", request, self._message)
+
+    async def end_those(self, whose: Callable[[Principal], bool]) -> None:
+        """Cancel the requests in flight of some principals: their streams, which `OpenStreams`
+        ends, come to that only as the client reads on.
+        """
+        ending = [duplex.close() for duplex, owner in self._open.values() if whose(owner)]
+        await asyncio.gather(*ending)
 
     async def _stream(self, admitted: AdmittedRequest) -> web.StreamResponse:
         edge, request, caller = self._edge, admitted.request, admitted.caller
@@ -57,7 +66,7 @@ class SseFront:
         duplex = Duplex(edge.dispatcher, edge.sessions, caller, out, json_depth=None)
         duplex.account = edge.shares.account_on(admitted.connection, share_of(caller))
         key = secrets.token_hex(16)
-        self._open[key] = (duplex, caller.principal.key)
+        self._open[key] = (duplex, caller.principal)
         edge.streams.add_pipe(out, caller.principal)
         try:
             if edge.replicas is not None:
@@ -84,9 +93,9 @@ class SseFront:
         if request.method != "POST":
             return _only(admitted, "POST")
         id = request.query.get("session_id", "")
-        duplex, owner = self._open.get(id, (None, admitted.caller.principal.key))
+        duplex, owner = self._open.get(id, (None, admitted.caller.principal))
         alone = edge.replicas is None or was_passed(admitted)
-        if owner != admitted.caller.principal.key or (duplex is None and alone):
+        if owner.key != admitted.caller.principal.key or (duplex is None and alone):
             return _no_session(admitted)
         if duplex is not None:
             duplex.seen_as(admitted.caller.principal)

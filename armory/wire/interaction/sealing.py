@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from armory.domain.base64url import decoded, encoded
+from armory.domain.encoding import decoded, encoded
 from armory.libraries import read_ahead
 
 if TYPE_CHECKING:

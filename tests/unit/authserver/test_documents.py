@@ -22,6 +22,7 @@ from armory.testing.clock import FakeClock
 from armory.testing.listening import listening
 from armory.testing.waiting import until
 from armory.web.oauth.urls import network_of
+from tests.names import nobody_knows
 
 pytestmark = pytest.mark.anyio
 ANN, BOB = "192.0.2.1", "192.0.2.2"
@@ -139,8 +140,11 @@ async def test_a_host_that_is_down_logs_none_of_its_clients_out(site: Site) -> N
             await found.client(url, ANN)
 
 
-async def test_nobody_finds_out_which_names_there_are_inside() -> None:
+async def test_nobody_finds_out_which_names_there_are_inside(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     found, answers = Documents(), set[str]()
+    nobody_knows(monkeypatch, "no-such-name.invalid")
     for host in ("127.0.0.1:9", "localhost", "no-such-name.invalid"):
         with pytest.raises(UnusableClient) as told:
             await found.client(f"https://{host}/client", ANN)

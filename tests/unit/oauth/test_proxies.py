@@ -18,8 +18,10 @@ from armory.security.issuer import Issuer
 from armory.tasks import Tasks
 from armory.testing.certificates import certificate
 from armory.testing.listening import listening
+from armory.testing.servers import free_port
 from armory.upstreams.oauth.client import TokenClient
 from armory.upstreams.oauth.discovery import AuthServerMetadata
+from tests.names import nobody_knows
 
 pytestmark = pytest.mark.anyio
 IDP = "idp.invalid"
@@ -91,6 +93,7 @@ async def provider(
     request: pytest.FixtureRequest, tmp_path: Path, no_proxies: pytest.MonkeyPatch
 ) -> AsyncGenerator[tuple[str, Route, Proxy]]:
     """(origin, whom it takes to reach it, the proxy that does) of an identity provider."""
+    nobody_knows(no_proxies, IDP)
 
     async def token(_request: web.Request) -> web.Response:
         return web.json_response({"access_token": "of-the-provider", "token_type": "Bearer"})
@@ -136,7 +139,7 @@ async def test_hosts_that_are_excepted_are_reached_past_it(
         await exchange("POST", f"{origin}/token", route=route)
     no_proxies.delenv("NO_PROXY")
     with pytest.raises(NoAnswer, match="did not answer: Connection refused"):  # this machine never
-        await exchange("POST", f"{URL(origin).scheme}://127.0.0.1:1/token", route=route)
+        await exchange("POST", f"{URL(origin).scheme}://127.0.0.1:{free_port()}/t", route=route)
     assert proxy.asked == []
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import jwt
 import pytest
 
-from armory.domain.base64url import encoded
+from armory.domain.encoding import encoded
 from armory.domain.principal import Principal
 from armory.errors import AuthenticationFailed, BackendError, InsufficientScope
 from armory.security.authentication import Authenticator, ProtectedResource
