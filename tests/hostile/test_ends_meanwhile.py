@@ -93,47 +93,6 @@ async def test_what_takes_long_to_be_opened_calls_nothing_any_more(era: str, met
         assert (upstream.under_way, len(edge.sessions)) == ([], 0)
 
 
-class Slow(Revocable):
-    """As `Revocable`, but what it has found out is told late, the first time."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.asked = asyncio.Event()
-        self.says = asyncio.Event()
-
-    async def identify(self, credential: str) -> Principal | None:
-        """As `Scheme.identify`."""
-        found = await super().identify(credential)
-        if not self.asked.is_set():
-            self.asked.set()
-            await self.says.wait()
-        return found
-
-
-async def test_who_was_let_in_slowly_calls_nothing_any_more() -> None:
-    upstream = Held()
-    upstream.let_go.set()
-    gateway, _, _ = held_up(upstream)
-    scheme = Slow()
-    checks = Authenticator((), (scheme,), allow_anonymous=False)
-    body = modern_body(1, "tools/call", {"name": "up__wait", "arguments": {}})
-    headers = {**modern_headers(body), **bearer("ann")}
-    async with serving(gateway, checks) as (url, edge), aiohttp.ClientSession() as http:
-
-        async def call() -> int:
-            async with http.post(f"{url}/mcp", json=body, headers=headers) as answered:
-                return answered.status
-
-        called = asyncio.ensure_future(call())
-        async with asyncio.timeout(PATIENCE_S):
-            await scheme.asked.wait()
-            scheme.ended.add("ann")
-            await edge.end_principal("api_key:ann")
-            scheme.says.set()
-            assert await called == 401
-        assert upstream.under_way == []
-
-
 class SlowlyRevocable(Revocable):
     """As `Revocable`, but it takes its time to say that a credential has ended."""
 

@@ -262,7 +262,6 @@ class HttpEdge:
         body = self._bodies.arrived(request)
         if body is None:
             body = await self._bodies.read(request)
-        if self._admission.outdated(admitted):  # while it was let in, or its body came
             await self._admission.confirm(admitted)
         if body is None:
             message = (
