@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from sqlalchemy import create_engine, event
-from sqlalchemy.engine import URL, Connection, Engine, make_url
+from sqlalchemy.engine import URL, Connection, Engine, ExceptionContext, make_url
 from sqlalchemy.exc import ArgumentError
 
 from armory.errors import ConfigError
@@ -83,6 +83,7 @@ def make_engine(url: URL, pool_size: int) -> Engine:
         engine = create_engine(url, pool_size=pool_size, max_overflow=pool_size)
         event.listen(engine, "connect", prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
+        event.listen(engine, "handle_error", _drop_read_only)
         return engine
     arguments: dict[str, Any] = dict.fromkeys(("timeout", "command_timeout"), _POSTGRES_TIMEOUT_S)
     own = {name: value for name, value in url.query.items() if name in _OF_SQLALCHEMY}
@@ -152,3 +153,13 @@ def _begin_sqlite(connection: Connection) -> None:
     # in between, whatever the busy timeout: writers take their place at the beginning.
     writes = connection.get_execution_options().get("armory_write", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _drop_read_only(context: ExceptionContext) -> None:
+    """Keep no connection that can only read: SQLite opens one so while the file may not be written,
+    and it stays so when the file may be written again. The others of the pool may still write.
+    """
+    code = getattr(context.original_exception, "sqlite_errorcode", 0)
+    if code & 0xFF == sqlite3.SQLITE_READONLY:
+        context.is_disconnect = True
+        context.invalidate_pool_on_disconnect = False

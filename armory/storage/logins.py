@@ -10,10 +10,12 @@ from typing import Any, Protocol
 
 from sqlalchemy import delete, select, update
 
+from armory.logger import Logger
 from armory.storage.changes import ChangeFeed, Transaction
 from armory.storage.database import Database
 from armory.storage.tables import logins
 
+_log = Logger(__name__)
 LOGINS = "logins"
 """Topic: a login came, changed or went; the value is its id."""
 LEASE_MS = 20_000
@@ -55,16 +57,24 @@ class StoredLogin:
         seal: encrypts it.
         person: whose it is.
         server: key of the upstream.
+        told: servers of whose logins the log has said that no key opens them.
     """
 
     def __init__(
-        self, database: Database, feed: ChangeFeed, seal: Seal, person: str, server: str
+        self,
+        database: Database,
+        feed: ChangeFeed,
+        seal: Seal,
+        person: str,
+        server: str,
+        told: set[str] | None = None,
     ) -> None:
         self._database = database
         self._feed = feed
         self._seal = seal
         self._person = hashlib.sha256(person.encode()).hexdigest()
         self._server = server
+        self._told = set[str]() if told is None else told
         self.id = login_id(person, server)
 
     async def load(self) -> bytes | None:
@@ -76,7 +86,18 @@ class StoredLogin:
         async with self._database.read() as connection:
             query = select(logins.c.sealed).where(logins.c.id == self.id)
             sealed = (await connection.execute(query)).scalar_one_or_none()
-        return None if sealed is None else self._seal.open(sealed, self.id)
+        if sealed is None:
+            return None
+        opened = self._seal.open(sealed, self.id)
+        if opened is None and self._server not in self._told:
+            self._told.add(self._server)
+            _log.warning(
+                "logins_not_readable",
+                upstream=self._server,
+                message="no key of security.encryption_key, or the one in ARMORY_HOME, opens a "
+                "login there; whose it is has to log in again",
+            )
+        return opened
 
     async def save(self, login: bytes | None) -> None:
         """Keep a login, or forget it; ends the lease.

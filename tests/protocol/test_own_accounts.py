@@ -13,6 +13,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from structlog.testing import capture_logs
 
 from armory.testing.clients.raw import LegacyClient
 from armory.testing.people import KEY, TOKENS, URLS, Browser, World
@@ -160,7 +161,13 @@ async def test_what_rests_in_the_database_is_of_no_use_without_the_key(world: Wo
     async with world.gateway(encryption_key=["another-key-of-sixteen", KEY]) as (url, _):
         assert "docs__note" in await world.names(url, TOKENS["ann"])
     async with world.gateway(encryption_key="another-key-of-sixteen") as (url, _):
-        assert await world.names(url, TOKENS["ann"]) == ["docs__log_in"]
+        with capture_logs() as logs:
+            for _ in range(2):
+                assert await world.names(url, TOKENS["ann"]) == ["docs__log_in"]
+                await world.ask(url, TOKENS["ann"])
+            assert await world.names(url, TOKENS["bob"]) == ["docs__log_in"]
+        told = [entry["upstream"] for entry in logs if entry["event"] == "logins_not_readable"]
+        assert told == ["docs"]  # once, however often it is met
 
 
 async def test_a_refused_token_is_refreshed_once_by_one_replica(world: World) -> None:

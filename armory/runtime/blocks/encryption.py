@@ -24,12 +24,23 @@ def seals(loaded: Loaded) -> Seal:
     """What seals, by `security.encryption_key`, or by the file, which is made if need be.
 
     Raises:
-        ConfigError: the key is too short, or the file cannot be read or made.
+        ConfigError: the key is too short, or the file cannot be read or made, or holds no key.
     """
     from armory.security.sealing import Seal  # cryptography: only where something is sealed
 
     given = [key.get_secret_value() for key in loaded.config.security.encryption_key]
-    return Seal(given or [_kept(loaded.home / KEY_FILE)])
+    if given:
+        return Seal(given)
+    file = loaded.home / KEY_FILE
+    kept = _kept(file)
+    try:
+        return Seal([kept])
+    except ConfigError:
+        raise ConfigError(
+            f"the key file {str(file)!r} is damaged: it holds no whole key; put the saved one in "
+            "its place, or remove it: then people log in again at upstreams",
+            path="security.encryption_key",
+        ) from None
 
 
 def _kept(path: Path) -> str:

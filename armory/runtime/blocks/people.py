@@ -39,9 +39,9 @@ def vault_of(loaded: Loaded, accounts: Accounts) -> Vault:
     Raises:
         ConfigError: the key that seals them cannot be used.
     """
-    seal = seals(loaded)
+    seal, told = seals(loaded), set[str]()
     return lambda person, server: StoredLogin(
-        accounts.database, accounts.feed, seal, person, server
+        accounts.database, accounts.feed, seal, person, server, told
     )
 
 

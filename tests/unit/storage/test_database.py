@@ -176,6 +176,20 @@ async def test_another_process_leaves_the_log_to_those_that_write(tmp_path: Path
     await writer.close()
 
 
+async def test_a_connection_that_can_only_read_is_not_kept(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'armory.db'}", pool_size=1)
+    await database.open()
+    async with database.read() as connection:  # as one that is made while the file is read-only
+        await connection.execute(text("PRAGMA query_only=ON"))
+    taken = text("INSERT INTO users VALUES ('ann', 'free', 1, 0)")
+    with pytest.raises(BackendError, match="attempt to write a readonly database"):
+        async with database.write() as connection:
+            await connection.execute(taken)
+    async with database.write() as connection:
+        await connection.execute(taken)
+    await database.close()
+
+
 async def test_closing_waits_for_what_is_in_use(tmp_path: Path) -> None:
     database = Database(f"sqlite:///{tmp_path / 'a.db'}")
     await database.open()
