@@ -70,8 +70,8 @@ async def test_times_are_the_readers_and_say_their_day(tmp_path: Path, packages:
 
 async def test_the_keyboard_is_never_nowhere(tmp_path: Path, packages: Path) -> None:
     found = await driven(packages, tmp_path, "keyboard")
-    assert found["focus"][:3] == ["Make user", "Users", "Keys"]
-    assert found["focus"][3:] == ["Changes", "Undo all", "Configuration"]
+    assert found["focus"][:4] == ["Make user", "Users", "Users", "Keys"]
+    assert found["focus"][4:] == ["Changes", "Undo all", "Configuration"]
 
 
 async def test_what_is_not_known_is_not_said(tmp_path: Path, packages: Path) -> None:

@@ -1,6 +1,6 @@
 // Users, keys, packs and quotas: for administrators all, for a user its own.
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { ask, base, post } from "../api";
 import type { Login, Me } from "../types";
 import { Copy, Empty, Failure, Loading, number, Page, plain, useAnswer, words } from "../ui";
@@ -123,7 +123,7 @@ const toHeading = (from: Element | null): void => from?.closest("section")?.quer
 function Sure(props: { what: string; word: string; asked: boolean; ask: () => void; yes: () => void; no: () => void }) {
   const box = useRef<HTMLSpanElement>(null);
   const before = useRef(props.asked);
-  useEffect(() => {
+  useLayoutEffect(() => { // at once: a second key may come before the next frame
     if (before.current !== props.asked) box.current?.querySelector<HTMLElement>("button:last-child")?.focus();
     before.current = props.asked;
   }, [props.asked]);
