@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from armory.config.checks.warnings import warnings_of
     from armory.config.home import find_config
-    from armory.config.load import load_file, load_text
+    from armory.config.load import load_file, load_text, read_file
     from armory.config.loaded import ConfigProblems, Loaded
     from armory.config.model import Config
     from armory.config.problems import Problem
@@ -22,6 +22,7 @@ __all__ = [
     "find_config",
     "load_file",
     "load_text",
+    "read_file",
     "warnings_of",
 ]
 
@@ -33,6 +34,7 @@ _PLACES = {
     "find_config": "home",
     "load_file": "load",
     "load_text": "load",
+    "read_file": "load",
     "warnings_of": "checks.warnings",
 }
 

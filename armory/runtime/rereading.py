@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Protocol
 
-from armory.config import Loaded
+from armory.config import Loaded, read_file
 from armory.errors import ConfigError
 from armory.logger import Logger
 from armory.runtime.checking import checked
@@ -39,6 +39,20 @@ def _nobody(_report: Reloaded) -> None:
 
 def _unexplained(_path: Path, _error: ConfigError) -> str:
     return "`armory validate` says why"
+
+
+def _read(path: Path) -> Loaded:
+    """What the file holds; one that holds nothing has been lost, or is being written.
+
+    Raises:
+        ConfigError: it cannot be read, does not hold, or holds nothing.
+    """
+    text = read_file(path)
+    if not text.strip():
+        raise ConfigError(
+            f"{path} is empty; if no upstream is wanted any more, say so: `upstreams: {{}}`"
+        )
+    return checked(path, text)
 
 
 class Rereading:
@@ -73,7 +87,8 @@ class Rereading:
         One after the other: of two at once, the one that read the older text could else end last.
 
         Raises:
-            ConfigError: there is no file, or it does not hold; nothing has changed then.
+            ConfigError: there is no file, or it does not hold, or holds nothing; nothing has
+                changed then.
         """
         path = self._path
         if path is None:
@@ -81,7 +96,7 @@ class Rereading:
             raise ConfigError(said)
 
         async def work() -> Reloaded:
-            loaded = await asyncio.to_thread(checked, path)
+            loaded = await asyncio.to_thread(_read, path)
             return await self._reload(self.overridden(loaded), dry_run=dry_run)
 
         async def watched() -> Reloaded:

@@ -96,6 +96,9 @@ def test_a_refused_file_is_told_until_it_holds(
     assert armory("reload").returncode != 0
     assert refused() == "1.0"
     assert "live.yaml" in served.readiness()[1]["not_ready"][0]
+    file.write_text("\n")  # as if nothing were wanted any more, which has to be said
+    assert "live.yaml is empty" in armory("reload").stderr
+    assert "upstreams: {}" in served.readiness()[1]["not_ready"][0]
 
 
 def test_a_file_is_tried_before_it_takes_the_place_of_the_other(

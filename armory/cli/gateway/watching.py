@@ -6,7 +6,9 @@ Owns: `ConfigWatch`. Never reads the files.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
+import time
 from pathlib import Path
 
 from armory.config.dotenv import NAME as DOTENV
@@ -14,6 +16,8 @@ from armory.config.dotenv import NAME as DOTENV
 WATCH_S = 1.0
 WRITTEN_S = 0.1
 """A changed file is read once it has stayed the same for so long."""
+GONE_S = 5.0
+"""A file that is gone or empty for longer is not being written: it counts as changed."""
 _Stamp = tuple[int, ...]
 
 
@@ -27,6 +31,7 @@ class ConfigWatch:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._seen = _stamp(path)
+        self._missing_since: float | None = None
 
     async def changed(self) -> None:
         """Wait for a change; returns when it is written."""
@@ -35,12 +40,25 @@ class ConfigWatch:
             now = await asyncio.to_thread(_stamp, self._path)
             if now is None:
                 self._seen = None  # as it is once it is back: who read it meanwhile found nothing
+                if self._is_gone(time.monotonic()):
+                    return
+            else:
+                self._missing_since = None
             if now == self._seen:
                 continue
             await asyncio.sleep(WRITTEN_S)
             if now == await asyncio.to_thread(_stamp, self._path):
                 self._seen = now
                 return
+
+    def _is_gone(self, now: float) -> bool:
+        """Whether the file is not there, and no longer being written; true once."""
+        if self._missing_since is None:
+            self._missing_since = now
+        if now - self._missing_since < GONE_S:
+            return False
+        self._missing_since = math.inf
+        return True
 
 
 def _stamp(path: Path) -> _Stamp | None:

@@ -80,3 +80,25 @@ async def test_a_file_that_was_away_and_is_back_counts(tmp_path: Path) -> None:
     (tmp_path / "away").rename(path)  # what was refused for its absence holds again
     async with asyncio.timeout(10):
         await changed
+
+
+@pytest.mark.parametrize("lost", ["gone", "empty"])
+async def test_a_file_that_stays_away_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    monkeypatch.setattr(watching, "GONE_S", 0.05)
+    path = tmp_path / "armory.yaml"
+    path.write_text("upstreams: {a: {command: x}}\n")
+    watched = ConfigWatch(path)
+    if lost == "gone":
+        path.unlink()
+    else:
+        path.write_text("")
+    async with asyncio.timeout(10):
+        await watched.changed()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.3):
+            await watched.changed()
+    path.write_text("upstreams: {a: {command: x}}\n")
+    async with asyncio.timeout(10):
+        await watched.changed()
