@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 from collections.abc import Sequence
 
 import pytest
@@ -150,3 +151,31 @@ def test_a_memory_may_be_used_in_one_event_loop_after_the_other() -> None:
     memory.add(EMAIL)
     assert len(asyncio.run(memory.select_tools_for_query("weather"))) == 2
     asyncio.run(memory.aclose())
+
+
+class Closing(HashingEmbedder):
+    """An embedder that says when it was closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.closed = threading.Event()
+
+    async def aclose(self) -> None:
+        self.closed.set()
+
+
+def test_a_memory_that_nobody_holds_any_more_is_closed() -> None:
+    before, model = set(threading.enumerate()), Closing()
+    memory = ToolMemory(embedder=model)
+    memory.add(WEATHER)
+    context = memory.expansion()
+    del memory
+    gc.collect()
+    assert [tool["name"] for tool in context.search_tools("weather")] == ["get_weather"]
+    assert not model.closed.is_set(), "its working set holds it"
+    del context
+    gc.collect()
+    assert model.closed.wait(WAIT_S)
+    for thread in set(threading.enumerate()) - before:
+        thread.join(WAIT_S)
+        assert not thread.is_alive(), thread.name
