@@ -11,6 +11,7 @@ import pytest
 
 from armory import AsyncToolMemory, ToolMemory
 from armory.domain.query import VisibleSet
+from armory.errors import InvalidRequest
 from armory.retrieval.ports import FloatArray
 from armory.testing.embedder import HashingEmbedder
 
@@ -150,6 +151,36 @@ def test_a_memory_may_be_used_in_one_event_loop_after_the_other() -> None:
         assert asyncio.run(memory.select_tools_for_query("weather"))
     memory.add(EMAIL)
     assert len(asyncio.run(memory.select_tools_for_query("weather"))) == 2
+    asyncio.run(memory.aclose())
+
+
+def test_a_memory_serves_one_event_loop_at_a_time_and_says_so() -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    class Held(HashingEmbedder):
+        async def embed_queries(self, texts: Sequence[str]) -> FloatArray:
+            entered.set()
+            await asyncio.to_thread(leave.wait, WAIT_S)
+            return await super().embed_queries(texts)
+
+    memory = AsyncToolMemory(embedder=Held())
+    memory.add(WEATHER)
+    found: list[str] = []
+
+    async def select() -> None:
+        found.append((await memory.select_tools_for_query("weather"))[0]["name"])
+
+    elsewhere = threading.Thread(target=lambda: asyncio.run(select()))
+    elsewhere.start()
+    try:
+        assert entered.wait(WAIT_S)
+        with pytest.raises(InvalidRequest, match="another event loop uses this memory now"):
+            asyncio.run(select())
+    finally:
+        leave.set()
+        elsewhere.join(WAIT_S)
+    asyncio.run(select())
+    assert found == ["get_weather"] * 2
     asyncio.run(memory.aclose())
 
 
