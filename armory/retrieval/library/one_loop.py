@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from weakref import WeakKeyDictionary
 
@@ -29,7 +29,7 @@ class OneLoop:
         self._gate = threading.Lock()
 
     @contextmanager
-    def here(self) -> Iterator[None]:
+    def here(self) -> Generator[None]:
         """For the time of one piece of work in the running loop.
 
         Raises:
