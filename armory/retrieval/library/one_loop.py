@@ -26,23 +26,23 @@ class OneLoop:
 
     def __init__(self) -> None:
         self._under_way: WeakKeyDictionary[asyncio.AbstractEventLoop, int] = WeakKeyDictionary()
-        self._gate = threading.Lock()
+        self._gate = threading.RLock()  # a selection that was abandoned ends wherever it is freed
 
     @contextmanager
     def here(self) -> Generator[None]:
         """For the time of one piece of work in the running loop.
 
         Raises:
-            InvalidRequest: there is some in another loop that runs.
+            InvalidRequest: there is some in another loop that is not closed.
         """
         loop = asyncio.get_running_loop()
         with self._gate:
             for other, count in self._under_way.items():
-                if count and other is not loop and other.is_running():
+                if count and other is not loop and not other.is_closed():
                     raise InvalidRequest(_ELSEWHERE)
             self._under_way[loop] = self._under_way.get(loop, 0) + 1
         try:
             yield
         finally:
             with self._gate:
-                self._under_way[loop] -= 1
+                self._under_way[loop] = self._under_way.get(loop, 1) - 1
