@@ -34,6 +34,8 @@ _SAME = {
     "disabled_tools": "tools.deny",
     "http_headers": "headers",
     "env_vars": "inherit_env",
+    "working_directory": "cwd",
+    "workingDirectory": "cwd",
     "startup_timeout_sec": "start_timeout_s",
     "tool_timeout_sec": "call_timeout_s",
 }
@@ -47,6 +49,7 @@ _LOGIN_KEYS = {
 }
 _MILLISECONDS = 1_000
 """A time-out from here on is in milliseconds: nobody waits a quarter of an hour for one call."""
+_APART = {"startup": "start_timeout_s", "request": "call_timeout_s"}
 _ELSEWHERE = ("envFile", "source", "settings")
 _BRACED = re.compile(r"(?<!\$)\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 _LOCAL = ("local", "remote", "custom", "extension")
@@ -152,9 +155,18 @@ def _how(block: dict[str, Any], name: str, value: Any) -> bool:
         block["args"] = [*block.get("args", []), *value] if isinstance(value, list) else value
     elif name == "timeout" and isinstance(value, (int, float)):
         block["call_timeout_s"] = value / 1_000 if value >= _MILLISECONDS else value
+    elif name == "timeout" and isinstance(value, dict):
+        _times(block, value)
     else:
         return False
     return True
+
+
+def _times(block: dict[str, Any], value: dict[Any, Any]) -> None:
+    """Time-outs apart, as opencode has them, in milliseconds."""
+    for name, place in _APART.items():
+        if isinstance(value.get(name), (int, float)):
+            block[place] = value[name] / 1_000
 
 
 def _credential(block: dict[str, Any], name: str, value: Any) -> bool:

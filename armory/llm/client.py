@@ -19,6 +19,7 @@ from armory.llm.errors import ChatError, ChatMalformed, ChatTimeout, ChatUnavail
 from armory.llm.failures import Endpoint, chat_error
 from armory.llm.parameters import Parameters, RequestParameters
 from armory.llm.tokens import estimate_tokens
+from armory.llm.written import content_of, text_of
 from armory.logger import Logger
 
 if TYPE_CHECKING:
@@ -149,10 +150,7 @@ class ChatClient:
                 f"{self.base_url} answered something that is no chat completion (no `choices`). "
                 "Is the URL that of an OpenAI-compatible API, ending in /v1?"
             )
-        message = getattr(choices[0], "message", None)
-        content = getattr(message, "content", None)
-        text = content if isinstance(content, str) else ""
-        text = text.encode("utf-8", "replace").decode()  # half of a character can be sent nowhere
+        text = text_of(getattr(choices[0], "message", None))
         usage = getattr(answer, "usage", None)
         return Completion(
             text=text,
@@ -275,8 +273,8 @@ class ChatClient:
 
 def _texts(delta: object) -> list[tuple[str, str]]:
     """(where it stood, text) of each text in a piece, which servers may leave out."""
-    found = ((kind, getattr(delta, kind, None)) for kind in _TEXTS)
-    return [(kind, text) for kind, text in found if isinstance(text, str) and text]
+    found = ((kind, content_of(getattr(delta, kind, None))) for kind in _TEXTS)
+    return [(kind, text) for kind, text in found if text]
 
 
 def _count(usage: object, name: str) -> int:

@@ -22,6 +22,7 @@ class Turn:
 
     Attributes:
         text: what the model says.
+        message: members of the message beside its role, instead of `text` as its content.
         status: HTTP status; anything but 200 sends an error object.
         headers: of the answer.
         error: the error object, instead of one that says nothing.
@@ -40,6 +41,7 @@ class Turn:
     thinking: str = ""
     fault: Fault | None = None
     usage: Any = True
+    message: dict[str, Any] | None = None
 
 
 class ScriptedChat:
@@ -105,7 +107,7 @@ class ScriptedChat:
             "choices": [
                 {
                     "index": 0,
-                    "message": {"role": "assistant", "content": text},
+                    "message": {"role": "assistant", **(turn.message or {"content": text})},
                     "finish_reason": "stop",
                 }
             ],

@@ -48,6 +48,10 @@ class LoopThread:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(timeout_s)
 
+    def end_after(self, work: Coroutine[Any, Any, object]) -> None:
+        """Run `work` there, and end then; waits for neither, so that a finalizer may ask for it."""
+        self.submit(work).add_done_callback(lambda _: self._loop.stop())
+
     def _serve(self) -> None:
         # Its end gives every task its own: one that is dropped half-way leaves connections open.
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:

@@ -57,7 +57,8 @@ def _http(reference: str, member: str = "url", **more: object) -> Callable[[Gate
 
 
 def _spawned(gateway: Gateway) -> Json:
-    command = shutil.which(_NAME) or str(Path(sys.executable).with_name(_NAME))
+    found = shutil.which(_NAME) or Path(sys.executable).with_name(_NAME)
+    command = str(Path(found).absolute())  # a folder of the PATH may be relative
     return {"command": command, "args": ["serve", "--stdio", "--config", str(gateway.config)]}
 
 

@@ -28,6 +28,7 @@ from armory.upstreams.spec import Transport
 
 _WAYS = ("command", "url", "openapi", "skills")
 _BARE_REFERENCE = re.compile(r"(?:[A-Za-z]++ )?\$([A-Za-z_]\w*+)")
+_FILE_REFERENCE = re.compile(r"(?<!\$)\{file:[^{}]++\}")
 _WORKSPACE = "${workspaceFolder}"
 _REFERENCE = re.compile(r"\$\{\w++\}")
 
@@ -62,7 +63,7 @@ def import_file(
     notices += _env_files(servers, imported, workspace)
     secrets = SecretsToWrite(imported.upstreams, env_file)
     notices += _problems(imported, {**variables_of(into), **secrets.variables})
-    notices += _bare_references(imported)
+    notices += _bare_references(imported) + _file_references(imported)
     command = f"`armory import {file} --env .env`"
     notices += secrets.notices(command, into, only_print=only_print)
     if not only_print and imported.upstreams:
@@ -108,6 +109,16 @@ def _bare_references(imported: Imported) -> list[str]:
         if isinstance(held := block.get(part), dict)
         for name, value in held.items()
         if isinstance(value, str) and (match := _BARE_REFERENCE.fullmatch(value))
+    ]
+
+
+def _file_references(imported: Imported) -> list[str]:
+    """`{file:PATH}`, which opencode fills in and Armory does not."""
+    return [
+        f"upstreams.{key}: {reference} is taken as it stands; write ${{NAME}} there, and what the "
+        "file holds into that variable"
+        for key, block in imported.upstreams.items()
+        for reference in sorted(set(_FILE_REFERENCE.findall(json.dumps(block, ensure_ascii=False))))
     ]
 
 

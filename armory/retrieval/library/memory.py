@@ -34,6 +34,7 @@ from armory.retrieval.library.arguments import (
     told_of,
     whole,
 )
+from armory.retrieval.library.one_loop import OneLoop
 from armory.retrieval.library.own_embedder import checked
 from armory.retrieval.library.tool_context import ToolContext, selected
 from armory.retrieval.library.tool_snapshot import Filter, ToolSnapshot
@@ -138,6 +139,7 @@ class AsyncToolMemory:
         self._stale = False
         self._closed = False
         self._lock = asyncio.Lock()
+        self._loops = OneLoop()
 
     async def __aenter__(self) -> AsyncToolMemory:
         return self
@@ -258,7 +260,7 @@ class AsyncToolMemory:
 
         Raises:
             InvalidRequest: a blank, too long or mistyped query, an argument of the wrong type or
-                out of its bounds, or the memory is closed.
+                out of its bounds, the memory is closed, or another event loop uses it now.
         """
         limits = Limits(
             threshold=number("threshold", threshold, 0, 1),
@@ -268,9 +270,10 @@ class AsyncToolMemory:
         )
         texts, out = texts_of(query), identifiers(exclude)
         check_filters(filters)
-        held = await self._fresh()
-        visible = held.visible(filters, bool(include_private), out)
-        ranking = await self._retriever.rank(Query(texts), visible)
+        with self._loops.here():
+            held = await self._fresh()
+            visible = held.visible(filters, bool(include_private), out)
+            ranking = await self._retriever.rank(Query(texts), visible)
         shown = ranking.cut(limits).shown
         return [_selected(held.tools, ranking, position) for position in shown]
 
@@ -289,7 +292,8 @@ class AsyncToolMemory:
         if target is None:
             raise ConfigError("save needs a folder")
         content = await asyncio.to_thread(saved.content_of, tuple(self._tools.values()))
-        await self._fresh()
+        with self._loops.here():
+            await self._fresh()
         return await asyncio.to_thread(saved.write, target, content)
 
     async def load(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from pathlib import Path
@@ -29,7 +30,7 @@ _END_S = 10.0
 
 class ToolMemory:
     """Remembers tools and finds those that a query wants; blocking, safe from any thread. A process
-    that was forked needs one of its own.
+    that was forked needs one of its own. One that nobody holds any more is closed.
 
     Arguments and errors are those of `AsyncToolMemory`.
 
@@ -63,6 +64,8 @@ class ToolMemory:
         self._gate = threading.Lock()
         self._closed = False
         self._process = os.getpid()
+        self._dropped = weakref.finalize(self, _let_go, self._memory, self._loop, self._process)
+        self._dropped.atexit = False  # its thread is a daemon's
 
     def __enter__(self) -> ToolMemory:
         return self
@@ -86,6 +89,7 @@ class ToolMemory:
             if self._closed:
                 return
             self._closed = True
+            self._dropped.detach()
             ended = self._loop.submit(self._memory.aclose())
         try:
             ended.result()
@@ -184,6 +188,12 @@ class ToolMemory:
     async def _call(function: Any, *args: Any, **options: Any) -> Any:
         """Changes run on the loop's thread, one after the other."""
         return function(*args, **options)
+
+
+def _let_go(memory: AsyncToolMemory, loop: LoopThread, process: int) -> None:
+    """Close what a memory held that nobody holds any more, as when a notebook's cell runs again."""
+    if os.getpid() == process:
+        loop.end_after(memory.aclose())
 
 
 class SyncToolContext:

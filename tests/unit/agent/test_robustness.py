@@ -68,6 +68,19 @@ async def test_what_could_not_be_meant_is_refused_before_the_model_is_asked(
     assert caught.value.parameter == parameter
 
 
+async def test_a_turn_that_comes_as_a_tool_call_or_in_parts_is_carried_out(
+    run: Run, shelf: Shelf
+) -> None:
+    asked = {"name": "functions.vector_search", "arguments": '{"query": "deploy"}'}
+    call = Turn(message={"content": None, "tool_calls": [{"type": "function", "function": asked}]})
+    thought = {"type": "thinking", "thinking": [{"type": "text", "text": "enough"}]}
+    done = Turn(message={"content": [thought, {"type": "text", "text": DONE}]})
+    ran = await run(shelf, call, done)
+    assert ran.kinds[:2] == ["action", "observation"]
+    assert ran.result.stopped == "final_answer"
+    assert ran.result.tools[0].tool.name == "ci__deploy"
+
+
 async def test_an_empty_turn_is_asked_for_once_more(run: Run, shelf: Shelf) -> None:
     ran = await run(shelf, Turn(fault="empty"), DONE)
     assert ran.kinds == ["malformed", "thought", "final_answer"]

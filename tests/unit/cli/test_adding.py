@@ -92,6 +92,31 @@ def test_a_variable_as_gemini_writes_it_is_told(capsys: pytest.CaptureFixture[st
     assert "HERE" not in said
 
 
+def test_a_file_as_opencode_fills_it_in_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    headers = {"Authorization": "Bearer {file:~/.token}"}
+    other = {"command": "x", "args": ["${A:-{file:b}}", "{file: c d}", "{file:./e}", "{file:./e}"]}
+    assert taken_over({"far": {"url": "http://x.example", "headers": headers}, "near": other}) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "upstreams.far: {file:~/.token} is taken as it stands; write ${NAME} there" in said
+    assert said.count("upstreams.near: {file:./e} is taken") == 1
+
+
+def test_a_server_runs_where_the_client_ran_it(capsys: pytest.CaptureFixture[str]) -> None:
+    times = {"startup": 30_000, "request": 90_000}
+    servers = {
+        "warp": {"command": "x", "working_directory": "/srv/a"},
+        "idea": {"command": "x", "workingDirectory": "/srv/b"},
+        "code": {"command": ["x", "y"], "cwd": "/srv/c", "timeout": times},
+        "far": {"url": "http://x.example", "working_directory": "/srv/d"},
+    }
+    assert taken_over(servers) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.count("left out") == said.count("server 'far': cwd left out") == 1
+    found = load_file(Path("armory.yaml")).config.upstreams
+    assert [found[name].cwd for name in ("warp", "idea", "code")] == ["/srv/a", "/srv/b", "/srv/c"]
+    assert (found["code"].start_timeout_s, found["code"].call_timeout_s) == (30, 90)
+
+
 IN_PROJECT = {
     "servers": {
         "files": {"command": "files", "args": ["${workspaceFolder}"]},

@@ -127,3 +127,17 @@ def test_that_the_gateway_asks_for_a_credential_is_told(
     Path("armory.yaml").write_text(f"security: {given}\naccounts: {{enabled: true}}\n")
     assert run("--client", "cursor", *arguments) == 0
     assert ("asks for a credential: --token" in capsys.readouterr().err) == said
+
+
+def test_a_client_that_starts_the_gateway_gets_its_whole_path(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("armory.yaml").write_text("server: {port: 8080}\n")
+    program = Path("venv/bin/armory")
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", "venv/bin")
+    assert run("--client", "claude-desktop", "--json") == 0
+    told = json.loads(capsys.readouterr().out)["config"]["mcpServers"]["armory"]
+    assert told["command"] == str(Path.cwd() / program)

@@ -68,6 +68,41 @@ async def test_half_a_character_is_replaced() -> None:
         assert (await chat.complete(ASK)).text == "party ?"
 
 
+CALL = {"type": "function", "id": "1", "function": {"name": "f", "arguments": '{"query": "x"}'}}
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        ({"content": [{"type": "text", "text": "a "}, {"type": "text", "text": "b"}]}, "a b"),
+        (
+            {
+                "content": [
+                    {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]},
+                    {"type": "text", "text": "yes"},
+                    {"type": "text"},
+                    "?",
+                ]
+            },
+            "yes",
+        ),
+        ({"content": "said", "tool_calls": [CALL]}, "said"),
+        (
+            {"content": None, "tool_calls": [CALL]},
+            '{"name": "f", "arguments": "{\\"query\\": \\"x\\"}"}',
+        ),
+        ({"content": "", "tool_calls": [{}, 3]}, ""),
+        ({"content": None, "refusal": "I will not"}, "I will not"),
+        ({"content": {"text": "x"}}, ""),
+    ],
+    ids=["parts", "thinking aside", "text and call", "a call", "no call", "a refusal", "an object"],
+)
+async def test_a_message_is_read_however_it_is_put(message: dict[str, Any], text: str) -> None:
+    turn = Turn(message=message)
+    async with ScriptedChat([turn]) as server, client(server) as chat:
+        assert (await chat.complete(ASK)).text == text
+
+
 async def test_optional_parts_are_not_sent_unless_given() -> None:
     async with ScriptedChat(["x"]) as server, client(server) as chat:
         await chat.complete(ASK)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 from collections.abc import Sequence
 
 import pytest
 
 from armory import AsyncToolMemory, ToolMemory
 from armory.domain.query import VisibleSet
+from armory.errors import InvalidRequest
 from armory.retrieval.ports import FloatArray
 from armory.testing.embedder import HashingEmbedder
 
@@ -150,3 +152,61 @@ def test_a_memory_may_be_used_in_one_event_loop_after_the_other() -> None:
     memory.add(EMAIL)
     assert len(asyncio.run(memory.select_tools_for_query("weather"))) == 2
     asyncio.run(memory.aclose())
+
+
+def test_a_memory_serves_one_event_loop_at_a_time_and_says_so() -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    class Held(HashingEmbedder):
+        async def embed_queries(self, texts: Sequence[str]) -> FloatArray:
+            entered.set()
+            await asyncio.to_thread(leave.wait, WAIT_S)
+            return await super().embed_queries(texts)
+
+    memory = AsyncToolMemory(embedder=Held())
+    memory.add(WEATHER)
+    found: list[str] = []
+
+    async def select() -> None:
+        found.append((await memory.select_tools_for_query("weather"))[0]["name"])
+
+    elsewhere = threading.Thread(target=lambda: asyncio.run(select()))
+    elsewhere.start()
+    try:
+        assert entered.wait(WAIT_S)
+        with pytest.raises(InvalidRequest, match="another event loop uses this memory now"):
+            asyncio.run(select())
+    finally:
+        leave.set()
+        elsewhere.join(WAIT_S)
+    asyncio.run(select())
+    assert found == ["get_weather"] * 2
+    asyncio.run(memory.aclose())
+
+
+class Closing(HashingEmbedder):
+    """An embedder that says when it was closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.closed = threading.Event()
+
+    async def aclose(self) -> None:
+        self.closed.set()
+
+
+def test_a_memory_that_nobody_holds_any_more_is_closed() -> None:
+    before, model = set(threading.enumerate()), Closing()
+    memory = ToolMemory(embedder=model)
+    memory.add(WEATHER)
+    context = memory.expansion()
+    del memory
+    gc.collect()
+    assert [tool["name"] for tool in context.search_tools("weather")] == ["get_weather"]
+    assert not model.closed.is_set(), "its working set holds it"
+    del context
+    gc.collect()
+    assert model.closed.wait(WAIT_S)
+    for thread in set(threading.enumerate()) - before:
+        thread.join(WAIT_S)
+        assert not thread.is_alive(), thread.name
