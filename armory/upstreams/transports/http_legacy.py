@@ -260,6 +260,7 @@ class LegacyHttpLink(StatefulLink):
     async def _reopen(self) -> None:
         log.info("upstream_session_expired", upstream=self.server)
         self._stream.cancel()
+        self.requests.questions.began_anew()
         await self.open()
         self.spawn(self._restore(), "subscriptions")
         self.renewed()
