@@ -6,6 +6,7 @@ transport; never logs what is in it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -48,6 +49,10 @@ class Login(msgspec.Struct, frozen=True):
     revoke_url: str = ""
     id_token: str = ""
 
+    def is_of(self, other: Login) -> bool:
+        """Whether it has the same token: it was neither refreshed since, nor logged in anew."""
+        return self.access_token == other.access_token
+
 
 class Sealed(Protocol):
     """Where one person's login at one upstream is (`storage.logins.StoredLogin`)."""
@@ -60,8 +65,8 @@ class Sealed(Protocol):
         """Keep a login, or forget it; ends the lease."""
         ...
 
-    async def replace(self, login: bytes) -> bool:
-        """As `save`, unless there is no login any more; whether there was."""
+    async def replace(self, login: bytes, same: Callable[[bytes], bool]) -> bool:
+        """As `save`, unless there is another login by now, or none; whether it was `same`."""
         ...
 
     async def lease(self) -> bool:
@@ -84,8 +89,8 @@ class LoginStore(Protocol):
         """Keep a login, or forget it."""
         ...
 
-    async def replace(self, login: Login) -> bool:
-        """Replace the login if there still is one; whether there was."""
+    async def replace(self, login: Login, before: Login) -> bool:
+        """Keep a login in place of the one `before`, if that is still there; whether it was."""
         ...
 
     async def lease(self) -> bool:
@@ -169,12 +174,13 @@ class FileLogin:
         """As `LoginStore.save`."""
         self._logins.save(self._server, login)
 
-    async def replace(self, login: Login) -> bool:
+    async def replace(self, login: Login, before: Login) -> bool:
         """As `LoginStore.replace`."""
-        there = self._logins.load(self._server) is not None
-        if there:
-            self._logins.save(self._server, login)
-        return there
+        there = self._logins.load(self._server)
+        if there is None or not there.is_of(before):
+            return False
+        self._logins.save(self._server, login)
+        return True
 
     async def lease(self) -> bool:
         """Always: two processes are told apart by who was first."""
@@ -203,9 +209,13 @@ class PersonLogin:
         """As `LoginStore.save`."""
         await self._sealed.save(None if login is None else msgspec.json.encode(login))
 
-    async def replace(self, login: Login) -> bool:
+    async def replace(self, login: Login, before: Login) -> bool:
         """As `LoginStore.replace`."""
-        return await self._sealed.replace(msgspec.json.encode(login))
+
+        def same(data: bytes) -> bool:
+            return _one.decode(data).is_of(before)
+
+        return await self._sealed.replace(msgspec.json.encode(login), same)
 
     async def lease(self) -> bool:
         """As `LoginStore.lease`."""
