@@ -21,7 +21,7 @@ from armory.authserver.provider import Identity, Provider
 from armory.authserver.requests import Request
 from armory.authserver.scheme import GrantScheme
 from armory.authserver.settings import ProxySettings
-from armory.errors import AuthenticationFailed
+from armory.errors import AuthenticationFailed, BackendError
 from armory.security.sealing import Seal
 from armory.storage.cache import MemoryCache
 from armory.storage.changes import ChangeFeed
@@ -249,6 +249,48 @@ async def test_a_replica_that_dies_while_it_refreshes_ends_no_login(tmp_path: Pa
         provider.goes_on.set()
         await aged(found, 61)
         assert (await found.grants.refresh(refresh, CLIENT, "")).refresh
+
+
+class AwayFor(StoredGrants):
+    """The database is away when a renewed grant is to be kept, for so many attempts."""
+
+    away = 0
+
+    async def put(self, id: str, step: int, grant: bytes, life_s: float) -> bool:
+        self._be_away()
+        return await super().put(id, step, grant, life_s)
+
+    async def take_back(self, id: str, step: int, grant: bytes | None, life_s: float) -> None:
+        if grant is not None:
+            self._be_away()
+        await super().take_back(id, step, grant, life_s)
+
+    def _be_away(self) -> None:
+        if self.away:
+            self.away -= 1
+            raise BackendError("the database is away")
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+async def test_a_renewed_grant_is_kept_though_the_database_was_away(
+    tmp_path: Path, leaves: bool
+) -> None:
+    """The provider's refresh token that is kept has worked for the last time."""
+    async with rotating(tmp_path) as (found, login, provider):
+        _, refresh = await found.logged_in(login)
+        store = AwayFor(found.database, found.feed, found.seal)
+        store.away = 3
+        grants = Grants(store, found.seal, found.provider)
+        asking = asyncio.create_task(grants.refresh(refresh, CLIENT, ""))
+        await provider.is_asked.wait()
+        if leaves:
+            asking.cancel()
+            await asyncio.wait((asking,))
+        provider.goes_on.set()
+        given = await (grants.refresh(refresh, CLIENT, "") if leaves else asking)
+        assert await found.scheme.identify(given.access) is not None
+        assert (await grants.refresh(given.refresh, CLIENT, "")).refresh
+        assert provider.asked == ["r0", "r1", "r2"][: 2 + leaves]
 
 
 async def test_a_client_that_does_not_wait_for_its_refresh_may_ask_again(tmp_path: Path) -> None:
