@@ -81,6 +81,11 @@ class Sealed(Protocol):
 class LoginStore(Protocol):
     """Where one login is kept."""
 
+    @property
+    def changed(self) -> bool:
+        """Whether it may be another one than was loaded last, where nobody tells of that."""
+        ...
+
     async def load(self) -> Login | None:
         """The login; None where there is none."""
         ...
@@ -115,6 +120,15 @@ class Logins:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+
+    @property
+    def stamp(self) -> tuple[int, int, int] | None:
+        """What differs once another process has written the file; None: there is none."""
+        try:
+            found = self._path.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size
 
     def load(self, server: str) -> Login | None:
         """The login at an upstream; None where there is none."""
@@ -165,9 +179,16 @@ class FileLogin:
     def __init__(self, path: Path, server: str) -> None:
         self._logins = Logins(path)
         self._server = server
+        self._loaded: tuple[int, int, int] | None = None
+
+    @property
+    def changed(self) -> bool:
+        """As `LoginStore.changed`: commands write the file beside a gateway that runs."""
+        return self._logins.stamp != self._loaded
 
     async def load(self) -> Login | None:
         """As `LoginStore.load`."""
+        self._loaded = self._logins.stamp
         return self._logins.load(self._server)
 
     async def save(self, login: Login | None) -> None:
@@ -196,6 +217,8 @@ class PersonLogin:
     Args:
         sealed: where it is.
     """
+
+    changed = False
 
     def __init__(self, sealed: Sealed) -> None:
         self._sealed = sealed

@@ -67,7 +67,7 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
     async def current(self, url: URL) -> str | None:
         """As `Tokens.current`."""
         login = self._login
-        if login is not None and _fresh(login):
+        if login is not None and _fresh(login) and not self._store.changed:
             if self._unkept is not None:
                 await self._kept_at_last()
             return login.access_token

@@ -87,6 +87,22 @@ async def test_another_process_may_have_refreshed_first(rig: Rig) -> None:
     assert world.tokens[-1] == "theirs"
 
 
+async def test_a_login_of_a_command_counts_from_the_next_request_on(rig: Rig) -> None:
+    """Whoever uses the gateway's own file beside it: of another account, or none any more."""
+    await rig.log_in()
+    await rig.call()
+    logins = Logins(rig.file)
+    mine = logins.load("kept")
+    assert mine is not None
+    rig.world.valid.add("another's")
+    logins.save("kept", msgspec.structs.replace(mine, access_token="another's"))
+    await rig.call()
+    assert rig.world.tokens[-1] == "another's"
+    logins.save("kept", None)
+    with pytest.raises(UpstreamUnavailable, match="nobody has logged in; run: armory login kept"):
+        await rig.call()
+
+
 async def refreshing(rig: Rig) -> asyncio.Task[Any]:
     """A call that waits for the token endpoint, which has been asked for a new token."""
     await rig.log_in()
