@@ -251,6 +251,10 @@ class Grants:
         if not await self._store.take(id, step, None, _KEPT_S):
             return None
         try:
+            now = await self.kept(id)  # it may have been renewed and taken back since it was read
+            if now is None:
+                raise _bad_grant("this grant has ended")
+            grant = now
             login, identity = await self._provider.refreshed(grant.login, grant.identity)
         except (NoToken, BackendError) as error:
             if self._provider.is_over(grant.login, error):

@@ -311,6 +311,43 @@ async def test_a_client_that_does_not_wait_for_its_refresh_may_ask_again(tmp_pat
             await found.grants.refresh(refresh, CLIENT, "")
 
 
+class TakesLate(StoredGrants):
+    """The first who takes a grant waits, as for a connection to the database."""
+
+    def __init__(self, found: Gateway) -> None:
+        super().__init__(found.database, found.feed, found.seal)
+        self.taking, self.may = asyncio.Event(), asyncio.Event()
+
+    async def take(self, id: str, step: int, grant: bytes | None, life_s: float) -> bool:
+        if not self.taking.is_set():
+            self.taking.set()
+            await self.may.wait()
+        return await super().take(id, step, grant, life_s)
+
+
+async def test_a_grant_that_was_renewed_before_it_is_taken_is_shown_as_it_is(
+    tmp_path: Path,
+) -> None:
+    """Whoever had it renewed has left, so that the same refresh token counts again."""
+    async with rotating(tmp_path) as (found, login, provider):
+        _, refresh = await found.logged_in(login)
+        store = TakesLate(found)
+        late = asyncio.create_task(
+            Grants(store, found.seal, found.provider).refresh(refresh, CLIENT, "")
+        )
+        await store.taking.wait()
+        leaves = asyncio.create_task(found.grants.refresh(refresh, CLIENT, ""))
+        await provider.is_asked.wait()
+        leaves.cancel()
+        await asyncio.wait((leaves,))
+        renewing = [task for task in asyncio.all_tasks() if task.get_name() == "renew a grant"]
+        provider.goes_on.set()
+        await asyncio.wait(renewing, return_when=asyncio.FIRST_COMPLETED)
+        store.may.set()
+        assert (await late).refresh
+        assert provider.asked == ["r0", "r1"]
+
+
 async def test_the_end_of_a_grant_is_told_of_what_was_opened_long_ago(tmp_path: Path) -> None:
     settings = ProxySettings("armory", authorize_url="http://x/a", token_url="http://x/t")
     async with gateway(tmp_path, settings) as found:
