@@ -164,9 +164,15 @@ async def answer_to(
 
 
 async def send_events(
-    admitted: AdmittedRequest, session: Session, stream: EventStream, first: Iterable[Part]
+    admitted: AdmittedRequest,
+    session: Session,
+    stream: EventStream,
+    reader: int,
+    first: Iterable[Part],
 ) -> web.StreamResponse:
-    """Answer with the events of a request; `first` goes before those that were not read yet."""
+    """Answer with the events of a request, as a reader of its stream; `first` goes before those
+    that were not read yet.
+    """
     response = new_stream(admitted, {SESSION_HEADER: session.id})
     await response.prepare(admitted.request)
     with held_for(admitted.request, stream):
@@ -174,7 +180,7 @@ async def send_events(
             await response.write(priming(stream.event_id(0)))
         for piece in first:
             await response.write(piece)
-        await pump(response.write, stream, ids=True)
+        await pump(response.write, stream, ids=True, reader=reader)
     await response.write_eof()
     return response
 
@@ -203,6 +209,7 @@ class InPlace:
         self._session = session
         self._keepalive = keepalive
         self._stream: EventStream | None = None
+        self._reader = 0
         self._pumping: asyncio.Task[web.StreamResponse] | None = None
 
     async def serve(
@@ -264,8 +271,8 @@ class InPlace:
         if stream is None:
             stream = self._stream = self._session.open_stream(carries=False)
             if self.reading:
-                stream.attach()
-                events = send_events(self._admitted, self._session, stream, first)
+                self._reader = stream.attach()
+                events = send_events(self._admitted, self._session, stream, self._reader, first)
                 self._pumping = start(events, "events of a request")
         return stream
 
@@ -287,9 +294,11 @@ class InPlace:
         self._session.keep_within_bounds()
 
     def _left(self) -> None:
-        """The client is gone; what is said from now on is kept for when it comes back."""
+        """The client is gone; what is said from now on is kept for when it comes back, which it may
+        be already: who reads by now goes on.
+        """
         self.reading = False
         if self._stream is not None:
-            self._stream.detach(self._stream.reader)
+            self._stream.detach(self._reader)
         if self._pumping is not None:
             self._session.run(stop(self._pumping))

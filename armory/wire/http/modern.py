@@ -88,15 +88,17 @@ class ModernEndpoint:
 
     async def end_those(self, whose: Callable[[Principal], bool]) -> None:
         """Cut the requests in flight of those principals that may not ask any more: each is asked
-        again who it is, since a person may have come with another credential as well.
+        again who it is, since a person may have come with another credential as well. Of whom that
+        cannot be told just then, it is asked again before the answer is given.
         """
         edge = self._edge
         for answer in edge.keepalive:
             if isinstance(answer, LazyAnswer) and whose(answer.admitted.caller.principal):
                 try:
                     await edge.admission.confirm(answer.admitted)
-                except RequestRejected:
-                    answer.cut()
+                except RequestRejected as rejected:
+                    if rejected.reason != "unavailable":
+                        answer.cut()
 
     async def _confirm(self, answer: LazyAnswer, request: ClientRequest) -> None:
         """Ask again who it is before the answer to a request is given; what it left to be asked is
