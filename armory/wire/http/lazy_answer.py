@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from aiohttp import web
 from msgspec import UNSET
 
-from armory.protocol import versions
+from armory.protocol import codes, versions
 from armory.protocol.errors import Malformed
 from armory.protocol.headers import SESSION_HEADER
 from armory.protocol.jsonrpc import Message
@@ -22,7 +22,13 @@ from armory.protocol.link import ClientGone, Reply
 from armory.tasks import spawn, start, stop
 from armory.wire.dispatch import Dispatcher
 from armory.wire.errors import status_of
-from armory.wire.http.admitted import AdmittedRequest, json_answer, new_stream
+from armory.wire.http.admitted import (
+    OVERDUE,
+    AdmittedRequest,
+    answered_overdue,
+    json_answer,
+    new_stream,
+)
 from armory.wire.http.answers import held_for, write_event
 from armory.wire.http.keepalive import KeepaliveTimer
 from armory.wire.messages import (
@@ -234,7 +240,9 @@ class InPlace:
             answer = await answer_to(dispatcher, message, admitted, session, before, known)
         except asyncio.CancelledError:
             if not running.withdrawn:
-                raise
+                if not answered_overdue(admitted):
+                    raise
+                answer = refused(key, codes.BACKEND, OVERDUE)
         finally:
             running.end()
             if session.inflight.get(key) is running:

@@ -6,6 +6,7 @@ Never imports legacy sessions.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
@@ -30,7 +31,14 @@ from armory.wire.eras import inbound
 from armory.wire.eras.mismatch import param_refusal
 from armory.wire.errors import error_object, status_of
 from armory.wire.http.admission import RequestRejected
-from armory.wire.http.admitted import AdmittedRequest, json_answer, new_stream, refusal
+from armory.wire.http.admitted import (
+    OVERDUE,
+    AdmittedRequest,
+    answered_overdue,
+    json_answer,
+    new_stream,
+    refusal,
+)
 from armory.wire.http.context import EdgeContext
 from armory.wire.http.lazy_answer import LazyAnswer
 from armory.wire.http.replicas import OwnerGone, was_passed
@@ -74,9 +82,8 @@ class ModernEndpoint:
             return await self._listen(admitted, request, id, params)
         answer = LazyAnswer(admitted, self._edge.keepalive)
         request = modern_request(admitted.caller, version, meta, answer.event, id)
-        verify = _verify_mirrored if method == "tools/call" else None
         try:
-            reply = await self._edge.dispatcher.answer(request, method, params, verify)
+            reply = await self._reply(admitted, request, method, params)
             if self._edge.admission.outdated(admitted):
                 await self._confirm(answer, request)
             return await answer.finish(id, reply)
@@ -85,6 +92,21 @@ class ModernEndpoint:
             return await self._pass_on(admitted, id, owned.replica)
         finally:
             answer.stop()
+
+    async def _reply(
+        self,
+        admitted: AdmittedRequest,
+        request: ClientRequest,
+        method: str,
+        params: dict[str, Raw],
+    ) -> Reply:
+        verify = _verify_mirrored if method == "tools/call" else None
+        try:
+            return await self._edge.dispatcher.answer(request, method, params, verify)
+        except asyncio.CancelledError:
+            if not answered_overdue(admitted):
+                raise
+            return Reply(error=jsonrpc.error(codes.BACKEND, OVERDUE))
 
     async def end_those(self, whose: Callable[[Principal], bool]) -> None:
         """Cut the requests in flight of those principals that may not ask any more: each is asked
