@@ -50,6 +50,8 @@ _AGAIN_S = 30.0
 refresh at once, and who lost the answer asks again. As Okta and Cognito do, for as long."""
 _GIVEN_UP_S, _LOOK_S = 60.0, 0.1
 """A renewal that takes longer was given up: its replica is no more. Others look how it goes."""
+_TRIED_S = 30.0
+"""For so long it is tried to keep what was renewed, where the database is away."""
 
 
 class GrantStore(Protocol):
@@ -249,6 +251,10 @@ class Grants:
         if not await self._store.take(id, step, None, _KEPT_S):
             return None
         try:
+            now = await self.kept(id)  # it may have been renewed and taken back since it was read
+            if now is None:
+                raise _bad_grant("this grant has ended")
+            grant = now
             login, identity = await self._provider.refreshed(grant.login, grant.identity)
         except (NoToken, BackendError) as error:
             if self._provider.is_over(grant.login, error):
@@ -261,11 +267,30 @@ class Grants:
                 "temporarily_unavailable", "the provider cannot be asked; try again", 503
             ) from None
         grant = msgspec.structs.replace(grant, identity=identity, login=login)
-        if left.is_set():
-            await self._store.take_back(id, step, grant.at(step), _KEPT_S)
-        elif not await self._store.put(id, step + 1, grant.at(step + 1), _KEPT_S):
+        if not await self._keep(handle, grant, left):
             raise _bad_grant("this grant has ended")
         return grant
+
+    async def _keep(self, handle: Handle, grant: Grant, left: asyncio.Event) -> bool:
+        """Keep a renewed grant, as soon as the database is there: what it was renewed with may have
+        worked for the last time. Whether it still was there.
+
+        Raises:
+            BackendError: the database was away for too long.
+        """
+        id, step = handle.grant, handle.step
+        until = time.monotonic() + _TRIED_S
+        while True:
+            try:
+                if left.is_set():
+                    await self._store.take_back(id, step, grant.at(step), _KEPT_S)
+                    return True
+                return await self._store.put(id, step + 1, grant.at(step + 1), _KEPT_S)
+            except BackendError as error:
+                if time.monotonic() > until:
+                    _log.error("renewed_grant_not_kept", error=error.message)
+                    raise
+                await asyncio.sleep(_LOOK_S)
 
     async def revoke(self, token: str, client: Client) -> None:
         """End the grant of a token, if it is one of this client."""

@@ -6,6 +6,7 @@ Owns: the table, and that one replica at a time refreshes a login. Never sees a 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from sqlalchemy import delete, select, update
@@ -117,14 +118,19 @@ class StoredLogin:
                 )
             transaction.changed(LOGINS, self.id)
 
-    async def replace(self, login: bytes) -> bool:
-        """As `save`, unless there is no login any more; whether there was.
+    async def replace(self, login: bytes, same: Callable[[bytes], bool]) -> bool:
+        """As `save`, unless there is another login by now, or none; whether it was `same`.
 
         Raises:
             BackendError: the database failed.
         """
         async with self._feed.transaction() as transaction:
-            mine = update(logins).where(logins.c.id == self.id)
+            asked = select(logins.c.sealed).where(logins.c.id == self.id)
+            sealed = (await transaction.connection.execute(asked)).scalar_one_or_none()
+            opened = None if sealed is None else self._seal.open(sealed, self.id)
+            if opened is None or not same(opened):
+                return False
+            mine = update(logins).where((logins.c.id == self.id) & (logins.c.sealed == sealed))
             done = await transaction.connection.execute(mine.values(**self._values(login)))
             if done.rowcount:
                 transaction.changed(LOGINS, self.id)

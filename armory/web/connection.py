@@ -23,7 +23,7 @@ from armory.web.pacing import LARGE_PIECE, Pace
 
 _log = Logger(__name__)
 _ENDED_WITHIN_S = 1.0
-"""How long a request that is cut off may take to clean up."""
+"""How long a request that is cut off may take to clean up, and to be answered that it is."""
 _AT_ONCE_S = 0.01
 """As soon as possible: 0 means no limit to aiohttp."""
 _HEAD = b"HTTP/1.1 %b\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
@@ -103,11 +103,13 @@ class Connection(Exchanges):
         arrived: bytes of a large request body that is not parsed yet.
         left: called when the client goes away while its request is served to the end all the same;
             None: the request is cancelled.
+        overdue: whether its request took longer than it may when the server ends: it is cancelled,
+            and a moment is left in which it can still be answered.
     """
 
     __slots__ = (
-        "_all", "ahead", "arrived", "begun", "caller", "head", "held", "left", "mark", "paced",
-        "reserve", "rest", "seen", "since", "stalled", "unread",
+        "_all", "ahead", "arrived", "begun", "caller", "head", "held", "left", "mark", "overdue",
+        "paced", "reserve", "rest", "seen", "since", "stalled", "unread",
     )  # fmt: skip
 
     def __init__(self, owner: Owner, server: Server, **settings: Any) -> None:
@@ -129,6 +131,7 @@ class Connection(Exchanges):
         self.caller = ""
         self.seen: Any = None
         self.left: Callable[[], None] | None = None
+        self.overdue = False
 
     @property
     def waiting(self) -> bool:
@@ -304,6 +307,7 @@ class Connection(Exchanges):
             self._force_close = True  # no further request
             if not (await asyncio.wait((task,), timeout=timeout))[0]:
                 self._all.note("requests_cut", path=getattr(self.request, "path", None))
+                self.overdue = True
                 task.cancel()
                 await asyncio.wait((task,), timeout=_ENDED_WITHIN_S)
         await super().shutdown(_AT_ONCE_S)

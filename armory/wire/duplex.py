@@ -318,7 +318,12 @@ class Duplex:
 
     # -- the end -----------------------------------------------------------------------------
 
-    async def drain(self, timeout_s: float) -> None:
+    async def finish(self) -> None:
+        """No more comes: the stream ends once what is in flight has, however long that takes."""
+        await self.drain(None)
+        self._out.close()
+
+    async def drain(self, timeout_s: float | None) -> None:
         """No more comes: end the listening requests properly, and let the others finish, without
         answers to what they ask.
         """

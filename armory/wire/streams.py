@@ -322,9 +322,18 @@ async def pump(
     *,
     ids: bool,
     after: int | None = None,
+    reader: int | None = None,
 ) -> None:
-    """Write a stream's messages as events, and a comment where it is silent, until it ends."""
-    reader = stream.attach(after)
+    """Write a stream's messages as events, and a comment where it is silent, until it ends.
+
+    Args:
+        write: takes the events.
+        stream: the messages.
+        ids: whether the events have ids.
+        after: position of the last message that is not wanted; None: those that nobody has read.
+        reader: number of the stream's reader that this is; None: a new one.
+    """
+    reader = stream.attach(after) if reader is None else reader
     try:
         while True:
             try:

@@ -72,16 +72,20 @@ async def test_a_login_is_replaced_only_where_there_is_one_and_its_lease_ends(
 ) -> None:
     process = await processes.open()
     login = StoredLogin(process.database, process.feed, Open(), "ann", "docs")
-    assert not await login.replace(b"refreshed")
+    first = b"first".__eq__
+    assert not await login.replace(b"refreshed", first)
     assert await login.load() is None
     await login.save(b"first")
     assert await login.lease()
     assert not await login.lease()
-    assert await login.replace(b"refreshed")
+    assert await login.replace(b"refreshed", first)
     assert await login.load() == b"refreshed"
     assert await login.lease()
+    await login.save(b"another")
+    assert not await login.replace(b"refreshed", first)
+    assert await login.load() == b"another"
     await login.save(None)
-    assert not await login.replace(b"refreshed")
+    assert not await login.replace(b"refreshed", first)
     assert await login.load() is None
 
 

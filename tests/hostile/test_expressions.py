@@ -42,12 +42,13 @@ from armory.cli.config.client_files import without_comments
 from armory.observability.redaction import redacted
 from armory.retrieval.lexical.intents import clauses
 from armory.upstreams.oauth.discovery import challenge_of
-from armory.protocol import bodies, jsonrpc
+from armory.protocol import bodies
+from armory.protocol.errors import Malformed
 million = 1_000_000
 bodies.check_depth(b'[' * 200 + b'"' + b'\"' * 2 * million, 256)
 try:
     bodies.check_depth(b'[' * 300 + b'"' + b'\"' * 2 * million, 256)
-except jsonrpc.Malformed:
+except Malformed:
     print("deep")
 assert clauses("a" + " " * million + "b") == []
 assert clauses("a" + "	" * million + "and b") == []

@@ -17,7 +17,7 @@ import pytest
 from armory.accounts.service import Accounts
 from armory.domain.catalog import ServerLists
 from armory.domain.principal import Principal
-from armory.errors import AuthenticationFailed
+from armory.errors import AuthenticationFailed, BackendError
 from armory.gateway.gateway import Gateway
 from armory.protocol.link import Call, Owner, Reply
 from armory.security.authentication import Authenticator
@@ -283,6 +283,44 @@ async def test_a_call_in_flight_ends_with_the_credential_that_it_came_with(accep
             upstream.let_go.set()
             for other in every[1:]:
                 assert b"a secret" in await other
+
+
+class PartlyAway(Revocable):
+    """One that cannot say of some credentials whether they have ended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.away: set[str] = set()
+
+    async def identify(self, credential: str) -> Principal | None:
+        """As `Scheme.identify`."""
+        if credential in self.away:
+            raise BackendError("the database is away")
+        return await super().identify(credential)
+
+
+@pytest.mark.parametrize("ended", [False, True])
+async def test_a_call_of_whom_nobody_can_tell_just_then_goes_on(ended: bool) -> None:
+    upstream, scheme = Held(), PartlyAway()
+    gateway, _, _ = held_up(upstream)
+    checks = Authenticator((), (scheme,), allow_anonymous=False)
+    body = modern_body(1, "tools/call", {"name": "up__wait", "arguments": {}})
+    headers = {**modern_headers(body), **bearer("ann/other")}
+    async with serving(gateway, checks) as (url, edge), aiohttp.ClientSession() as http:
+
+        async def call() -> tuple[int, bytes]:
+            async with http.post(f"{url}/mcp", json=body, headers=headers) as answered:
+                return answered.status, await answered.read()
+
+        called = asyncio.ensure_future(call())
+        await until(lambda: bool(upstream.under_way))
+        scheme.away.add("ann/other")
+        scheme.ended |= {"ann", "ann/other"} if ended else {"ann"}
+        await edge.end_principal("api_key:ann")
+        scheme.away.clear()
+        upstream.let_go.set()
+        status, said = await asyncio.wait_for(called, PATIENCE_S)
+        assert (status, b"a secret" in said) == ((401, False) if ended else (200, True))
 
 
 async def test_a_question_is_not_kept_for_who_cannot_answer_it_any_more() -> None:

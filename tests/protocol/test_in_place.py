@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 from aiohttp import web
+from msgspec import Raw
 
 from armory.protocol.link import Call, Owner, Reply
 from armory.testing.clients.raw import LegacyClient
 from armory.testing.front import result
+from armory.testing.waiting import until
+from tests.protocol.test_streams import events, next_event
 
 if TYPE_CHECKING:
     from tests.protocol.conftest import Front
@@ -101,6 +104,40 @@ async def test_the_connection_of_a_cancelled_request_serves_on(front: Front, way
         again = await in_session(http, front.url + "/mcp")
         assert (await asyncio.wait_for(again.request("ping"), 30))["result"] == {}
         assert made == [1]
+
+
+async def test_who_resumes_before_its_first_connection_ends_misses_nothing(front: Front) -> None:
+    """As after a sleep, or where the way to the gateway changed: that end is noticed late."""
+    may, many = asyncio.Event(), 1_000
+
+    async def answer(call: Call, owner: Owner) -> Reply:
+        del owner
+        assert call.client is not None
+        for done in range(many):
+            params = {"progressToken": Raw(b"1"), "progress": Raw(b"%d" % done)}
+            await call.client.notify("notifications/progress", params)
+            if not done:
+                await may.wait()
+        return result({"content": []})
+
+    front.pool.upstreams["old"].answer = answer
+    async with one_connection() as http, asyncio.timeout(30):
+        client = await in_session(http, front.url + "/mcp")
+        sent = {**body(1), "params": {**NOW, "_meta": {"progressToken": 1}}}
+        async with http.post(client.url, json=sent, headers=client.headers) as first:
+            before = events(first)
+            last = [await next_event(before) for _ in range(2)][-1]
+            resumed = {**client.headers, "Last-Event-ID": last.id or ""}
+            async with front.http.get(client.url, headers=resumed) as again:
+                assert again.status == 200
+                await until(first.content.at_eof)  # somebody else reads it now
+                await http.close()
+                client.http = front.http
+                assert (await client.request("ping"))["result"] == {}  # the end is known by then
+                may.set()
+                got = [event.data async for event in events(again) if event.data is not None]
+        told = [message["params"]["progress"] for message in got[:-1]]
+        assert (told, got[-1]["id"]) == (list(range(1, many)), 1)
 
 
 async def test_a_client_that_leaves_has_not_cancelled(front: Front) -> None:

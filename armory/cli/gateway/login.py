@@ -80,7 +80,7 @@ def logout(server: str, config: str | None, user: str | None, *, as_json: bool) 
     if user is not None:
         out().print(f"Logged {user} out of {server}.", markup=False)
         return
-    out().print(f"Logged out of {server}; a gateway that runs forgets its token when that expires.")
+    out().print(f"Logged out of {server}; a gateway that runs uses its token no more.")
 
 
 class _Callback:

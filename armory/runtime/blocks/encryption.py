@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 KEY_FILE = "key"
 """In ARMORY_HOME."""
+_OTHERS = 0o077
 
 
 def seals(loaded: Loaded) -> Seal:
@@ -43,23 +45,35 @@ def seals(loaded: Loaded) -> Seal:
         ) from None
 
 
+def has_key_file(loaded: Loaded) -> bool:
+    """Whether the file is what seals, and has been made."""
+    return not loaded.config.security.encryption_key and (loaded.home / KEY_FILE).exists()
+
+
 def _kept(path: Path) -> str:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_name(f"{path.name}.{os.getpid()}")
-        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            with os.fdopen(handle, "w", encoding="ascii") as file:
-                file.write(secrets.token_urlsafe(32))
-            os.link(fresh, path)  # fails if another process was first
-        except FileExistsError:
-            pass
-        finally:
-            fresh.unlink()
-        path.chmod(0o600)
+        if not path.exists():
+            _make(path)
+        if path.stat().st_mode & _OTHERS:
+            with suppress(OSError):  # it is another user's, or mounted: whoever put it there knows
+                path.chmod(0o600)
         return path.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
             f"the key file {str(path)!r} cannot be used ({type(error).__name__}); give a key here",
             path="security.encryption_key",
         ) from None
+
+
+def _make(path: Path) -> None:
+    """Make the file, unless another process is first."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f"{path.name}.{os.getpid()}")
+    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(handle, "w", encoding="ascii") as file:
+            file.write(secrets.token_urlsafe(32))
+        with suppress(FileExistsError):
+            os.link(fresh, path)
+    finally:
+        fresh.unlink()

@@ -1,4 +1,4 @@
-"""The machine that a gateway would run on: versions, memory, clock, port, folders.
+"""The machine that a gateway would run on: versions, memory, clock, port, folders, key.
 
 Owns: those checks. Changes nothing that stays.
 """
@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from armory.config import Loaded
 from armory.errors import ConfigError
 from armory.runtime.blocks.auditing import audit_file
+from armory.runtime.blocks.encryption import KEY_FILE, has_key_file, seals
 from armory.runtime.doctor.findings import Finding, failed, ok, warning
 from armory.runtime.entry.local_access import running
 from armory.runtime.version import armory_version
@@ -44,6 +45,7 @@ def machine(loaded: Loaded) -> Iterator[Finding]:
     yield clock(time.time())
     yield port(loaded)
     yield from folders(loaded)
+    yield from key(loaded)
 
 
 def versions() -> Finding:
@@ -137,6 +139,20 @@ def folders(loaded: Loaded) -> Iterator[Finding]:
         wanted["folder observability.audit.to"] = file.parent
     for check, folder in wanted.items():
         yield _writable(check, folder)
+
+
+def key(loaded: Loaded) -> Iterator[Finding]:
+    """Whether the file of the key that seals people's logins can be used, where there is one."""
+    if not has_key_file(loaded):
+        return
+    file = loaded.home / KEY_FILE
+    try:
+        seals(loaded)
+    except ConfigError as error:
+        fix = "put the saved file back, or set security.encryption_key to what it held"
+        yield failed("key", error.message.removeprefix(f"{error.path}: "), fix)
+    else:
+        yield ok("key", f"{file} opens what people's logins are sealed with: save it")
 
 
 def unwritable(folder: Path) -> str:

@@ -6,6 +6,7 @@ transport; never logs what is in it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -48,6 +49,10 @@ class Login(msgspec.Struct, frozen=True):
     revoke_url: str = ""
     id_token: str = ""
 
+    def is_of(self, other: Login) -> bool:
+        """Whether it has the same token: it was neither refreshed since, nor logged in anew."""
+        return self.access_token == other.access_token
+
 
 class Sealed(Protocol):
     """Where one person's login at one upstream is (`storage.logins.StoredLogin`)."""
@@ -60,8 +65,8 @@ class Sealed(Protocol):
         """Keep a login, or forget it; ends the lease."""
         ...
 
-    async def replace(self, login: bytes) -> bool:
-        """As `save`, unless there is no login any more; whether there was."""
+    async def replace(self, login: bytes, same: Callable[[bytes], bool]) -> bool:
+        """As `save`, unless there is another login by now, or none; whether it was `same`."""
         ...
 
     async def lease(self) -> bool:
@@ -76,6 +81,11 @@ class Sealed(Protocol):
 class LoginStore(Protocol):
     """Where one login is kept."""
 
+    @property
+    def changed(self) -> bool:
+        """Whether it may be another one than was loaded last, where nobody tells of that."""
+        ...
+
     async def load(self) -> Login | None:
         """The login; None where there is none."""
         ...
@@ -84,8 +94,8 @@ class LoginStore(Protocol):
         """Keep a login, or forget it."""
         ...
 
-    async def replace(self, login: Login) -> bool:
-        """Replace the login if there still is one; whether there was."""
+    async def replace(self, login: Login, before: Login) -> bool:
+        """Keep a login in place of the one `before`, if that is still there; whether it was."""
         ...
 
     async def lease(self) -> bool:
@@ -110,6 +120,15 @@ class Logins:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+
+    @property
+    def stamp(self) -> tuple[int, int, int] | None:
+        """What differs once another process has written the file; None: there is none."""
+        try:
+            found = self._path.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size
 
     def load(self, server: str) -> Login | None:
         """The login at an upstream; None where there is none."""
@@ -160,21 +179,29 @@ class FileLogin:
     def __init__(self, path: Path, server: str) -> None:
         self._logins = Logins(path)
         self._server = server
+        self._loaded: tuple[int, int, int] | None = None
+
+    @property
+    def changed(self) -> bool:
+        """As `LoginStore.changed`: commands write the file beside a gateway that runs."""
+        return self._logins.stamp != self._loaded
 
     async def load(self) -> Login | None:
         """As `LoginStore.load`."""
+        self._loaded = self._logins.stamp
         return self._logins.load(self._server)
 
     async def save(self, login: Login | None) -> None:
         """As `LoginStore.save`."""
         self._logins.save(self._server, login)
 
-    async def replace(self, login: Login) -> bool:
+    async def replace(self, login: Login, before: Login) -> bool:
         """As `LoginStore.replace`."""
-        there = self._logins.load(self._server) is not None
-        if there:
-            self._logins.save(self._server, login)
-        return there
+        there = self._logins.load(self._server)
+        if there is None or not there.is_of(before):
+            return False
+        self._logins.save(self._server, login)
+        return True
 
     async def lease(self) -> bool:
         """Always: two processes are told apart by who was first."""
@@ -191,6 +218,8 @@ class PersonLogin:
         sealed: where it is.
     """
 
+    changed = False
+
     def __init__(self, sealed: Sealed) -> None:
         self._sealed = sealed
 
@@ -203,9 +232,13 @@ class PersonLogin:
         """As `LoginStore.save`."""
         await self._sealed.save(None if login is None else msgspec.json.encode(login))
 
-    async def replace(self, login: Login) -> bool:
+    async def replace(self, login: Login, before: Login) -> bool:
         """As `LoginStore.replace`."""
-        return await self._sealed.replace(msgspec.json.encode(login))
+
+        def same(data: bytes) -> bool:
+            return _one.decode(data).is_of(before)
+
+        return await self._sealed.replace(msgspec.json.encode(login), same)
 
     async def lease(self) -> bool:
         """As `LoginStore.lease`."""

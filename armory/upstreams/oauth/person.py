@@ -56,6 +56,7 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
         super().__init__(server, grant, clients, **more)
         self._store = FileLogin(Path(grant.store), server) if store is None else store
         self._login: Login | None = None
+        self._changes = 0
         self._unkept: tuple[Login, Login] | None = None  # what is kept, what should be
         self._refreshing = Flight[Login]("refreshing a login")
 
@@ -66,12 +67,12 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
     async def current(self, url: URL) -> str | None:
         """As `Tokens.current`."""
         login = self._login
-        if login is not None and _fresh(login):
+        if login is not None and _fresh(login) and not self._store.changed:
             if self._unkept is not None:
                 await self._kept_at_last()
             return login.access_token
         async with self._lock:
-            login = self._login = await self.kept(url)
+            login = await self._looked_up(url)
             if login is None:
                 return None
             if not _fresh(login):
@@ -86,7 +87,7 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
     async def renewed(self, refused: str | None, url: URL, challenge: Challenge) -> str:
         """As `Tokens.renewed`."""
         async with self._lock:
-            login = self._login = await self.kept(url)
+            login = await self._looked_up(url)
             if login is None:
                 raise self.login_needed("nobody has logged in")
             if login.access_token != refused:
@@ -146,20 +147,23 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
             if not kept:  # keeping it ends the lease
                 await self._store.release()
         if not kept:
-            await self._give_back(login)
-            raise self.login_needed("nobody is logged in any more")
+            newer = await self._store.load()
+            if newer is None:
+                await self._give_back(login)
+                raise self.login_needed("nobody is logged in any more")
+            login = newer  # the person logged in anew meanwhile, perhaps as somebody else
         self._login = login
         return login
 
     async def _replace(self, before: Login, login: Login) -> bool:
-        """Keep a login in place of the one before; whether there still is one.
+        """Keep a login in place of the one before; whether that still was there.
 
         One that cannot be kept now, because of a full disk say, is used all the same, and kept when
         that can be done: the refresh token of the one before may have worked for the last time.
         """
         before = before if self._unkept is None else self._unkept[0]
         try:
-            there = await self._store.replace(login)
+            there = await self._store.replace(login, before)
         except (OSError, BackendError) as error:
             if self._unkept is None:
                 _log.error("login_not_kept", upstream=self._server, error=str(error))
@@ -174,10 +178,10 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
         if self._unkept is None:
             return login
         before, newer = self._unkept
-        if login is None or login.access_token != before.access_token:  # changed elsewhere
+        if login is None or not login.is_of(before):  # changed elsewhere
             self._unkept = None
             return login
-        return newer if await self._replace(before, newer) else None
+        return newer if await self._replace(before, newer) else await self._store.load()
 
     async def _kept_at_last(self) -> None:
         """Try again to keep the login that is used."""
@@ -213,6 +217,18 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
             await self._refreshing.landed()
             yield
 
+    async def _looked_up(self, url: URL) -> Login | None:
+        """The login as it is kept, which is used from now on: read again where it was changed
+        elsewhere meanwhile, which may have been read before that.
+        """
+        changes = -1
+        login = None
+        while changes != self._changes:
+            changes = self._changes
+            login = await self.kept(url)
+        self._login = login
+        return login
+
     async def kept(self, url: URL) -> Login | None:
         """The login at the upstream that is at `url`; None where there is none: one of another
         upstream, which had the same key before, goes nowhere.
@@ -241,6 +257,7 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
 
     def forget(self) -> None:
         """Look at the store again: the login was changed elsewhere."""
+        self._changes += 1
         self._login = None
 
     async def log_in(

@@ -254,6 +254,14 @@ class Questions:
             if key == withdrawn:
                 task.cancel(CancelReason.said(params))
 
+    def began_anew(self) -> None:
+        """The session is another one by now, whose upstream may number its questions as the one
+        before did: what that asked is answered no more, nor does it ask because of earlier calls.
+        """
+        for task in self._open:
+            task.cancel()
+        self._given_up, self._may_ask = AbandonedCalls(), AbandonedCalls()
+
     def cancel_unbound(self) -> None:
         """Stop asking what belongs to no call."""
         for task in self._unbound:

@@ -171,7 +171,7 @@ class LegacyHttpLink(StatefulLink):
             body = made(pending.id, call.method, self.stamped(call, pending.id))
             headers = self._headers()
             response = await self._client.send("POST", headers, body, FOREVER_S, what=call.method)
-            reply = await self._answer(response, pending, SESSION_HEADER in headers)
+            reply = await self._answer(response, pending, headers.get(SESSION_HEADER))
             answered = True
             response = None
             return reply
@@ -189,14 +189,15 @@ class LegacyHttpLink(StatefulLink):
                     "cancellation",
                 )
 
-    async def _answer(self, response: Answer, pending: Pending, had_session: bool) -> Reply:
+    async def _answer(self, response: Answer, pending: Pending, session: str | None) -> Reply:
         if response.status >= 300 and response.content_type != "application/json":
             raise await self._client.failure(response)
+        had_session = session is not None
         if pending.call.method == "initialize":
-            self._session_id = response.headers.get(SESSION_HEADER)
+            self._session_id = session = response.headers.get(SESSION_HEADER)
         kind = response.content_type
         if kind == EVENTS:
-            return await self._answers.reply(response, pending)
+            return await self._answers.reply(response, pending, session)
         if kind != "application/json" or response.status == 202:
             response.close()
             raise self.unintelligible(
@@ -260,6 +261,7 @@ class LegacyHttpLink(StatefulLink):
     async def _reopen(self) -> None:
         log.info("upstream_session_expired", upstream=self.server)
         self._stream.cancel()
+        self.requests.questions.began_anew()
         await self.open()
         self.spawn(self._restore(), "subscriptions")
         self.renewed()

@@ -175,8 +175,13 @@ class AnswerStreams:
         self._client = client
         self._headers = headers
 
-    async def reply(self, response: Answer, pending: Pending) -> Reply:
+    async def reply(self, response: Answer, pending: Pending, session: str | None) -> Reply:
         """The answer to a call on a stream, which is resumed where it ends before.
+
+        Args:
+            response: the stream.
+            pending: the call.
+            session: id of the session that it is of; another one knows nothing of it.
 
         Raises:
             UpstreamUnavailable: it ended, and cannot be resumed.
@@ -197,6 +202,10 @@ class AnswerStreams:
                     )
                 resumes += 1
                 await asyncio.sleep(pause_s(parser, resumes - 1))
+                if self._link.session_id != session:
+                    raise self._link.unavailable(
+                        f"its session ended before the answer to {pending.call.method}"
+                    )
                 response = await self._resumed(parser, pending)
                 parser = parser.continued()
         except BaseException:

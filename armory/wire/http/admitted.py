@@ -22,6 +22,8 @@ from armory.wire.http.answers import JsonAnswer
 from armory.wire.messages import Data
 from armory.wire.streams import SSE_HEADERS
 
+OVERDUE = "the gateway ends, and this took longer than it may then (`server.drain_timeout_s`)"
+
 
 @dataclass(slots=True)
 class AdmittedRequest:
@@ -45,6 +47,16 @@ class AdmittedRequest:
     takes_sse: bool = True
     endings: int = 0
     body: bytes = b""
+
+
+def answered_overdue(admitted: AdmittedRequest) -> bool:
+    """Whether a request that is being cancelled is to be answered all the same, `OVERDUE`: the
+    gateway ends, its client is still there. Then its task is cancelled no more.
+    """
+    if not getattr(admitted.connection, "overdue", False):
+        return False
+    admitted.request.task.uncancel()
+    return True
 
 
 @lru_cache(maxsize=64)

@@ -193,6 +193,7 @@ class HttpEdge:
     def end_streams(self) -> None:
         """End every open stream properly; calls in flight go on."""
         self.streams.end_all()
+        self._sse.end_streams()
         self.sessions.end_streams()
         if self._replicas is not None:
             self._replicas.end_streams()
@@ -219,6 +220,7 @@ class HttpEdge:
         sweeper, self._sweeper = self._sweeper, None
         await stop(sweeper)
         self._keepalive.close()
+        await self._sse.close()
         await self.interactions.close()
         await self.sessions.close()
         if self._replicas is not None:

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from aiohttp import web
 from msgspec import UNSET
 
-from armory.protocol import versions
+from armory.protocol import codes, versions
 from armory.protocol.errors import Malformed
 from armory.protocol.headers import SESSION_HEADER
 from armory.protocol.jsonrpc import Message
@@ -22,7 +22,13 @@ from armory.protocol.link import ClientGone, Reply
 from armory.tasks import spawn, start, stop
 from armory.wire.dispatch import Dispatcher
 from armory.wire.errors import status_of
-from armory.wire.http.admitted import AdmittedRequest, json_answer, new_stream
+from armory.wire.http.admitted import (
+    OVERDUE,
+    AdmittedRequest,
+    answered_overdue,
+    json_answer,
+    new_stream,
+)
 from armory.wire.http.answers import held_for, write_event
 from armory.wire.http.keepalive import KeepaliveTimer
 from armory.wire.messages import (
@@ -164,9 +170,15 @@ async def answer_to(
 
 
 async def send_events(
-    admitted: AdmittedRequest, session: Session, stream: EventStream, first: Iterable[Part]
+    admitted: AdmittedRequest,
+    session: Session,
+    stream: EventStream,
+    reader: int,
+    first: Iterable[Part],
 ) -> web.StreamResponse:
-    """Answer with the events of a request; `first` goes before those that were not read yet."""
+    """Answer with the events of a request, as a reader of its stream; `first` goes before those
+    that were not read yet.
+    """
     response = new_stream(admitted, {SESSION_HEADER: session.id})
     await response.prepare(admitted.request)
     with held_for(admitted.request, stream):
@@ -174,7 +186,7 @@ async def send_events(
             await response.write(priming(stream.event_id(0)))
         for piece in first:
             await response.write(piece)
-        await pump(response.write, stream, ids=True)
+        await pump(response.write, stream, ids=True, reader=reader)
     await response.write_eof()
     return response
 
@@ -203,6 +215,7 @@ class InPlace:
         self._session = session
         self._keepalive = keepalive
         self._stream: EventStream | None = None
+        self._reader = 0
         self._pumping: asyncio.Task[web.StreamResponse] | None = None
 
     async def serve(
@@ -227,7 +240,9 @@ class InPlace:
             answer = await answer_to(dispatcher, message, admitted, session, before, known)
         except asyncio.CancelledError:
             if not running.withdrawn:
-                raise
+                if not answered_overdue(admitted):
+                    raise
+                answer = refused(key, codes.BACKEND, OVERDUE)
         finally:
             running.end()
             if session.inflight.get(key) is running:
@@ -264,8 +279,8 @@ class InPlace:
         if stream is None:
             stream = self._stream = self._session.open_stream(carries=False)
             if self.reading:
-                stream.attach()
-                events = send_events(self._admitted, self._session, stream, first)
+                self._reader = stream.attach()
+                events = send_events(self._admitted, self._session, stream, self._reader, first)
                 self._pumping = start(events, "events of a request")
         return stream
 
@@ -287,9 +302,11 @@ class InPlace:
         self._session.keep_within_bounds()
 
     def _left(self) -> None:
-        """The client is gone; what is said from now on is kept for when it comes back."""
+        """The client is gone; what is said from now on is kept for when it comes back, which it may
+        be already: who reads by now goes on.
+        """
         self.reading = False
         if self._stream is not None:
-            self._stream.detach(self._stream.reader)
+            self._stream.detach(self._reader)
         if self._pumping is not None:
             self._session.run(stop(self._pumping))

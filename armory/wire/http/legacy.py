@@ -273,7 +273,7 @@ async def _answer(
             session.drop_stream(stream)
             return json_answer(admitted, first[1])
         said = (PING,) if first is None else frame_pieces(first[1], stream.event_id(first[0]))
-        return await send_events(admitted, session, stream, said)
+        return await send_events(admitted, session, stream, reader, said)
     finally:
         stream.detach(reader)
 

@@ -6,6 +6,7 @@ Never imports legacy sessions.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
@@ -30,7 +31,14 @@ from armory.wire.eras import inbound
 from armory.wire.eras.mismatch import param_refusal
 from armory.wire.errors import error_object, status_of
 from armory.wire.http.admission import RequestRejected
-from armory.wire.http.admitted import AdmittedRequest, json_answer, new_stream, refusal
+from armory.wire.http.admitted import (
+    OVERDUE,
+    AdmittedRequest,
+    answered_overdue,
+    json_answer,
+    new_stream,
+    refusal,
+)
 from armory.wire.http.context import EdgeContext
 from armory.wire.http.lazy_answer import LazyAnswer
 from armory.wire.http.replicas import OwnerGone, was_passed
@@ -74,9 +82,8 @@ class ModernEndpoint:
             return await self._listen(admitted, request, id, params)
         answer = LazyAnswer(admitted, self._edge.keepalive)
         request = modern_request(admitted.caller, version, meta, answer.event, id)
-        verify = _verify_mirrored if method == "tools/call" else None
         try:
-            reply = await self._edge.dispatcher.answer(request, method, params, verify)
+            reply = await self._reply(admitted, request, method, params)
             if self._edge.admission.outdated(admitted):
                 await self._confirm(answer, request)
             return await answer.finish(id, reply)
@@ -86,17 +93,34 @@ class ModernEndpoint:
         finally:
             answer.stop()
 
+    async def _reply(
+        self,
+        admitted: AdmittedRequest,
+        request: ClientRequest,
+        method: str,
+        params: dict[str, Raw],
+    ) -> Reply:
+        verify = _verify_mirrored if method == "tools/call" else None
+        try:
+            return await self._edge.dispatcher.answer(request, method, params, verify)
+        except asyncio.CancelledError:
+            if not answered_overdue(admitted):
+                raise
+            return Reply(error=jsonrpc.error(codes.BACKEND, OVERDUE))
+
     async def end_those(self, whose: Callable[[Principal], bool]) -> None:
         """Cut the requests in flight of those principals that may not ask any more: each is asked
-        again who it is, since a person may have come with another credential as well.
+        again who it is, since a person may have come with another credential as well. Of whom that
+        cannot be told just then, it is asked again before the answer is given.
         """
         edge = self._edge
         for answer in edge.keepalive:
             if isinstance(answer, LazyAnswer) and whose(answer.admitted.caller.principal):
                 try:
                     await edge.admission.confirm(answer.admitted)
-                except RequestRejected:
-                    answer.cut()
+                except RequestRejected as rejected:
+                    if rejected.reason != "unavailable":
+                        answer.cut()
 
     async def _confirm(self, answer: LazyAnswer, request: ClientRequest) -> None:
         """Ask again who it is before the answer to a request is given; what it left to be asked is

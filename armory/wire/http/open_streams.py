@@ -91,9 +91,9 @@ class OpenStreams:
                 pipe.close()
 
     def end_all(self) -> None:
-        """End every stream, and open none from now on."""
+        """End every listening stream, and open none from now on; HTTP+SSE connections end as
+        `SseFront` says.
+        """
         self.closing = True
         for listening in list(self.listening):
             listening.stream.close()
-        for pipe in list(self._pipes):
-            pipe.close()

@@ -16,7 +16,7 @@ from armory.errors import ArmoryError
 from armory.logger import Logger
 from armory.protocol import codes
 from armory.tasks import start
-from armory.wire.http.admitted import AdmittedRequest, refusal
+from armory.wire.http.admitted import OVERDUE, AdmittedRequest, answered_overdue, refusal
 from armory.wire.http.host_checks import FORWARDED, PASSED, HostChecks
 from armory.wire.sessions.directory import ALIVE_S, Directory, Store
 
@@ -115,6 +115,8 @@ class Replicas(Directory):
             raise
         except (aiohttp.ClientError, TimeoutError) as error:
             return passed.broken_off(url, repr(error))
+        except asyncio.CancelledError:
+            return passed.overdue(admitted)
         finally:
             self._streams.discard(exchange)
             if not exchange.done():
@@ -164,6 +166,17 @@ class _PassedRequest:
             return refusal(503, codes.BACKEND, "this replica ends; open the stream again")
         await self.response.write_eof()
         return self.response
+
+    def overdue(self, admitted: AdmittedRequest) -> web.StreamResponse:
+        """The answer where this replica ends before there is one, while the cancellation that it
+        causes is handled.
+
+        Raises:
+            CancelledError: that, if it has another cause, or an answer has begun.
+        """
+        if self.response is not None or not answered_overdue(admitted):
+            raise
+        return refusal(503, codes.BACKEND, OVERDUE, headers=admitted.extra)
 
     def broken_off(self, url: str, why: str) -> web.StreamResponse:
         """End it: nobody will answer any more.

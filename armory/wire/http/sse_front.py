@@ -17,6 +17,7 @@ from armory.domain.principal import Principal
 from armory.protocol import codes
 from armory.protocol.errors import Malformed
 from armory.security.expiry import while_valid
+from armory.tasks import Tasks
 from armory.wire.duplex import Duplex
 from armory.wire.http.admitted import AdmittedRequest, new_stream, refusal, share_of
 from armory.wire.http.answers import tell_held
@@ -40,6 +41,7 @@ class SseFront:
         self._edge = edge
         self._messages = f"{base_path}/messages"
         self._open: dict[str, tuple[Duplex, Principal]] = {}
+        self._ending = Tasks()
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
         """`GET /sse`: says where to post, then every message of the server."""
@@ -55,6 +57,16 @@ class SseFront:
         """
         ending = [duplex.close() for duplex, owner in self._open.values() if whose(owner)]
         await asyncio.gather(*ending)
+
+    def end_streams(self) -> None:
+        """End each connection once its calls in flight have ended: their answers come on it."""
+        for duplex, _ in self._open.values():
+            self._ending.spawn(duplex.finish(), "end of an HTTP+SSE connection")
+
+    async def close(self) -> None:
+        """End them now."""
+        await self._ending.stop()
+        await asyncio.gather(*(duplex.close() for duplex, _ in self._open.values()))
 
     async def _stream(self, admitted: AdmittedRequest) -> web.StreamResponse:
         edge, request, caller = self._edge, admitted.request, admitted.caller

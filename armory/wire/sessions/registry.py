@@ -45,7 +45,7 @@ from armory.wire.eras.handshakes import (
 )
 from armory.wire.messages import cancelled, notified
 from armory.wire.sessions.kept import KeptBytes
-from armory.wire.sessions.session import Session
+from armory.wire.sessions.session import GENERAL, Session
 from armory.wire.settings import SESSION_IDLE_S, SESSIONS
 from armory.wire.streams import EventStream
 
@@ -319,9 +319,12 @@ class Sessions:
         return await asyncio.shield(self._ending.spawn(work, "end sessions"))
 
     def end_streams(self) -> None:
-        """End the general streams; sessions and calls go on."""
+        """End the general streams; sessions and calls go on. A stream that a transport gave is
+        ended by it, since answers come on it, too.
+        """
         for session in self._sessions.values():
-            session.general.close()
+            if session.general.key == GENERAL:
+                session.general.close()
 
     async def close(self) -> None:
         """End all sessions."""

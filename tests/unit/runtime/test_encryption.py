@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from armory.config import Loaded, load_text
 from armory.errors import ConfigError
 from armory.runtime.blocks.encryption import KEY_FILE, seals
+from armory.runtime.doctor.machine import key
 
 
 def loaded(home: Path) -> Loaded:
@@ -32,3 +34,28 @@ def test_a_file_that_holds_no_whole_key_is_named_and_left_alone(
     assert str(file) in str(refused.value)
     assert "damaged" in str(refused.value)
     assert file.read_bytes() == content
+
+
+def test_a_key_in_a_folder_that_cannot_be_written_is_read(tmp_path: Path) -> None:
+    sealed = seals(loaded(tmp_path)).seal(b"a login", "whose")
+    (tmp_path / f"{KEY_FILE}.{os.getpid()}").mkdir()  # no file of this process can be made
+    assert seals(loaded(tmp_path)).open(sealed, "whose") == b"a login"
+
+
+def test_a_key_that_others_can_read_is_taken_from_them(tmp_path: Path) -> None:
+    seals(loaded(tmp_path))
+    (tmp_path / KEY_FILE).chmod(0o644)
+    seals(loaded(tmp_path))
+    assert (tmp_path / KEY_FILE).stat().st_mode & 0o777 == 0o600
+
+
+def test_the_doctor_looks_at_the_file_and_makes_none(tmp_path: Path) -> None:
+    assert list(key(loaded(tmp_path))) == []
+    assert not (tmp_path / KEY_FILE).exists()
+    seals(loaded(tmp_path))
+    (found,) = key(loaded(tmp_path))
+    assert found.state == "ok"
+    (tmp_path / KEY_FILE).write_text("half-a-key")
+    (found,) = key(loaded(tmp_path))
+    assert (found.state, "damaged" in found.detail) == ("failed", True)
+    assert "encryption_key" in found.fix

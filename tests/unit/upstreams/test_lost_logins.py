@@ -46,7 +46,8 @@ class Kept:
     async def save(self, login: bytes | None) -> None:
         self.login = login
 
-    async def replace(self, login: bytes) -> bool:
+    async def replace(self, login: bytes, same: Callable[[bytes], bool]) -> bool:
+        del same
         self.login = login
         return True
 

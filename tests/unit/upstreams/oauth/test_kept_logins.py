@@ -73,11 +73,11 @@ class FullDisk(FileLogin):
     full = True
     tries = 0
 
-    async def replace(self, login: Login) -> bool:
+    async def replace(self, login: Login, before: Login) -> bool:
         self.tries += 1
         if self.full:
             raise OSError(ENOSPC, os.strerror(ENOSPC))
-        return await super().replace(login)
+        return await super().replace(login, before)
 
 
 async def refreshed_on_a_full_disk(rig: Rig, url: URL) -> tuple[AuthorizationCodeTokens, FullDisk]:

@@ -87,6 +87,22 @@ async def test_another_process_may_have_refreshed_first(rig: Rig) -> None:
     assert world.tokens[-1] == "theirs"
 
 
+async def test_a_login_of_a_command_counts_from_the_next_request_on(rig: Rig) -> None:
+    """Whoever uses the gateway's own file beside it: of another account, or none any more."""
+    await rig.log_in()
+    await rig.call()
+    logins = Logins(rig.file)
+    mine = logins.load("kept")
+    assert mine is not None
+    rig.world.valid.add("another's")
+    logins.save("kept", msgspec.structs.replace(mine, access_token="another's"))
+    await rig.call()
+    assert rig.world.tokens[-1] == "another's"
+    logins.save("kept", None)
+    with pytest.raises(UpstreamUnavailable, match="nobody has logged in; run: armory login kept"):
+        await rig.call()
+
+
 async def refreshing(rig: Rig) -> asyncio.Task[Any]:
     """A call that waits for the token endpoint, which has been asked for a new token."""
     await rig.log_in()
@@ -131,6 +147,43 @@ async def test_whoever_logs_out_during_a_refresh_stays_logged_out(
     assert Logins(rig.file).load("kept") is None
     with pytest.raises(UpstreamUnavailable, match="nobody has logged in"):
         await rig.call()
+
+
+async def test_whoever_logs_in_anew_during_a_refresh_stays_so(rig: Rig) -> None:
+    calling = await refreshing(rig)
+    logins = Logins(rig.file)
+    mine = logins.load("kept")
+    assert mine is not None
+    rig.world.valid.add("another's")
+    anew = msgspec.structs.replace(mine, access_token="another's", refresh_token="of another")
+    logins.save("kept", anew)
+    rig.world.gate.set()
+    assert (await asyncio.wait_for(calling, 10))["content"] == []
+    assert rig.world.tokens[-1] == "another's"
+    assert logins.load("kept") == anew
+
+
+class LookedUpSlowly(FileLogin):
+    """A store that is changed elsewhere, which is heard of, while what it read is on its way."""
+
+    tokens: AuthorizationCodeTokens | None = None
+
+    async def load(self) -> Login | None:
+        login = await super().load()
+        tokens, self.tokens = self.tokens, None
+        if tokens is not None:
+            await self.save(None)
+            tokens.forget()
+        return login
+
+
+async def test_a_login_that_ends_while_it_is_looked_up_is_not_used(rig: Rig) -> None:
+    await rig.log_in()
+    store = LookedUpSlowly(rig.file, "kept")
+    tokens = AuthorizationCodeTokens("kept", rig.grant, store, named=(rig.world.url,))
+    store.tokens = tokens
+    for _ in range(2):
+        assert await tokens.current(URL(rig.world.url)) is None
 
 
 class AnotherWasFirst(FileLogin):

@@ -144,6 +144,25 @@ async def test_a_call_that_was_taken_is_sent_again_only_where_that_is_safe(
     assert len(ran) == times
 
 
+async def test_an_answer_is_not_looked_for_in_the_next_session(
+    pool: Pool, server: ScriptedUpstream, script: Reluctant
+) -> None:
+    broken = asyncio.Event()
+
+    async def breaking(_script: ScriptState, request: Request) -> Json:
+        await request.wire.send_bytes(b"\nid: 1\nretry: 2000")
+        broken.set()
+        raise Stop
+
+    script.behaviour["breaking"] = breaking
+    calling = asyncio.create_task(call(pool, "breaking"))
+    await asyncio.wait_for(broken.wait(), 10)
+    server.sessions.clear()
+    await call(pool)  # which has another session before the answer is to be resumed
+    with pytest.raises(UpstreamUnavailable, match="its session ended before the answer"):
+        await asyncio.wait_for(calling, 10)
+
+
 async def test_a_resumed_answer_is_closed_with_its_call(
     pool: Pool, server: ScriptedUpstream, script: Reluctant
 ) -> None:

@@ -1,47 +1,38 @@
-"""The JSON-RPC envelope: opened one level, values and ids stay the bytes that came.
+"""What clients send: one message, opened one level, values and ids the bytes that came.
 
-Owns: encoding of every message, a large one in parts, error objects, and decoding of what clients
-send. That decoding is strict, since whoever sends something wrong is told so under the id that they
-gave; what upstreams send is read by `upstream_messages`, which saves what it can. Never imports a
-transport.
+Owns: the decoding of messages and of their params. It is strict: whoever sends something wrong is
+told so under the id that they gave. Never imports a transport.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Mapping
-from typing import Any
+from collections.abc import Generator
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from armory.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
+from armory.protocol.codes import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
 from armory.protocol.errors import Malformed
 from armory.protocol.rawjson import NULL as NULL_VALUE
 from armory.protocol.rawjson import (
     assembled,
     brief,
-    encode,
-    excerpt,
     members,
     opening,
     opening_named,
-    pack,
     text_or_none,
-    value,
 )
 from armory.protocol.scanning.taking_apart import MOST_MEMBERS, TooWide
 
 NULL = b"null"
-
 MAX_ID_BYTES = 4 * 1024
 """Longer ids are not read: every answer repeats the id, and so do logs and errors."""
-_DATA_BYTES = 64 * 1024
-"""Of an error; what the gateway looks for in it is short."""
-_MESSAGE_CHARS = 4_000
-"""Of an error that is told further, in logs and in a status; the error itself passes as it is."""
-_CODES = 1 << 53
-"""Codes are smaller: larger ones are thousands of digits, perhaps."""
+BOM = b"\xef\xbb\xbf"
+"""The byte order mark in UTF-8, which who reads JSON may ignore (RFC 8259, 8.1)."""
+BEGINNING_BYTES = 1_024
+"""How much of a message `begun` needs in order to tell what it will be."""
+_PARAMS = b'"params"'
 _VALUES = ("params", "result", "error", "id")
 _NO_MESSAGE = "the body is not a JSON-RPC message"
 _PLACE = re.compile(r" \(byte \d+\)")
@@ -76,45 +67,8 @@ class Message(msgspec.Struct, gc=False):
         return b"" if self.id is UNSET else bytes(memoryview(self.id))
 
 
-class ErrorObject(msgspec.Struct, gc=False):
-    """An error object as far as Armory reads it."""
-
-    code: int = INTERNAL_ERROR
-    message: str = ""
-    data: Any = None
-
-
-class _Error(msgspec.Struct, gc=False):
-    code: int = INTERNAL_ERROR
-    message: str = ""
-    data: Raw = NULL_VALUE
-
-
-class _Code(msgspec.Struct, gc=False):
-    code: int = INTERNAL_ERROR
-
-
-class _Request(msgspec.Struct, gc=False):
-    jsonrpc: str
-    id: int | str
-    method: str
-    params: Mapping[str, Raw]
-
-
-class _Notification(msgspec.Struct, gc=False, omit_defaults=True):
-    jsonrpc: str
-    method: str
-    params: Mapping[str, Raw] | None = None
-
-
-Part = bytes | memoryview
-_PART_BYTES = 64 * 1024
-BOM = b"\xef\xbb\xbf"
-"""The byte order mark in UTF-8, which who reads JSON may ignore (RFC 8259, 8.1)."""
 _message = msgspec.json.Decoder(Message)
 _id = msgspec.json.Decoder(str | int)
-_error = msgspec.json.Decoder(_Error)
-_code = msgspec.json.Decoder(_Code)
 
 
 def decode(body: bytes | Raw) -> Message:
@@ -184,11 +138,6 @@ def _checked(message: Message) -> Message:
     elif message.result is not UNSET or message.error is not UNSET:
         raise Malformed(INVALID_REQUEST, "a request and a response at once", NULL)
     return message
-
-
-BEGINNING_BYTES = 1_024
-"""How much of a message `begun` needs in order to tell what it will be."""
-_PARAMS = b'"params"'
 
 
 def begun(head: bytes) -> Message | None:
@@ -284,108 +233,3 @@ def _id_of(raw: Raw) -> bytes | None:
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     return bytes(view)
-
-
-def response(id: bytes, result: bytes | Raw) -> bytes:
-    """A result as it goes on the wire."""
-    return b"".join(response_parts(id, (memoryview(result),)))
-
-
-def response_parts(
-    id: bytes, result: tuple[bytes | memoryview, ...]
-) -> tuple[bytes | memoryview, ...]:
-    """The same in parts: a join copies at memory speed, bytes formatting byte by byte."""
-    return b'{"jsonrpc":"2.0","id":', id, b',"result":', *result, b"}"
-
-
-def error_response(id: bytes, error: bytes | Raw) -> bytes:
-    """An error object as it goes on the wire."""
-    return b"".join((b'{"jsonrpc":"2.0","id":', id, b',"error":', memoryview(error), b"}"))
-
-
-def error(code: int, message: str, data: Any = None) -> Raw:
-    """An error object."""
-    content: dict[str, Any] = {"code": code, "message": message}
-    if data is not None:
-        content["data"] = data
-    return pack(content)
-
-
-def error_of(error: Raw) -> ErrorObject:
-    """Code, message and data of an error object, as far as they can be read; of long data none, of
-    a long message the beginning.
-    """
-    try:
-        found = _error.decode(error)
-        data = value(found.data) if len(memoryview(found.data)) <= _DATA_BYTES else None
-        said = found.message
-        if len(said) > _MESSAGE_CHARS:
-            said = f"{said[:_MESSAGE_CHARS]}..."
-        return ErrorObject(_own(found.code), said, data)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return ErrorObject(message=excerpt(bytes(error)))
-
-
-def code_of(error: Raw) -> int:
-    """The code in an error object; INTERNAL_ERROR where it has none."""
-    try:
-        return _own(_code.decode(error).code)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return INTERNAL_ERROR
-
-
-def _own(code: int) -> int:
-    return code if -_CODES < code < _CODES else INTERNAL_ERROR
-
-
-def notification(method: str, params: Mapping[str, Raw] | None) -> bytes:
-    """A notification as it goes on the wire; None: it has no `params`."""
-    return encode(_Notification("2.0", method, params))
-
-
-def request(id: int | str, method: str, params: Mapping[str, Raw]) -> bytes:
-    """A request as it goes on the wire."""
-    return encode(_Request("2.0", id, method, params))
-
-
-class Parted:
-    """A large message in parts; its length is that of all of them, in bytes.
-
-    Args:
-        parts: in order; nobody changes them any more.
-        size: of all of them, in bytes.
-    """
-
-    __slots__ = ("_size", "parts")
-
-    def __init__(self, parts: tuple[Part, ...], size: int) -> None:
-        self.parts = parts
-        self._size = size
-
-    def __len__(self) -> int:
-        return self._size
-
-
-def request_in_parts(id: int | str, method: str, params: Mapping[str, Raw]) -> Parted:
-    """As `request`; large members of `params` are parts of their own, small ones share some."""
-    parts: list[Part] = []
-    short: list[Part] = [
-        b'{"jsonrpc":"2.0","id":%b,"method":%b,"params":{' % (encode(id), encode(method))
-    ]
-    size = 0
-    separator = b""
-    for name, raw in params.items():
-        value = memoryview(raw)
-        short.append(b"%b%b:" % (separator, encode(name)))
-        separator = b","
-        if len(value) >= _PART_BYTES:
-            parts += (b"".join(short), value)
-            short, size = [], 0
-            continue
-        short.append(value)
-        size += len(value)
-        if size >= _PART_BYTES:
-            parts.append(b"".join(short))
-            short, size = [], 0
-    parts.append(b"".join((*short, b"}}")))
-    return Parted(tuple(parts), sum(map(len, parts)))

@@ -1,0 +1,78 @@
+"""Error objects of JSON-RPC: written, and read as far as they can be.
+
+Owns: `ErrorObject`. Never imports a transport.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from armory.protocol.codes import INTERNAL_ERROR
+from armory.protocol.rawjson import NULL, excerpt, pack, value
+
+_DATA_BYTES = 64 * 1024
+"""Of an error; what the gateway looks for in it is short."""
+_MESSAGE_CHARS = 4_000
+"""Of an error that is told further, in logs and in a status; the error itself passes as it is."""
+_CODES = 1 << 53
+"""Codes are smaller: larger ones are thousands of digits, perhaps."""
+
+
+class ErrorObject(msgspec.Struct, gc=False):
+    """An error object as far as Armory reads it."""
+
+    code: int = INTERNAL_ERROR
+    message: str = ""
+    data: Any = None
+
+
+class _Error(msgspec.Struct, gc=False):
+    code: int = INTERNAL_ERROR
+    message: str = ""
+    data: Raw = NULL
+
+
+class _Code(msgspec.Struct, gc=False):
+    code: int = INTERNAL_ERROR
+
+
+_error = msgspec.json.Decoder(_Error)
+_code = msgspec.json.Decoder(_Code)
+
+
+def error(code: int, message: str, data: Any = None) -> Raw:
+    """An error object."""
+    content: dict[str, Any] = {"code": code, "message": message}
+    if data is not None:
+        content["data"] = data
+    return pack(content)
+
+
+def error_of(error: Raw) -> ErrorObject:
+    """Code, message and data of an error object, as far as they can be read; of long data none, of
+    a long message the beginning.
+    """
+    try:
+        found = _error.decode(error)
+        data = value(found.data) if len(memoryview(found.data)) <= _DATA_BYTES else None
+        said = found.message
+        if len(said) > _MESSAGE_CHARS:
+            said = f"{said[:_MESSAGE_CHARS]}..."
+        return ErrorObject(_own(found.code), said, data)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return ErrorObject(message=excerpt(bytes(error)))
+
+
+def code_of(error: Raw) -> int:
+    """The code in an error object; INTERNAL_ERROR where it has none."""
+    try:
+        return _own(_code.decode(error).code)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return INTERNAL_ERROR
+
+
+def _own(code: int) -> int:
+    return code if -_CODES < code < _CODES else INTERNAL_ERROR
