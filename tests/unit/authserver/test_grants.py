@@ -21,7 +21,7 @@ from armory.authserver.provider import Identity, Provider
 from armory.authserver.requests import Request
 from armory.authserver.scheme import GrantScheme
 from armory.authserver.settings import ProxySettings
-from armory.errors import AuthenticationFailed, BackendError
+from armory.errors import AuthenticationFailed
 from armory.security.sealing import Seal
 from armory.storage.cache import MemoryCache
 from armory.storage.changes import ChangeFeed
@@ -251,48 +251,6 @@ async def test_a_replica_that_dies_while_it_refreshes_ends_no_login(tmp_path: Pa
         assert (await found.grants.refresh(refresh, CLIENT, "")).refresh
 
 
-class AwayFor(StoredGrants):
-    """The database is away when a renewed grant is to be kept, for so many attempts."""
-
-    away = 0
-
-    async def put(self, id: str, step: int, grant: bytes, life_s: float) -> bool:
-        self._be_away()
-        return await super().put(id, step, grant, life_s)
-
-    async def take_back(self, id: str, step: int, grant: bytes | None, life_s: float) -> None:
-        if grant is not None:
-            self._be_away()
-        await super().take_back(id, step, grant, life_s)
-
-    def _be_away(self) -> None:
-        if self.away:
-            self.away -= 1
-            raise BackendError("the database is away")
-
-
-@pytest.mark.parametrize("leaves", [False, True])
-async def test_a_renewed_grant_is_kept_though_the_database_was_away(
-    tmp_path: Path, leaves: bool
-) -> None:
-    """The provider's refresh token that is kept has worked for the last time."""
-    async with rotating(tmp_path) as (found, login, provider):
-        _, refresh = await found.logged_in(login)
-        store = AwayFor(found.database, found.feed, found.seal)
-        store.away = 3
-        grants = Grants(store, found.seal, found.provider)
-        asking = asyncio.create_task(grants.refresh(refresh, CLIENT, ""))
-        await provider.is_asked.wait()
-        if leaves:
-            asking.cancel()
-            await asyncio.wait((asking,))
-        provider.goes_on.set()
-        given = await (grants.refresh(refresh, CLIENT, "") if leaves else asking)
-        assert await found.scheme.identify(given.access) is not None
-        assert (await grants.refresh(given.refresh, CLIENT, "")).refresh
-        assert provider.asked == ["r0", "r1", "r2"][: 2 + leaves]
-
-
 async def test_a_client_that_does_not_wait_for_its_refresh_may_ask_again(tmp_path: Path) -> None:
     async with rotating(tmp_path) as (found, login, provider):
         _, refresh = await found.logged_in(login)
@@ -309,43 +267,6 @@ async def test_a_client_that_does_not_wait_for_its_refresh_may_ask_again(tmp_pat
         assert provider.asked == ["r0", "r1", "r2"]
         with pytest.raises(OAuthError, match="used before"):
             await found.grants.refresh(refresh, CLIENT, "")
-
-
-class TakesLate(StoredGrants):
-    """The first who takes a grant waits, as for a connection to the database."""
-
-    def __init__(self, found: Gateway) -> None:
-        super().__init__(found.database, found.feed, found.seal)
-        self.taking, self.may = asyncio.Event(), asyncio.Event()
-
-    async def take(self, id: str, step: int, grant: bytes | None, life_s: float) -> bool:
-        if not self.taking.is_set():
-            self.taking.set()
-            await self.may.wait()
-        return await super().take(id, step, grant, life_s)
-
-
-async def test_a_grant_that_was_renewed_before_it_is_taken_is_shown_as_it_is(
-    tmp_path: Path,
-) -> None:
-    """Whoever had it renewed has left, so that the same refresh token counts again."""
-    async with rotating(tmp_path) as (found, login, provider):
-        _, refresh = await found.logged_in(login)
-        store = TakesLate(found)
-        late = asyncio.create_task(
-            Grants(store, found.seal, found.provider).refresh(refresh, CLIENT, "")
-        )
-        await store.taking.wait()
-        leaves = asyncio.create_task(found.grants.refresh(refresh, CLIENT, ""))
-        await provider.is_asked.wait()
-        leaves.cancel()
-        await asyncio.wait((leaves,))
-        renewing = [task for task in asyncio.all_tasks() if task.get_name() == "renew a grant"]
-        provider.goes_on.set()
-        await asyncio.wait(renewing, return_when=asyncio.FIRST_COMPLETED)
-        store.may.set()
-        assert (await late).refresh
-        assert provider.asked == ["r0", "r1"]
 
 
 async def test_the_end_of_a_grant_is_told_of_what_was_opened_long_ago(tmp_path: Path) -> None:
