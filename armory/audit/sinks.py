@@ -67,6 +67,10 @@ class FileSink:
     async def open(self) -> bool:
         """As `Sink.open`."""
         if self._path is None:
+            if sys.__stdout__ is None:  # and nobody would ever read the records
+                raise ConfigError(
+                    "standard output is closed; expected `database` or a file", path=PATH
+                )
             self._file = os.dup(sys.stdout.fileno())
             return True
         self._open_file(self._path)

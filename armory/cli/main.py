@@ -228,13 +228,14 @@ def _keep_through_hangups(given: list[str]) -> None:
 
 def _fill_standard_streams() -> None:
     """Have nothing else take the place of a standard stream that is closed (`<&-`): libuv ends a
-    process that closes one. Python's `sys.stdin` and `sys.stdout` still say that they were.
+    process that closes one. Only `sys.__stdin__` and `sys.__stdout__` say that they were.
     """
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
         pass
     os.close(descriptor)
-    if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison] - where it was closed
-        sys.stderr = open(_STDERR, "w", closefd=False)  # noqa: SIM115 - until the end
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, mode, errors="replace", closefd=False))  # noqa: SIM115 - until the end
 
 
 if __name__ == "__main__":

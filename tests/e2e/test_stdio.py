@@ -156,6 +156,40 @@ def test_without_a_client_it_says_so(
 
 
 @pytest.mark.skipif(os.name != "posix", reason="closes descriptors as shells do")
+@pytest.mark.parametrize(
+    ("closed", "arguments", "code", "said"),
+    [
+        (">&-", ("version", "--json"), 0, ""),
+        (">&-", ("serve", "--json", "--config", "nowhere.yaml"), 2, ""),
+        (">&-", ("serve", "--port", "0"), 2, "observability.audit.to: standard output is closed"),
+        ("<&-", ("call", "up__x", "-"), 2, "is not valid JSON"),
+    ],
+    ids=["an answer", "a failure", "an audit", "an argument"],
+)
+def test_a_command_gets_along_without_standard_streams(
+    closed: str,
+    arguments: tuple[str, ...],
+    code: int,
+    said: str,
+    environ: dict[str, str],
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "armory.yaml").write_text("observability: {audit: {to: stdout}}")
+    ended = subprocess.run(
+        [*CLOSING, closed, *ARMORY, *arguments],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environ,
+        cwd=tmp_path,
+        timeout=120,
+        check=False,
+    )
+    assert ended.returncode == code, ended.stderr
+    assert "AttributeError" not in ended.stderr
+    assert said in " ".join(ended.stderr.split())
+
+
+@pytest.mark.skipif(os.name != "posix", reason="closes descriptors as shells do")
 def test_over_http_it_needs_no_standard_input(environ: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "armory.yaml").write_text("tool_rag: {enabled: false}")
     with subprocess.Popen(

@@ -100,7 +100,7 @@ def _check_streams() -> None:
         ConfigError: standard input or output was closed when the process began.
     """
     for name in ("stdin", "stdout"):
-        if getattr(sys, name) is None:
+        if getattr(sys, f"__{name}__") is None:
             which = "input" if name == "stdin" else "output"
             raise ConfigError(
                 f"standard {which} is closed; with --stdio the client is at both ends of it: "
