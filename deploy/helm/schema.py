@@ -59,6 +59,10 @@ def kubernetes(about: str = "") -> Schema:
 FLAG: Schema = {"type": "boolean"}
 AUTO = choice("auto", True, False)
 PORT = whole(1, 65_535)
+REACHED = block(
+    port={"anyOf": [PORT, text(minLength=1)]}, protocol=choice("TCP", "UDP", "SCTP"), endPort=PORT
+)
+"""A port of what is reached, or its name."""
 SHARE: Schema = {"anyOf": [whole(), text(pattern="^[0-9]+%$")]}
 """So many pods, or so many of a hundred."""
 NAMES: Schema = {"type": "object", "additionalProperties": {"type": "string"}}
@@ -72,6 +76,34 @@ RESOURCES = block(
     claims=listed({"type": "object"}),
 )
 OBJECTS = listed({"type": "object"})
+SELECTOR = block(
+    "Without the key that has a typo it would select everything.",
+    matchLabels=NAMES,
+    matchExpressions=listed(
+        {
+            **block(
+                key=text(minLength=1),
+                operator=choice("In", "NotIn", "Exists", "DoesNotExist"),
+                values=listed(text()),
+            ),
+            "required": ["key", "operator"],
+        }
+    ),
+)
+PEERS = listed(
+    {
+        **block(
+            podSelector=SELECTOR,
+            namespaceSelector=SELECTOR,
+            ipBlock={
+                **block(cidr=text(minLength=1), **{"except": listed(text(minLength=1))}),
+                "required": ["cidr"],
+            },
+        ),
+        "minProperties": 1,
+    }
+)
+"""Of a NetworkPolicy: whom it lets through."""
 ENV = listed(
     {
         "type": "object",
@@ -164,9 +196,9 @@ def _network() -> Schema:
         ),
         "networkPolicy": block(
             enabled=FLAG,
-            ingressFrom=OBJECTS,
-            metricsFrom=OBJECTS,
-            egress=block(restricted=FLAG, to=OBJECTS),
+            ingressFrom=PEERS,
+            metricsFrom=PEERS,
+            egress=block(restricted=FLAG, to=listed(block(to=PEERS, ports=listed(REACHED)))),
         ),
         "metrics": block(
             enabled=FLAG,

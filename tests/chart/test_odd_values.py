@@ -169,6 +169,22 @@ def test_names_of_services_are_found_where_dns_listens_elsewhere(render: Render)
     assert ports == {(53, "UDP"), (53, "TCP"), (5353, "UDP"), (5353, "TCP")}
 
 
+def test_policies_may_say_all_that_kubernetes_takes(render: Render) -> None:
+    chosen = {"key": "team", "operator": "In", "values": ["a", "b"]}
+    peers = [
+        {"podSelector": {}, "namespaceSelector": {"matchExpressions": [chosen]}},
+        {"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}},
+    ]
+    ports = [{"port": "https"}, {"port": 8000, "endPort": 8100, "protocol": "TCP"}]
+    egress = {"restricted": True, "to": [{"to": peers, "ports": ports}, {"to": peers}]}
+    given = {"enabled": True, "ingressFrom": peers, "metricsFrom": peers, "egress": egress}
+    objects = render({"networkPolicy": given})
+    policy = objects["NetworkPolicy", "armory"]
+    kubernetes.validate(policy, "1.33", strict=True)
+    assert policy["spec"]["egress"][-2:] == egress["to"]
+    assert [rule["from"][:2] for rule in policy["spec"]["ingress"]] == [peers, peers]
+
+
 def test_notes_name_the_address_of_clients_and_what_the_image_lacks(chart: Any) -> None:
     def notes(**values: Any) -> str:
         return chart.render(values, name="armory", namespace="tools")["armory/templates/NOTES.txt"]

@@ -39,6 +39,22 @@ REFUSED = {
         {"strategy": {"rollingUpdate": {"maxsurge": 1}}},
         "strategy/rollingUpdate.*maxsurge",
     ),
+    "a selector of who may connect": (
+        {"networkPolicy": {"ingressFrom": [{"namespaceSelector": {"matchLabel": {"a": "b"}}}]}},
+        "networkPolicy/ingressFrom/0/namespaceSelector.*matchLabel",
+    ),
+    "a selector of who may read the metrics": (
+        {"networkPolicy": {"metricsFrom": [{"podSelector": {"matchlabels": {"a": "b"}}}]}},
+        "networkPolicy/metricsFrom/0/podSelector.*matchlabels",
+    ),
+    "a rule of what is reached": (
+        {"networkPolicy": {"egress": {"to": [{"tos": [], "ports": [{"port": 443}]}]}}},
+        "networkPolicy/egress/to/0.*tos",
+    ),
+    "a port of what is reached": (
+        {"networkPolicy": {"egress": {"to": [{"ports": [{"prot": 443}]}]}}},
+        "networkPolicy/egress/to/0/ports/0.*prot",
+    ),
     "a grace period of readiness": (
         {"readinessProbe": {"terminationGracePeriodSeconds": 5}},
         "readinessProbe.*terminationGracePeriodSeconds",
