@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from armory.runtime.entry.local_access import announced
 from tests.contract.qdrant_server import QdrantServer
 
 Run = Callable[..., Any]
@@ -100,6 +102,16 @@ def test_a_taken_port(armory: Run, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         failed(armory("serve", "--port", port), 2, f"port {port}", "--port")
+
+
+def test_a_port_that_a_gateway_of_ones_own_has(armory: Run, tmp_path: Path) -> None:
+    write(tmp_path, {"upstreams": {}})
+    home = tmp_path / "home"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        with announced(home, f"http://127.0.0.1:{port}", "a-token"):
+            done = armory("serve", "--port", port, env={"ARMORY_HOME": str(home)})
+            failed(done, 2, "a gateway of yours", str(os.getpid()), "--port")
 
 
 def test_upstreams_that_cannot_be_reached(armory: Run, tmp_path: Path) -> None:

@@ -13,14 +13,13 @@ import time
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from armory.config import Loaded
 from armory.errors import ConfigError
 from armory.runtime.blocks.auditing import audit_file
 from armory.runtime.blocks.encryption import KEY_FILE, has_key_file, seals
 from armory.runtime.doctor.findings import Finding, failed, ok, warning
-from armory.runtime.entry.local_access import running
+from armory.runtime.entry.local_access import running_at
 from armory.runtime.version import armory_version
 from armory.web.binding import bind
 
@@ -122,9 +121,8 @@ def port(loaded: Loaded) -> Finding:
     try:
         bind(server.host, server.port).close()
     except ConfigError as error:
-        own = [one for one in running(loaded.home) if urlsplit(one.url).port == server.port]
-        if own:
-            return ok("port", f"{server.port}: a gateway of yours runs there (pid {own[0].pid})")
+        if own := running_at(loaded.home, server.port):
+            return ok("port", f"{server.port}: a gateway of yours runs there (pid {own.pid})")
         fix = f"end the other program (ss -ltnp 'sport = :{server.port}'), or set server.port"
         return failed("port", error.message, fix)
     return ok("port", f"{server.port} of {server.host} is free")

@@ -14,7 +14,7 @@ from errno import ENOTDIR
 from armory.config import Loaded
 from armory.errors import ConfigError
 from armory.logger import Logger
-from armory.runtime.entry.local_access import announced, operator_token
+from armory.runtime.entry.local_access import announced, operator_token, running_at
 from armory.runtime.settings import base_path, listen_settings
 from armory.security.authentication import StaticToken
 from armory.storage.private import private_folder
@@ -62,7 +62,7 @@ async def open_listeners(
     """
     server = loaded.config.server
     settings, prefix = listen_settings(server), base_path(loaded.config)
-    bound = bind(*address)
+    bound = _bind(loaded, *address)
     stack.callback(bound.close)
     bound_metrics = _bind_metrics(loaded, bound.host)
     metrics: Listening | None = None
@@ -84,6 +84,25 @@ async def open_listeners(
     host = next(iter(named), "")
     note.enter_context(announced(loaded.home, listening.url, listeners.operator.token, host))
     return listeners
+
+
+def _bind(loaded: Loaded, host: str, port: int) -> Bound:
+    """The port of clients, taken.
+
+    Raises:
+        ConfigError: it cannot be had, perhaps since this has been started already.
+    """
+    try:
+        return bind(host, port)
+    except ConfigError:
+        if own := running_at(loaded.home, port):
+            raise ConfigError(
+                f"port {port} of {host} is taken by a gateway of yours (pid {own.pid}), which "
+                "takes over a changed file by itself; end it, or choose another port (--port N, "
+                "or --port 0 for any that is free)",
+                path="server.port",
+            ) from None
+        raise
 
 
 def _bind_metrics(loaded: Loaded, host: str) -> Bound | None:

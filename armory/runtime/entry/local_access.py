@@ -73,6 +73,11 @@ def announced(home: Path, url: str, token: str, host: str = "") -> Generator[Non
                 path.unlink()
 
 
+def running_at(home: Path, port: int) -> LocalAccess | None:
+    """The gateway of this `ARMORY_HOME` that has a port."""
+    return next((one for one in running(home) if urlsplit(one.url).port == port), None)
+
+
 def running(home: Path) -> list[LocalAccess]:
     """The gateways of this `ARMORY_HOME` that run here; notes of dead ones are removed."""
     found: list[LocalAccess] = []
