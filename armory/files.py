@@ -1,10 +1,11 @@
-"""Files that are written whole or not at all.
+"""Files that are written whole or not at all, by one at a time.
 
-Owns: `replacing`. Never imports a room: every one keeps files.
+Owns: `replacing`, `alone`. Never imports a room: every one keeps files.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import tempfile
 from collections.abc import Generator
@@ -32,3 +33,20 @@ def replacing(path: Path) -> Generator[BinaryIO]:
         with suppress(OSError):
             os.unlink(name)
         raise
+
+
+@contextmanager
+def alone(path: Path) -> Generator[None]:
+    """As the only one, among the threads and processes that ask for it, who reads the file at
+    `path` and writes it anew. Waits for the others: in a thread, where there is an event loop.
+
+    Raises:
+        OSError: nothing can be written beside the file.
+    """
+    handle = os.open(path.with_name(f"{path.name}.lock"), os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        with suppress(OSError):  # not every file system has locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

@@ -6,13 +6,14 @@ transport; never logs what is in it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
-from armory.files import replacing
+from armory.files import alone, replacing
 from armory.logger import Logger
 
 _log = Logger(__name__)
@@ -112,7 +113,7 @@ _all = msgspec.json.Decoder(dict[str, Login])
 
 
 class Logins:
-    """The file; several processes may read it, and write one after the other.
+    """The file; several processes may read it, and change it one after the other.
 
     Args:
         path: of the JSON file; made on the first write.
@@ -140,12 +141,34 @@ class Logins:
         Raises:
             OSError: the file cannot be read or written; it is as it was.
         """
-        every = self._every()
-        if login is not None:
-            every[server] = login
-        elif every.pop(server, None) is None:
+        if login is None and not self._path.exists():
             return
         self._path.parent.mkdir(parents=True, exist_ok=True)
+        with alone(self._path):
+            every = self._every()
+            if login is not None:
+                every[server] = login
+            elif every.pop(server, None) is None:
+                return
+            self._write(every)
+
+    def replace(self, server: str, login: Login, before: Login) -> bool:
+        """As `LoginStore.replace`; the login at an upstream.
+
+        Raises:
+            OSError: as of `save`.
+        """
+        if not self._path.exists():
+            return False
+        with alone(self._path):
+            every = self._every()
+            there = every.get(server)
+            if there is None or not there.is_of(before):
+                return False
+            self._write({**every, server: login})
+        return True
+
+    def _write(self, every: dict[str, Login]) -> None:
         with replacing(self._path) as file:
             file.write(msgspec.json.format(msgspec.json.encode(every), indent=1))
 
@@ -193,15 +216,11 @@ class FileLogin:
 
     async def save(self, login: Login | None) -> None:
         """As `LoginStore.save`."""
-        self._logins.save(self._server, login)
+        await asyncio.to_thread(self._logins.save, self._server, login)
 
     async def replace(self, login: Login, before: Login) -> bool:
         """As `LoginStore.replace`."""
-        there = self._logins.load(self._server)
-        if there is None or not there.is_of(before):
-            return False
-        self._logins.save(self._server, login)
-        return True
+        return await asyncio.to_thread(self._logins.replace, self._server, login, before)
 
     async def lease(self) -> bool:
         """Always: two processes are told apart by who was first."""

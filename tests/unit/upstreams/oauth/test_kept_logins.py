@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import os
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ from yarl import URL
 
 from armory.domain.principal import Principal
 from armory.errors import UpstreamUnavailable
+from armory.files import alone
 from armory.protocol.link import Call, Owner
 from armory.testing.upstreams.oauth import World
 from armory.upstreams.oauth.discovery import Challenge, is_at
@@ -205,3 +207,22 @@ async def test_a_login_is_not_used_at_another_upstream_of_the_same_key(rig: Rig)
         ("", False),
     ):
         assert is_at(resource, mine) is there, resource
+
+
+@pytest.mark.parametrize("how", ["save", "replace"])
+async def test_a_login_that_another_process_keeps_meanwhile_is_not_lost(
+    tmp_path: Path, how: str
+) -> None:
+    path = tmp_path / "logins.json"
+    old, new = (Login("https://as.example", "/token", "r", "id", access_token=t) for t in "ab")
+    mine = FileLogin(path, "mine")
+    await mine.save(old)
+    kept = Logins(path)
+    with alone(path):
+        every = {"mine": old, "other": new}  # `armory login other` has read the file, and writes
+        keeping = mine.save(new) if how == "save" else mine.replace(new, old)
+        task = asyncio.ensure_future(keeping)
+        await asyncio.sleep(0)  # it begins, and has to wait
+        path.write_bytes(msgspec.json.encode(every))
+    await task
+    assert [kept.load(name) for name in ("mine", "other")] == [new, new]
