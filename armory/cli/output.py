@@ -55,6 +55,11 @@ def tell(text: str | Text, *, hang: int = 0, console: Console | None = None) -> 
     console.print(shown, soft_wrap=True)
 
 
+def counted(number: int, one: str, many: str = "") -> str:
+    """`1 tool`, `2 tools`; `many` where that is not `one` with an s."""
+    return f"{number} {one if number == 1 else many or f'{one}s'}"
+
+
 def _wrapped(text: Text, width: int) -> Generator[Text]:
     """Lines of whole words; a longer word, which may be a URL to copy, is left as it is."""
     from rich.cells import cell_len

@@ -16,7 +16,7 @@ from rich.markup import escape
 from armory.agent.findings import AgentResult, Event
 from armory.cli.answers import error_of_result
 from armory.cli.options import loaded_config
-from armory.cli.output import out, print_json, say_unreached
+from armory.cli.output import counted, out, print_json, say_unreached
 from armory.errors import ArmoryError, ConfigError, UnknownTool
 
 if TYPE_CHECKING:
@@ -151,7 +151,8 @@ def _show_result(console: Console, told: dict[str, Any]) -> None:
         console.print(said)
     for document in told["documents"]:
         console.print(f"{document['score']:.2f}  {document['id']}", markup=False)
-    tail = f"\n{len(told['tools'])} tools, {told['iterations']} searches"
+    searches = counted(told["iterations"], "search", "searches")
+    tail = f"\n{counted(len(told['tools']), 'tool')}, {searches}"
     if "usage" in told:
         tail += f", {sum(told['usage'].values())} tokens, {told['took_ms'] / 1000:.1f} s"
     console.print(f"{tail}; stopped: {told['stopped']}", markup=False)

@@ -15,6 +15,7 @@ import click
 from armory.cli.options import config_option, json_option
 from armory.cli.output import (
     CONNECTING,
+    counted,
     print_json,
     say_error,
     say_notice,
@@ -120,8 +121,7 @@ def _show(report: dict[str, Any], problems: Sequence[Problem], loaded: Loaded | 
     for line in report["notices"]:
         say_notice(line)
     if problems:
-        count = len(problems)
-        say_error(f"{report['file']}: {count} problem{'s' if count != 1 else ''}")
+        say_error(f"{report['file']}: {counted(len(problems), 'problem')}")
         for problem in problems:
             tell(f"  {problem}", hang=4)
         return
@@ -131,8 +131,7 @@ def _show(report: dict[str, Any], problems: Sequence[Problem], loaded: Loaded | 
     blocks = loaded.config.upstreams
     off = [key for key, block in blocks.items() if not block.enabled]
     also = f", switched off: {', '.join(off)}" if off else ""
-    count = f"{len(blocks)} upstream{'s' if len(blocks) != 1 else ''}"
-    tell(f"{report['file']} is valid: {count}{also}")
+    tell(f"{report['file']} is valid: {counted(len(blocks), 'upstream')}{also}")
 
 
 def _show_tried(report: dict[str, Any]) -> None:

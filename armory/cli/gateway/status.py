@@ -14,7 +14,7 @@ from rich.text import Text
 
 from armory.cli.gateway.running import Gateway, gateways
 from armory.cli.options import json_option, running_options
-from armory.cli.output import out, print_json, say_error, say_notice
+from armory.cli.output import counted, out, print_json, say_error, say_notice
 from armory.cli.plain import plain
 from armory.errors import ArmoryError, AuthenticationFailed
 
@@ -91,18 +91,14 @@ def session_words(upstream: dict[str, Any]) -> str:
     parts: list[str] = []
     if shared := upstream["shared_sessions"]:
         of = upstream["principals"]
-        whose = f"clients of {_count(of, 'principal')}" if of else "all principals"
+        whose = f"clients of {counted(of, 'principal')}" if of else "all principals"
         parts.append(f"{shared} shared by {whose}")
     if own := upstream["own_sessions"]:
-        parts.append(f"{_count(own, 'client')} with {'its' if own == 1 else 'their'} own")
+        parts.append(f"{counted(own, 'client')} with {'its' if own == 1 else 'their'} own")
     if len(parts) == 0 or upstream["sessions"] > upstream["shared_sessions"] + own:
         parts.insert(0, "the gateway's own")
     most = upstream["max_sessions"]
     return f"{upstream['sessions']} of {most} sessions: {', '.join(parts)}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _list(gateway: Gateway, body: dict[str, Any]) -> None:
@@ -126,7 +122,9 @@ def _state(upstream: dict[str, Any]) -> Text:
     state = str(upstream["state"])
     told = Text().append(f"{state.replace('_', ' '):14}", style=_STATES.get(state, ""))
     told.append(f"{upstream['tools']:5} tools" if state == "ready" else "")
-    return told.append(f", {_count(skills, 'skill')}" if (skills := upstream.get("skills")) else "")
+    return told.append(
+        f", {counted(skills, 'skill')}" if (skills := upstream.get("skills")) else ""
+    )
 
 
 def _show(gateway: Gateway, body: dict[str, Any]) -> None:
