@@ -81,9 +81,9 @@ def import_servers(
 ) -> Imported:
     """Every server of a client's map as an upstream block.
 
-    Names become keys (`My Server` -> `my-server`), transports get Armory's names, keys that mean
-    nothing to a gateway are left out with a notice. Entries that are no mapping are kept as they
-    are, so that validation names them.
+    Names become keys (`My Server` -> `my-server`; one that is a key stays it, whatever else is
+    there), transports get Armory's names, keys that mean nothing to a gateway are left out with a
+    notice. Entries that are no mapping are kept as they are, so that validation names them.
 
     Args:
         servers: the map, verbatim.
@@ -93,8 +93,9 @@ def import_servers(
     """
     local = {"userHome": home, "workspaceFolder": workspace, "pathSeparator": "/"}
     result = Imported()
+    as_they_are = {name for name in map(str, servers) if slug(name) == name}
     for name, entry in servers.items():
-        key = _free_key(slug(str(name)), {*taken, *result.upstreams})
+        key = _free_key(slug(str(name)), {*taken, *result.upstreams, *as_they_are - {str(name)}})
         if key != name:
             result.notices.append(f"server {str(name)!r} is called {key!r} here")
         if not isinstance(entry, dict):

@@ -305,3 +305,9 @@ def test_secrets_in_arguments_and_urls_are_told(capsys: pytest.CaptureFixture[st
     for where in ("a.args[1]", "a.args[2]", "b.args[2]", "c-c.url"):
         assert f"upstreams.{where}" in said
     assert Path("armory.yaml").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_name_that_is_a_key_stays_it_whatever_comes_before() -> None:
+    entry = {"url": "http://up.example/mcp"}
+    found = import_servers({"a b": entry, "A.B": entry, "a-b": entry, "a-b-2": entry})
+    assert found.names == {"a-b-3": "a b", "a-b-4": "A.B", "a-b": "a-b", "a-b-2": "a-b-2"}
