@@ -82,8 +82,12 @@ class ModernEndpoint:
             return await self._listen(admitted, request, id, params)
         answer = LazyAnswer(admitted, self._edge.keepalive)
         request = modern_request(admitted.caller, version, meta, answer.event, id)
+        verify = _verify_mirrored if method == "tools/call" else None
         try:
-            reply = await self._reply(admitted, request, method, params)
+            try:
+                reply = await self._edge.dispatcher.answer(request, method, params, verify)
+            except asyncio.CancelledError:
+                reply = _overdue(admitted)
             if self._edge.admission.outdated(admitted):
                 await self._confirm(answer, request)
             return await answer.finish(id, reply)
@@ -92,21 +96,6 @@ class ModernEndpoint:
             return await self._pass_on(admitted, id, owned.replica)
         finally:
             answer.stop()
-
-    async def _reply(
-        self,
-        admitted: AdmittedRequest,
-        request: ClientRequest,
-        method: str,
-        params: dict[str, Raw],
-    ) -> Reply:
-        verify = _verify_mirrored if method == "tools/call" else None
-        try:
-            return await self._edge.dispatcher.answer(request, method, params, verify)
-        except asyncio.CancelledError:
-            if not answered_overdue(admitted):
-                raise
-            return Reply(error=jsonrpc.error(codes.BACKEND, OVERDUE))
 
     async def end_those(self, whose: Callable[[Principal], bool]) -> None:
         """Cut the requests in flight of those principals that may not ask any more: each is asked
@@ -216,6 +205,17 @@ def _verify_mirrored(context: RequestContext, params: Mapping[str, Raw]) -> None
     rejected = param_refusal(record.input_schema, params, context.headers)
     if rejected is not None:
         raise rejected
+
+
+def _overdue(admitted: AdmittedRequest) -> Reply:
+    """What a request that is cancelled since the gateway ends is answered.
+
+    Raises:
+        CancelledError: it is cancelled for another reason.
+    """
+    if not answered_overdue(admitted):
+        raise
+    return Reply(error=jsonrpc.error(codes.BACKEND, OVERDUE))
 
 
 def _not_a_request(admitted: AdmittedRequest, message: Message) -> web.StreamResponse:
