@@ -156,25 +156,6 @@ class VectorView(Protocol):
 
 
 @runtime_checkable
-class Computed(Protocol):
-    """A view that is searched by computing alone, with no store to wait for."""
-
-    def searched(
-        self,
-        queries: FloatArray,
-        k: int,
-        allowed: IntArray | None = None,
-        also: IntArray | None = None,
-    ) -> VectorHits:
-        """As `VectorView.search`, in the calling thread.
-
-        Raises:
-            BackendError: the queries are of another model than the index.
-        """
-        ...
-
-
-@runtime_checkable
 class Probed(Protocol):
     """A view whose store is outside this process, and can be probed."""
 

@@ -12,7 +12,6 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from types import TracebackType
 
 from armory.domain.query import Query, VisibleSet
@@ -214,29 +213,33 @@ class Retriever:
             self._queue.leave(caller, cost, rest_s)
 
     async def _rank(self, query: Query, visible: VisibleSet | None) -> Ranking:
-        asked = self._ranker(query.ranker or self.settings.ranker)
+        ranker = self._ranker(query.ranker or self.settings.ranker)
         if query.hour is None and self.settings.rank.context_boosts:
             query = replace(query, hour=time.localtime().tm_hour)
         snapshot = self._snapshot
         if snapshot is None:
-            return Ranking.empty(asked, "nothing is indexed yet")
+            return Ranking.empty(ranker, "nothing is indexed yet")
         scope = await self._scope(query, snapshot, await self._visible.rows(snapshot, visible))
         awaited = self._awaited(scope, visible)
         if not scope.size:
-            return Ranking.empty(asked, lacking(self.degraded, awaited))
-        if asked.name == _PERSONAL and query.user is not None and self._usage is not None:
-            await self._usage.recall(query.user)
-        findings, (ranker, features, scores) = await self._candidates.find(
-            scope, partial(self._scored, scope, asked)
-        )
+            return Ranking.empty(ranker, lacking(self.degraded, awaited))
+        findings = await self._candidates.find(scope)
         lost = findings.problem or self.degraded
         if findings.hits is None:
             if findings.vectors is not None and self._dense.lost:
                 self._recovery.begin()  # perhaps the store is back and empty
-            if self._embedder is None and not asked.works_without_vectors(0):
-                lost = f"lexical only: {asked.name} needs vectors, there is no embedding model"
+            if not ranker.works_without_vectors(scope.size):
+                if self._embedder is None and not ranker.works_without_vectors(0):
+                    lost = f"lexical only: {ranker.name} needs vectors, there is no embedding model"
+                ranker = self._rankers[_LEXICAL]
         elif findings.hits.lost:
             self._recovery.begin()
+        if ranker.name == _PERSONAL and query.user is not None and self._usage is not None:
+            await self._usage.recall(query.user)
+        loop = asyncio.get_running_loop()
+        features, scores = await loop.run_in_executor(
+            self._threads.of(query), self._scored, scope, findings, ranker
+        )
         order = await self._reorder.order(scope, features, scores, self.settings.diversity)
         return Ranking(features, scores, order, ranker, self._tokens, lacking(lost, awaited))
 
@@ -258,14 +261,11 @@ class Retriever:
         return await loop.run_in_executor(self._threads.of(query), scope_of, query, snapshot, rows)
 
     def _scored(
-        self, scope: Scope, asked: Ranker, findings: Findings
-    ) -> tuple[Ranker, CandidateFeatures, Scores]:
-        """The ranker that scores what was found, and what it says; blocking."""
-        ranker = asked
-        if findings.hits is None and not asked.works_without_vectors(scope.size):
-            ranker = self._rankers[_LEXICAL]
+        self, scope: Scope, findings: Findings, ranker: Ranker
+    ) -> tuple[CandidateFeatures, Scores]:
+        """The blocking part of a search."""
         features = self._candidates.features(scope, findings)
-        return ranker, features, ranker.rank(features, self.settings.rank)
+        return features, ranker.rank(features, self.settings.rank)
 
     def _ranker(self, name: str) -> Ranker:
         try:

@@ -16,7 +16,7 @@ from armory.retrieval.indexes.exact import ExactIndex
 from armory.retrieval.indexes.faiss import FaissIndex, FaissView
 from armory.retrieval.indexes.qdrant import QdrantIndex
 from armory.retrieval.options import QdrantSettings
-from armory.retrieval.ports import Computed, FloatArray, Row, VectorHits, VectorIndex
+from armory.retrieval.ports import FloatArray, Row, VectorHits, VectorIndex
 from tests.contract.qdrant_server import QdrantServer
 from tests.vectors import unit
 
@@ -132,19 +132,6 @@ async def test_filters_inside_the_search(index: VectorIndex, allowed: list[int])
     wanted = [inside[np.argsort(-row)[:4]].tolist() for row in expected]
     assert top(hits, 4) == wanted
     assert set(hits.rows.tolist()) <= set(allowed)
-
-
-async def test_what_needs_no_store_finds_the_same_in_the_caller_s_thread(
-    index: VectorIndex,
-) -> None:
-    rows, vectors = catalog(80)
-    view = await index.update(rows, vectors)
-    assert isinstance(view, Computed) or isinstance(index, QdrantIndex)
-    if isinstance(view, Computed):
-        asked = (unit((2, DIM), 9), 4, np.arange(0, 80, 2), np.array([12, 14]))
-        awaited, computed = await view.search(*asked), view.searched(*asked)
-        assert computed.rows.tolist() == awaited.rows.tolist()
-        np.testing.assert_array_equal(computed.cosine, awaited.cosine)
 
 
 async def test_nothing_allowed_and_nothing_stored(index: VectorIndex) -> None:

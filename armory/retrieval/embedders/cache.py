@@ -85,10 +85,6 @@ class CachedEmbedder:
         """(n, d) float32 unit rows, from the cache where known."""
         return await self.embed_passages([Passage(text) for text in texts])
 
-    def keeps(self, passages: Sequence[Passage]) -> bool:
-        """Whether `embed_passages` of these has nothing to wait for."""
-        return all(self._place(passage) in self._kept for passage in self._read(passages))
-
     async def embed_passages(self, passages: Sequence[Passage]) -> FloatArray:
         """(n, d) float32 unit rows: of whole queries and of parts of them.
 
@@ -97,7 +93,8 @@ class CachedEmbedder:
         """
         if not passages:
             return np.zeros((0, self.dimension), np.float32)
-        passages = self._read(passages)
+        if self._reader is None:
+            passages = [p if p.span is None else Passage(p.words) for p in passages]
         waiting: dict[Passage, asyncio.Future[FloatArray]] = {}
         known: dict[Passage, FloatArray] = {}
         fresh: list[Passage] = []
@@ -116,12 +113,6 @@ class CachedEmbedder:
         for passage, future in waiting.items():
             known[passage] = await asyncio.shield(future)
         return np.stack([known[passage] for passage in passages])
-
-    def _read(self, passages: Sequence[Passage]) -> Sequence[Passage]:
-        """As the inner embedder reads them: parts by themselves where it cannot else."""
-        if self._reader is not None:
-            return passages
-        return [p if p.span is None else Passage(p.words) for p in passages]
 
     async def aclose(self) -> None:
         """Close the inner embedder; running computations are given up."""

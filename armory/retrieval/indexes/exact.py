@@ -48,21 +48,16 @@ class ExactView:
         nor in `also` is off by 0.0004 (root mean square, measured on vectors of 384 dimensions).
         """
         if len(queries) * self.layers.count * self.layers.dimension <= _INLINE:
-            return self.searched(queries, k, allowed, also)
-        return await asyncio.to_thread(self.searched, queries, k, allowed, also)
+            return self._search(queries, allowed, also)
+        return await asyncio.to_thread(self._search, queries, allowed, also)
 
     async def vectors(self, rows: IntArray) -> FloatArray:
         """(r, d) the first vector of each row."""
         return self.layers.first(rows)
 
-    def searched(
-        self,
-        queries: FloatArray,
-        k: int,
-        allowed: IntArray | None = None,
-        also: IntArray | None = None,
+    def _search(
+        self, queries: FloatArray, allowed: IntArray | None, also: IntArray | None
     ) -> VectorHits:
-        """See `ports.Computed.searched`; `k` changes nothing."""
         layers, total = self.layers, len(self.layers)
         if queries.shape[1] != layers.dimension and total:
             raise BackendError(

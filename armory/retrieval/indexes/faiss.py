@@ -71,27 +71,23 @@ class FaissView:
         also: IntArray | None = None,
     ) -> VectorHits:
         """See `ports.VectorView.search`."""
-        return await asyncio.to_thread(self.searched, queries, k, allowed, also)
+        dimension = self.held.store.dimension
+        if self.rows and queries.shape[1] != dimension:
+            raise BackendError(
+                f"the query has {queries.shape[1]} dimensions, the index {dimension}; both need "
+                "the same model"
+            )
+        return await asyncio.to_thread(self._search, queries, k, allowed, also)
 
     async def vectors(self, rows: IntArray) -> FloatArray:
         """(r, d) the first vector of each row."""
         held = self.held
         return held.store.vectors(held.first[rows])
 
-    def searched(
-        self,
-        queries: FloatArray,
-        k: int,
-        allowed: IntArray | None = None,
-        also: IntArray | None = None,
+    def _search(
+        self, queries: FloatArray, k: int, allowed: IntArray | None, also: IntArray | None
     ) -> VectorHits:
-        """See `ports.Computed.searched`."""
-        held, dimension = self.held, self.held.store.dimension
-        if self.rows and queries.shape[1] != dimension:
-            raise BackendError(
-                f"the query has {queries.shape[1]} dimensions, the index {dimension}; both need "
-                "the same model"
-            )
+        held = self.held
         every = np.arange(len(self.rows)) if allowed is None else allowed
         if len(every) <= k:
             rows = every

@@ -7,19 +7,15 @@ imports rankers, a concrete embedder or index.
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import TypeVar, overload
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import overload
 
 import numpy as np
 
 from armory.domain.tool import ToolRecord
-from armory.errors import BackendError
 from armory.retrieval.features import NO_MOMENTS, CandidateFeatures, Moments, Subquery
 from armory.retrieval.ports import (
-    Computed,
     FloatArray,
     IntArray,
     Recalled,
@@ -27,13 +23,11 @@ from armory.retrieval.ports import (
     UseMemory,
     VectorHits,
 )
-from armory.retrieval.search.dense import DenseSide, in_view
+from armory.retrieval.search.dense import DenseSide
 from armory.retrieval.search.past import Past, past_of, remembered_rows
 from armory.retrieval.search.scope import Scope
 from armory.retrieval.search.threads import SearchThreads
 from armory.retrieval.search.words import Words, words_of
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,61 +76,21 @@ class CandidateSearch:
         self._experience = experience
         self._threads = threads
 
-    async def find(self, scope: Scope, then: Callable[[Findings], _T]) -> tuple[Findings, _T]:
-        """Ask words and vectors, and do in a thread what follows from both.
-
-        Each return to the event loop waits for whatever else it does. So all that this process
-        computes is done in one go; only words are asked beside a model that has to run. A failing
-        dense side costs its half alone.
-
-        Args:
-            scope: what is searched for.
-            then: the work on what was found; blocking.
-        """
-        run = partial(asyncio.get_running_loop().run_in_executor, self._threads.of(scope.query))
-        words_soon = None if self._dense.knows(scope) else run(words_of, scope)
-        began = time.monotonic()
+    async def find(self, scope: Scope) -> Findings:
+        """Ask words and vectors beside each other; a failing dense side costs its half only."""
+        loop = asyncio.get_running_loop()
+        words_soon = loop.run_in_executor(self._threads.of(scope.query), words_of, scope)
         vectors, problem = await self._dense.vectors(scope)
-        words = None if words_soon is None else await words_soon
-        view = scope.snapshot.view
-        if vectors is None or isinstance(view, Computed):
-            asked = partial(self._computed, scope, words, vectors)
-            findings, done, error = await run(_both, asked, then)
-            if error is not None:
-                problem = self._dense.failed(error, began)
-            elif vectors is not None:
-                self._dense.succeeded()
-            return replace(findings, problem=problem), done
-        words = words or await run(words_of, scope)
-        also, recalled = await run(self._recalled, scope, words, vectors)
+        words = await words_soon
+        if vectors is None:
+            return Findings(words, problem=problem)
+        also, recalled = words.best, None
+        if self._experience.memory is not None:
+            recall = self._experience.memory.recall
+            recalled = await asyncio.to_thread(recall, vectors, scope.query.user)
+            also = np.union1d(also, remembered_rows(scope, recalled))
         hits, problem = await self._dense.hits(scope, vectors, also)
-        findings = Findings(words, vectors, hits and hits.filled(), recalled, problem)
-        return findings, await run(then, findings)
-
-    def _computed(
-        self, scope: Scope, words: Words | None, vectors: FloatArray | None
-    ) -> tuple[Findings, BackendError | None]:
-        """What is found where nothing has to be waited for, and why there are no hits."""
-        words = words or words_of(scope)
-        view = scope.snapshot.view
-        if vectors is None or not isinstance(view, Computed):
-            return Findings(words), None
-        also, recalled = self._recalled(scope, words, vectors)
-        try:
-            inside, extra = in_view(scope, also)
-            hits = view.searched(vectors, self._dense.candidates, inside, extra)
-        except BackendError as error:
-            return Findings(words, vectors, recalled=recalled), error
-        return Findings(words, vectors, hits.filled(), recalled), None
-
-    def _recalled(
-        self, scope: Scope, words: Words, vectors: FloatArray
-    ) -> tuple[IntArray, Recalled | None]:
-        """Rows whose cosines are wanted, and what is remembered of queries like these."""
-        if self._experience.memory is None:
-            return words.best, None
-        recalled = self._experience.memory.recall(vectors, scope.query.user)
-        return np.union1d(words.best, remembered_rows(scope, recalled)), recalled
+        return Findings(words, vectors, hits and hits.filled(), recalled, problem)
 
     def features(self, scope: Scope, findings: Findings) -> CandidateFeatures:
         """Join the findings over the same candidates; blocking."""
@@ -200,14 +154,6 @@ class CandidateSearch:
             searched=scope.allowed,
             sample=sample,
         )
-
-
-def _both(
-    asked: Callable[[], tuple[Findings, BackendError | None]], then: Callable[[Findings], _T]
-) -> tuple[Findings, _T, BackendError | None]:
-    """What was found, what follows from it, and why a half is missing."""
-    findings, error = asked()
-    return findings, then(findings), error
 
 
 def _cosine_moments(hits: VectorHits | None, place: int) -> Moments:

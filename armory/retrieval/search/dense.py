@@ -98,7 +98,7 @@ class DenseSide:
     ) -> None:
         self.embedder = embedder
         self._timeout_s = timeout_s
-        self.candidates = candidates
+        self._candidates = candidates
         self._backoff = Backoff()
         self.watch = StoreWatch(view, self._backoff.succeeded, on_loss)
 
@@ -132,12 +132,6 @@ class DenseSide:
         except (BackendError, TimeoutError):
             return None
 
-    def knows(self, scope: Scope) -> bool:
-        """Whether `vectors` has nothing to wait for: they are kept, or there will be none."""
-        if self.embedder is None or scope.snapshot.view is None or self.problem:
-            return True
-        return self.embedder.keeps([part.passage for part in scope.parts])
-
     async def vectors(self, scope: Scope) -> tuple[FloatArray | None, str]:
         """(m, d) vectors of the scope's parts, or None and why, "" where nothing was lost."""
         if self.embedder is None or scope.snapshot.view is None:
@@ -154,10 +148,6 @@ class DenseSide:
                 return None, _TOO_LONG  # others' queries are none the slower
             return None, self._backoff.failed(error, self._timeout_s, began)
 
-    def failed(self, error: BackendError, began: float) -> str:
-        """Count the failure of a search that began at `began`; returns the answer's reason."""
-        return self._backoff.failed(error, self._timeout_s, began)
-
     async def hits(
         self, scope: Scope, vectors: FloatArray, also: IntArray
     ) -> tuple[VectorHits | None, str]:
@@ -167,23 +157,18 @@ class DenseSide:
             return None, ""
         if lacking := self.problem:
             return None, lacking
-        inside, extra = in_view(scope, also)
+        inside, extra = _in_view(scope.snapshot, scope.allowed), _in_view(scope.snapshot, also)
         began = time.monotonic()
         try:
             async with asyncio.timeout(self._timeout_s) as limit:
                 with self.watch.limited(limit):
-                    hits = await view.search(vectors, self.candidates, inside, extra)
+                    hits = await view.search(vectors, self._candidates, inside, extra)
         except (BackendError, TimeoutError) as error:
             if self.watch.problem:  # which says why, and when it is over
                 return None, self.problem
             return None, self._backoff.failed(error, self._timeout_s, began)
         self._backoff.succeeded()
         return hits, _LOST_SOME.format(hits.lost) if hits.lost else ""
-
-
-def in_view(scope: Scope, also: IntArray) -> tuple[IntArray | None, IntArray | None]:
-    """What a view is to search in and whose cosines are wanted besides, as rows of the view."""
-    return _in_view(scope.snapshot, scope.allowed), _in_view(scope.snapshot, also)
 
 
 def _in_view(snapshot: Snapshot, rows: IntArray | None) -> IntArray | None:
