@@ -146,3 +146,12 @@ class BackendError(ArmoryError):
     """A part that Armory leans on (vector store, database, embedding API) failed."""
 
     code = "backend"
+
+
+class GatewayEnds(BackendError):
+    """The gateway was told to end, and what was asked of it takes longer than it has."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the gateway ends, and this took longer than it may then (`server.drain_timeout_s`)"
+        )

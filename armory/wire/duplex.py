@@ -14,6 +14,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from armory.domain.principal import Principal
+from armory.errors import GatewayEnds
 from armory.gateway.requests import ClientRequest
 from armory.protocol import bodies, codes, jsonrpc, versions
 from armory.protocol.errors import Malformed
@@ -70,6 +71,7 @@ class Duplex:
 
     account: Account | None = None
     closed = False
+    _overdue = False
 
     def __init__(
         self,
@@ -246,10 +248,13 @@ class Duplex:
     ) -> None:
         method = message.method if message.method is not UNSET else ""
         try:
-            if inbound.is_modern(None, meta, method):
-                answer = await self._modern(message.key, caller, method, params, meta)
-            else:
-                answer = await self._legacy(message.key, caller, method, params, meta)
+            serve = self._modern if inbound.is_modern(None, meta, method) else self._legacy
+            try:
+                answer = await serve(message.key, caller, method, params, meta)
+            except asyncio.CancelledError:
+                if not self._overdue:
+                    raise
+                answer = refused(message.key, codes.BACKEND, GatewayEnds().message)
             if self._out.held_bytes + len(answer) > _HELD_BYTES:
                 why = f"{self._out.held_bytes:,} bytes of answers wait to be read"
                 answer = refused(message.key, codes.LIMITED, why)
@@ -334,6 +339,14 @@ class Duplex:
         running = [*self._requests, *self._batches]
         if running:
             await asyncio.wait(running, timeout=timeout_s)
+
+    def run_out(self) -> None:
+        """The gateway ends, and what is in flight may take no longer: it is cancelled, and answered
+        with that.
+        """
+        self._overdue = True
+        for task in self._requests:
+            cancel_soon(task)
 
     async def close(self) -> None:
         """The other end is gone: cancel what is in flight, end the session."""

@@ -77,6 +77,8 @@ async def serve_stdio(
         await _read_in(reader, duplex, out, writer, settings.line_bytes)
         if not writer.done() and _read_from(sink):
             await duplex.drain(settings.drain_timeout_s)
+            duplex.run_out()
+            await duplex.drain(_END_S)
     finally:
         transport.close()
         await interactions.close()

@@ -25,6 +25,7 @@ from armory.retrieval.embedders.base import text_hash
 from armory.testing.chat import ScriptedChat, Turn
 from armory.testing.clients.talker import Talker
 from armory.testing.processes import GatewayProcess
+from armory.testing.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
@@ -213,6 +214,34 @@ async def test_what_cannot_be_asked_is_told_before_an_upstream_is_started(
     assert isinstance(done.exception, InvalidRequest)
     assert done.exception.parameter == "rejected"
     assert not started.exists()
+
+
+@pytest.mark.parametrize("accept", ["application/json", "text/event-stream"])
+async def test_a_search_that_outlasts_the_gateway_is_answered(tmp_path: Path, accept: str) -> None:
+    async with ScriptedChat([TURNS[0], Turn(fault="hang")]) as chat:
+        config = configuration(chat.url, tmp_path) | {"server": {"drain_timeout_s": 1}}
+        gateway = await asyncio.to_thread(GatewayProcess, config, tmp_path)
+        try:
+            async with aiohttp.ClientSession() as session:
+                body = {"query": "write down a note", "mode": "agent"}
+                url = f"{gateway.url}/v1/retrieve_tools"
+                asking = session.post(url, json=body, headers={"Accept": accept})
+                asked = asyncio.ensure_future(_answered(asking))
+                await until(lambda: len(chat.requests) == 2)
+                gateway.process.terminate()
+                status, said = await asyncio.wait_for(asked, 30)
+        finally:
+            await asyncio.to_thread(gateway.close)
+    streams = accept == "text/event-stream"
+    assert status == (200 if streams else 503)
+    told = json.loads(said.rpartition("event: error\ndata: ")[2] if streams else said)
+    assert told["code"] == "backend"
+    assert "server.drain_timeout_s" in told["detail"]
+
+
+async def _answered(asking: Any) -> tuple[int, str]:
+    async with asking as answer:
+        return answer.status, await answer.text()
 
 
 async def test_the_command_line_streams_the_trace(tmp_path: Path) -> None:

@@ -207,13 +207,35 @@ def test_over_http_it_needs_no_standard_input(environ: dict[str, str], tmp_path:
         assert process.wait(60) == 0, rest
 
 
+HANGS = {
+    "command": sys.executable,
+    "args": ["-m", "armory.testing.upstreams.stdio"],
+    "env": {"PYTHONPATH": str(ROOT)},
+}
+
+
+def test_a_call_that_outlasts_the_end_of_input_is_answered(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    config = {"server": {"drain_timeout_s": 1}, "upstreams": {"up": HANGS}}
+    (tmp_path / "armory.yaml").write_text(yaml.safe_dump(config))
+    with spawned(environ, tmp_path) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        params = {"name": "up__hang", "arguments": {}, **META}
+        call = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}
+        process.stdin.write(json.dumps(call).encode() + b"\n")
+        process.stdin.close()
+        try:
+            told = json.loads(process.stdout.readline())
+            assert (told["id"], told["error"]["code"]) == (7, 1004)
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
+
+
 def test_for_a_client_that_is_gone_no_call_goes_on(environ: dict[str, str], tmp_path: Path) -> None:
-    hangs = {
-        "command": sys.executable,
-        "args": ["-m", "armory.testing.upstreams.stdio"],
-        "env": {"PYTHONPATH": str(ROOT)},
-    }
-    config = {"server": {"drain_timeout_s": 600}, "upstreams": {"up": hangs}}
+    config = {"server": {"drain_timeout_s": 600}, "upstreams": {"up": HANGS}}
     (tmp_path / "armory.yaml").write_text(yaml.safe_dump(config))
     with spawned(environ, tmp_path) as process:
         assert process.stdin is not None

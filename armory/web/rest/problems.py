@@ -149,6 +149,16 @@ def problem_response(problem: Problem, request_id: str) -> web.Response:
     )
 
 
+def answered_overdue(request: web.Request) -> bool:
+    """Whether a request that is being cancelled is to be answered all the same, `GatewayEnds`: its
+    client is still there. Then its task is cancelled no more.
+    """
+    if not getattr(request.protocol, "overdue", False):
+        return False
+    request.task.uncancel()
+    return True
+
+
 def not_found(what: str) -> Problem:
     """What is not there, and what the caller may not see: the same answer."""
     return Problem(404, "unknown", f"there is no such {what}")

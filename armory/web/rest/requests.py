@@ -6,6 +6,7 @@ Never knows what a route does.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections.abc import Mapping
@@ -18,13 +19,19 @@ from aiohttp import web
 from pydantic import BaseModel
 
 from armory.domain.principal import ANONYMOUS, Principal
-from armory.errors import AccessDenied, ArmoryError, AuthenticationFailed, InsufficientScope
+from armory.errors import (
+    AccessDenied,
+    ArmoryError,
+    AuthenticationFailed,
+    GatewayEnds,
+    InsufficientScope,
+)
 from armory.logger import Logger
 from armory.observability.operation import CURRENT
 from armory.security.authentication import ADMIN
 from armory.security.expiry import while_let_in
 from armory.web.observed import Asked, note, of_a_call, recorded, traced
-from armory.web.rest.problems import Problem, problem_of, problem_response
+from armory.web.rest.problems import Problem, answered_overdue, problem_of, problem_response
 from armory.web.rest.reading import path_part, read_body, read_params, receive_body
 from armory.web.rest.routes import Reply, RestCall, Route
 from armory.web.rest.services import RestServices
@@ -74,6 +81,10 @@ async def _answer(
         done = await _handled(services, route, call, request)
     except Problem as problem:
         failed = problem
+    except asyncio.CancelledError:
+        if not answered_overdue(request):
+            raise
+        failed = problem_of(GatewayEnds())
     except (AuthenticationFailed, InsufficientScope) as error:
         failed = problem_of(error)
         failed.headers["WWW-Authenticate"] = _challenge(services, request, error)

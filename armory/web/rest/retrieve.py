@@ -5,6 +5,7 @@ Owns: the routes and the shapes of their parameters. Never ranks anything.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
@@ -18,11 +19,11 @@ from pydantic import Field, create_model
 from armory.accounts.query_log import QueryRecord
 from armory.agent.findings import AgentResult, Event
 from armory.domain.query import Query
-from armory.errors import ArmoryError, AuthenticationFailed
+from armory.errors import ArmoryError, AuthenticationFailed, GatewayEnds
 from armory.logger import Logger
 from armory.retrieval.names import RANKERS
 from armory.security.expiry import while_valid
-from armory.web.rest.problems import Problem, limit_headers, problem_of
+from armory.web.rest.problems import Problem, answered_overdue, limit_headers, problem_of
 from armory.web.rest.requests import encode
 from armory.web.rest.routes import Reply, RestCall, Route, Shape, Text
 from armory.web.rest.searching import Found, Searching, SearchRequest, record_json
@@ -268,19 +269,26 @@ class RetrieveHandlers:
         try:
             if not await while_valid(call.principal, steps()):
                 raise AuthenticationFailed(_EXPIRED)
-        except ConnectionError:
-            raise
-        except Exception as error:
-            if not response.prepared:
+        except (Exception, asyncio.CancelledError) as error:
+            if not response.prepared or not _can_be_told(error, call.request):
                 raise
             await response.write(_event("error", _problem(error)))  # a problem has no place here
         await response.write_eof()
         return response
 
 
-def _problem(error: Exception) -> dict[str, str]:
+def _can_be_told(error: BaseException, request: web.Request) -> bool:
+    """Whether its client is there to be told of an error."""
+    if isinstance(error, asyncio.CancelledError):
+        return answered_overdue(request)
+    return not isinstance(error, ConnectionError)
+
+
+def _problem(error: BaseException) -> dict[str, str]:
     """What is told of an error once a stream has begun."""
-    if isinstance(error, ArmoryError):
+    if isinstance(error, asyncio.CancelledError):
+        problem = problem_of(GatewayEnds())
+    elif isinstance(error, ArmoryError):
         problem = problem_of(error)
     else:
         _log.error("rest_stream_crashed", exc_info=error)

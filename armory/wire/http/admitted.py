@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl
 from aiohttp import web
 
 from armory.domain.principal import ANONYMOUS
+from armory.errors import GatewayEnds
 from armory.protocol import jsonrpc
 from armory.protocol.jsonrpc import Part, Parted
 from armory.wire.caller import Caller
@@ -22,7 +23,7 @@ from armory.wire.http.answers import JsonAnswer
 from armory.wire.messages import Data
 from armory.wire.streams import SSE_HEADERS
 
-OVERDUE = "the gateway ends, and this took longer than it may then (`server.drain_timeout_s`)"
+OVERDUE = GatewayEnds().message
 
 
 @dataclass(slots=True)

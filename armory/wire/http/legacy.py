@@ -19,7 +19,14 @@ from armory.protocol.jsonrpc import Message
 from armory.security.expiry import while_valid
 from armory.tasks import spawn, start, step_by_step
 from armory.wire.http.admission import RequestRejected
-from armory.wire.http.admitted import AdmittedRequest, json_answer, new_stream, refusal
+from armory.wire.http.admitted import (
+    OVERDUE,
+    AdmittedRequest,
+    answered_overdue,
+    json_answer,
+    new_stream,
+    refusal,
+)
 from armory.wire.http.answers import held_for
 from armory.wire.http.context import EdgeContext
 from armory.wire.http.keepalive import KeepaliveTimer
@@ -45,6 +52,8 @@ from armory.wire.streams import (
 _log = Logger(__name__)
 _BATCH_AT_ONCE = 16
 """Requests of one batch that are served at the same time."""
+_Place = tuple[bytes | None, list[bytes]]
+"""One message of a batch: the id of a request, and what it was answered."""
 
 
 class LegacyEndpoint:
@@ -107,20 +116,38 @@ class LegacyEndpoint:
     async def _batch_answers(
         self, session: Session, items: list[Raw], admitted: AdmittedRequest, held: OneBatch
     ) -> list[bytes]:
-        """What the messages of a batch are answered, in order; so many at a time."""
-        places: list[list[bytes]] = []
+        """What the messages of a batch are answered, in order."""
+        places: list[_Place] = []
+        try:
+            await self._serve_batch(session, items, admitted, held, places)
+        except asyncio.CancelledError:
+            if not answered_overdue(admitted):
+                raise
+            await _without_answer(items[len(places) :], places)
+        return [answer for _, answers in places for answer in answers]
+
+    async def _serve_batch(
+        self,
+        session: Session,
+        items: list[Raw],
+        admitted: AdmittedRequest,
+        held: OneBatch,
+        places: list[_Place],
+    ) -> None:
+        """Serve the messages of a batch, so many at a time; each has its place in `places`."""
         going: set[asyncio.Task[None]] = set()
         for item in items:
             answers: list[bytes] = []
-            places.append(answers)
             try:
                 message, known = await taken_apart_in_steps(item, refuse_large)
             except Malformed as bad:
-                answers.append(refused(bad.id, bad.code, bad.message))
+                places.append((None, [refused(bad.id, bad.code, bad.message)]))
                 continue
             if not message.is_request:
+                places.append((None, answers))
                 self._edge.sessions.receive(session, message)
                 continue
+            places.append((message.key, answers))
             if len(going) >= _BATCH_AT_ONCE:
                 _, going = await asyncio.wait(going, return_when=asyncio.FIRST_COMPLETED)
             await self._turns.next(admitted.caller.principal.person)
@@ -134,7 +161,6 @@ class LegacyEndpoint:
             going.add(spawn(collecting, "answer of a batch"))
         if going:
             await asyncio.wait(going)
-        return [answer for answers in places for answer in answers]
 
     async def get(self, admitted: AdmittedRequest) -> web.StreamResponse:
         """Open the session's general stream, or resume one of its streams."""
@@ -290,6 +316,21 @@ async def _first(
                 return found
     finally:
         keepalive.drop(stream)
+
+
+async def _without_answer(items: list[Raw], places: list[_Place]) -> None:
+    """The gateway ends: answer those requests of a batch that were not, those of `items` included,
+    which had no turn yet.
+    """
+    for item in items:
+        try:
+            message, _ = await taken_apart_in_steps(item, refuse_large)
+            places.append((message.key if message.is_request else None, []))
+        except Malformed as bad:
+            places.append((None, [refused(bad.id, bad.code, bad.message)]))
+    for id, answers in places:
+        if id is not None and not answers:
+            answers.append(refused(id, codes.BACKEND, OVERDUE))
 
 
 async def _collected(

@@ -17,9 +17,15 @@ from armory.domain.principal import Principal
 from armory.protocol import codes
 from armory.protocol.errors import Malformed
 from armory.security.expiry import while_valid
-from armory.tasks import Tasks
+from armory.tasks import Tasks, start, stop
 from armory.wire.duplex import Duplex
-from armory.wire.http.admitted import AdmittedRequest, new_stream, refusal, share_of
+from armory.wire.http.admitted import (
+    AdmittedRequest,
+    answered_overdue,
+    new_stream,
+    refusal,
+    share_of,
+)
 from armory.wire.http.answers import tell_held
 from armory.wire.http.context import EdgeContext
 from armory.wire.http.replicas import was_passed
@@ -80,6 +86,7 @@ class SseFront:
         key = secrets.token_hex(16)
         self._open[key] = (duplex, caller.principal)
         edge.streams.add_pipe(out, caller.principal)
+        writing: asyncio.Task[bool] | None = None
         try:
             if edge.replicas is not None:
                 await edge.replicas.claim(key)
@@ -88,10 +95,21 @@ class SseFront:
             out.on_held = partial(tell_held, request)
             path = f"{self._messages}?session_id={key}"
             await response.write(b"event: endpoint\ndata: %b\n\n" % path.encode())
-            await while_valid(caller.principal, pump(response.write, out, ids=False))
+            writing = start(
+                while_valid(caller.principal, pump(response.write, out, ids=False)),
+                "events of a client",
+            )
+            try:
+                await asyncio.shield(writing)
+            except asyncio.CancelledError:
+                if not answered_overdue(admitted):
+                    raise
+                duplex.run_out()  # the stream ends after those answers: `end_streams`
+                await writing
             await response.write_eof()
             return response
         finally:
+            await stop(writing)
             edge.streams.give_back(caller.principal.person)
             edge.streams.drop_pipe(out)
             out.on_held = None
