@@ -16,9 +16,11 @@ class ArmoryError(Exception):
     Attributes:
         code: stable, machine-readable kind; part of the public contract.
         retry_after_s: seconds after which trying again makes sense; None when it does not.
+        lasts: whether trying again is of no use until a person has changed something.
     """
 
     code: ClassVar[str] = "internal"
+    lasts: ClassVar[bool] = False
 
     def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
         super().__init__(message)
@@ -119,6 +121,7 @@ class LoginNeeded(ArmoryError):
     """A person must log in at an upstream first; `url` is where, once that is known."""
 
     code = "login_required"
+    lasts = True
 
     def __init__(self, message: str, *, upstream: str, url: str | None = None) -> None:
         super().__init__(message)

@@ -27,6 +27,8 @@ class ChatUnavailable(ChatError):
 class ChatRejected(ChatError):
     """The endpoint refuses the request as it stands (HTTP 4xx): key, model name or content."""
 
+    lasts = True
+
 
 class ChatMalformed(ChatError):
     """The endpoint answered something that is not a chat completion."""

@@ -333,7 +333,7 @@ class Duplex:
         answers to what they ask.
         """
         if self._session is not None:
-            self._session.hang_up()
+            self._session.questions.hang_up()
         for listening in list(self._listening):
             listening.stream.close()
         running = [*self._requests, *self._batches]

@@ -26,7 +26,7 @@ from armory.testing.upstreams.exchange import (
 )
 from armory.testing.upstreams.http import ScriptedUpstream
 from armory.testing.waiting import until
-from armory.wire.sessions import session
+from armory.wire.sessions import asking
 
 pytestmark = pytest.mark.anyio
 CANCELLED = "notifications/cancelled"
@@ -109,7 +109,7 @@ async def test_a_question_that_its_server_withdraws_is_withdrawn_with_its_reason
 async def test_a_question_that_is_waited_for_no_longer_is_withdrawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "ASK_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(asking, "ASK_TIMEOUT_S", 0.05)
     async with front(tmp_path) as (client, upstream):
         question, withdrawn, result = await asked(client, upstream, "waiting")
         why = "there was no answer within 0.05 s"

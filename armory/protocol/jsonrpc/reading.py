@@ -106,11 +106,11 @@ def decoding(body: bytes | Raw) -> Generator[None, None, Message]:
         raise Malformed(PARSE_ERROR, f"the body is not JSON: {why}") from None
     try:
         return _checked(assembled(found, _message.decode, _VALUES))
-    except UnicodeDecodeError as error:
-        raise Malformed(PARSE_ERROR, f"the body is not JSON: {error}") from None
     except (msgspec.ValidationError, RecursionError):
         id = found.get("id")
         raise Malformed(INVALID_REQUEST, _NO_MESSAGE, (id and _id_of(id)) or NULL) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:  # the one up to msgspec 0.22
+        raise Malformed(PARSE_ERROR, f"the body is not JSON: {error}") from None
 
 
 def _checked(message: Message) -> Message:

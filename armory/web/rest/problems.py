@@ -112,7 +112,7 @@ def problem_of(error: ArmoryError) -> Problem:
     """The answer that an error of Armory stands for."""
     status = next((s for kind, s in _STATUS if isinstance(error, kind)), 500)
     headers: dict[str, str] = {}
-    if status in {429, 503}:
+    if status in {429, 503} and not error.lasts:
         headers["Retry-After"] = str(max(1, math.ceil(error.retry_after_s or 1)))
     if isinstance(error, PlanSpent):
         headers |= limit_headers(error.standing)

@@ -217,14 +217,14 @@ class Sessions:
     def receive(self, session: Session, message: Message) -> None:
         """Take a notification or a response of a session's client."""
         if not message.is_notification:
-            session.answered(message)
+            session.questions.answered(message)
         elif message.method == ROOTS_CHANGED:
             # No request is open by which an upstream could ask what they are now.
             session.run(self._gateway.client_news.roots_changed(session, session.channel))
         elif message.method == CANCELLED:
             session.cancel(*cancelled(message))
         elif message.method == PROGRESS:
-            session.progressed(notified(message))
+            session.questions.progressed(notified(message))
         elif session.endpoint.transparent and session.errands < _ERRANDS:
             method = str(message.method)
             if method != INITIALIZED and method not in ABOUT_TASKS:  # it has none for upstreams

@@ -20,22 +20,12 @@ from armory.gateway.results.channels import ExposedChannel
 from armory.gateway.subscription import Subscription
 from armory.protocol import jsonrpc
 from armory.protocol.capabilities import session_answers
-from armory.protocol.jsonrpc import Message
-from armory.protocol.link import (
-    HEARS_PROGRESS,
-    Answer,
-    CancelReason,
-    ClientChannel,
-    ClientGone,
-    Owner,
-    Params,
-    cancelled_params,
-)
-from armory.protocol.meta import PROGRESS_TOKEN
-from armory.protocol.methods import CANCELLED, LOGGED, loud_enough
-from armory.protocol.rawjson import NULL, encode, members_or_none, pack, text_of
+from armory.protocol.link import Answer, CancelReason, ClientChannel, Owner, Params
+from armory.protocol.methods import LOGGED, loud_enough
+from armory.protocol.rawjson import text_of
 from armory.tasks import Tasks, stop
 from armory.wire.eras.questions import is_unknown, may_ask, refusal
+from armory.wire.sessions.asking import OpenQuestions
 from armory.wire.sessions.running import Running, ended
 from armory.wire.streams import EventStream, Outlet
 
@@ -43,9 +33,7 @@ DEFAULT_LOG_LEVEL = "info"
 """Counts until the client sets a level: the specification leaves the choice to the server."""
 KEPT_STREAMS = 32
 KEPT_BYTES = 4 << 20
-ASK_TIMEOUT_S = 600.0
 _END_S = 5.0
-_SILENT = "the client answers nothing any more"
 GENERAL = "0"
 
 
@@ -62,6 +50,7 @@ class Session:
         revealed: tools that it searched for.
         general: what belongs to no request of its own (the GET stream).
         inflight: the calls in flight by request id.
+        questions: what upstreams ask it.
         on_kept: told how many bytes it keeps for a client that comes back; None: nobody counts.
     """
 
@@ -89,9 +78,9 @@ class Session:
             self.general.on_put = self._keeps_more
         self._kept_bytes = 0
         self.inflight: dict[bytes, asyncio.Task[None] | Running] = {}
+        self.questions = OpenQuestions(self)
         self.opened = self.used = time.monotonic()
         self.closed = False
-        self._hung_up = False
         self.subscription = Subscription(
             principal=principal,
             endpoint=endpoint,
@@ -104,8 +93,6 @@ class Session:
         )
         self._streams: OrderedDict[str, EventStream] = OrderedDict()
         self._carriers: set[Outlet] = set()
-        self._questions: dict[bytes, asyncio.Future[Answer]] = {}
-        self._progress: dict[bytes, Callable[[Params], None]] = {}
         self._errands = Tasks()
         self._count = 0
         self._owner: Owner | None = None
@@ -158,7 +145,7 @@ class Session:
         """Undo `carry`."""
         self._carriers.discard(outlet)
 
-    def _read_now(self, wanted: Outlet) -> Outlet:
+    def read_now(self, wanted: Outlet) -> Outlet:
         """The stream that reaches the client: `wanted`, or the one that it reads instead."""
         if not wanted.closed and (wanted.reading or wanted is not self.general):
             return wanted
@@ -204,65 +191,9 @@ class Session:
             if not loud_enough(level, self.log_level):
                 return
         if not self.closed:
-            self._read_now(self.general).put(jsonrpc.notification(method, params or None))
+            self.read_now(self.general).put(jsonrpc.notification(method, params or None))
 
-    # -- asking the client -------------------------------------------------------------------
-
-    async def ask(self, stream: Outlet, method: str, params: Params) -> Answer:
-        """Put a request to the client on one of its streams, and wait for its response.
-
-        Raises:
-            ClientGone: the session ended, or nothing came in ten minutes.
-        """
-        if self._hung_up or self.closed:
-            raise ClientGone(_SILENT)
-        self._count += 1
-        id = f"armory-{self._count}"
-        key = encode(id)
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._questions[key] = future
-        hears = HEARS_PROGRESS.get()
-        if hears is not None:  # under a token of our own: two upstreams may use the same
-            self._progress[key] = hears
-            params = _with_token(params, Raw(key))
-        stream = self._read_now(stream)
-        stream.put(jsonrpc.request(id, method, params))
-        try:
-            async with asyncio.timeout(ASK_TIMEOUT_S):
-                return await future
-        except TimeoutError:
-            late = f"there was no answer within {ASK_TIMEOUT_S:g} s"
-            self._withdraw(stream, cancelled_params(Raw(key), late))
-            raise ClientGone("the client did not answer") from None
-        except asyncio.CancelledError:
-            self._withdraw(stream, cancelled_params(Raw(key), "the call ended"))
-            raise
-        finally:
-            self._questions.pop(key, None)
-            self._progress.pop(key, None)
-
-    def _withdraw(self, stream: Outlet, params: Params) -> None:
-        """Tell the client that a question needs no answer any more: where it was put, or where the
-        client reads by now.
-        """
-        self._read_now(stream).put(jsonrpc.notification(CANCELLED, params))
-
-    def progressed(self, params: Params) -> None:
-        """Pass on how far the client is with what it is being asked."""
-        hears = self._progress.get(bytes(memoryview(params.get(PROGRESS_TOKEN, NULL))))
-        if hears is not None:
-            hears(params)
-
-    def answered(self, message: Message) -> bool:
-        """Take a response of the client; False when nobody asked."""
-        future = self._questions.get(message.key)
-        if future is None or future.done():
-            return False
-        if isinstance(message.result, Raw):
-            future.set_result(Answer(result=message.result))
-        elif isinstance(message.error, Raw):
-            future.set_result(Answer(error=message.error))
-        return True
+    # -- calls and errands ---------------------------------------------------------------------
 
     def cancel(self, id: bytes, reason: CancelReason | None = None) -> None:
         """Cancel the call in flight of that id, if there is one."""
@@ -281,18 +212,10 @@ class Session:
 
     # -- the end -----------------------------------------------------------------------------
 
-    def hang_up(self) -> None:
-        """The client answers nothing any more: calls that wait for that go on without."""
-        self._hung_up = True
-        for future in list(self._questions.values()):
-            if not future.done():
-                future.set_exception(ClientGone(_SILENT))
-                future.exception()
-
     async def close(self) -> None:
         """End everything: calls are cancelled, streams closed, questions withdrawn."""
         self.closed = True
-        self.hang_up()
+        self.questions.hang_up()
         every = list(self.inflight.values())
         in_place = [running for running in every if isinstance(running, Running)]
         for running in in_place:
@@ -308,11 +231,6 @@ class Session:
         """It has ended, and nobody is told of anything by it: it goes with its last reference."""
         self._owner = self.general.on_put = None
         self.subscription.client, self.subscription.deliver = None, _to_nobody
-
-
-def _with_token(params: Params, token: Raw) -> Params:
-    meta = members_or_none(params.get("_meta")) or {}
-    return {**params, "_meta": pack({**meta, PROGRESS_TOKEN: token})}
 
 
 def _to_nobody(method: str, params: Params) -> None:
@@ -367,4 +285,4 @@ class SessionChannel:
             return Answer(error=refusal(method, declared))
         if "task" in params:  # not declared, so it is answered as if it were not there
             params = {name: value for name, value in params.items() if name != "task"}
-        return await session.ask(self._stream, method, params)
+        return await session.questions.ask(self._stream, method, params)

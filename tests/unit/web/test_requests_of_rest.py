@@ -16,7 +16,8 @@ from pydantic import BaseModel
 
 from armory.accounts.settings import AccountSettings
 from armory.domain.principal import ANONYMOUS
-from armory.errors import LoginNeeded, RateLimited
+from armory.errors import ArmoryError, BackendError, LoginNeeded, RateLimited
+from armory.llm.errors import ChatRejected, ChatUnavailable
 from armory.security.limits.ratelimit import RateLimiter
 from armory.testing.embedder import HashingEmbedder
 from armory.testing.service import ADMIN_TOKEN, catalog_of, running_service
@@ -104,6 +105,21 @@ def test_a_spent_rate_says_when_to_come_back() -> None:
     assert headers["X-RateLimit-Limit"] == "3"
     assert headers["X-RateLimit-Remaining"] == "0"
     assert int(headers["X-RateLimit-Reset"]) > 1_700_000_000
+
+
+@pytest.mark.parametrize(
+    ("error", "again"),
+    [
+        (BackendError("the database is away"), True),
+        (ChatUnavailable("the model is away"), True),
+        (ChatRejected("the model's key is wrong"), False),
+        (LoginNeeded("up wants you to log in", upstream="up"), False),
+    ],
+)
+def test_only_who_may_try_again_is_told_when(error: ArmoryError, *, again: bool) -> None:
+    problem = problem_of(error)
+    assert problem.status == 503
+    assert ("Retry-After" in problem.headers) is again
 
 
 async def test_indexed_tools_name_their_server_and_go_again(client: Any) -> None:

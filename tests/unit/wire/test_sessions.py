@@ -303,7 +303,7 @@ async def test_a_question_is_withdrawn_where_its_client_reads_by_now() -> None:
     session = await opened(Sessions(behind(ScriptedPool())))
     stream = session.open_stream()
     reader = stream.attach()
-    asking = asyncio.create_task(session.ask(stream, "elicitation/create", {}))
+    asking = asyncio.create_task(session.questions.ask(stream, "elicitation/create", {}))
     put = await stream.next(reader, 10)
     assert put is not None
     stream.close()
