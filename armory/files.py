@@ -1,12 +1,13 @@
 """Files that are written whole or not at all, by one at a time.
 
-Owns: `replacing`, `alone`. Never imports a room: every one keeps files.
+Owns: `replacing`, `alone`, `disk_left`. Never imports a room: every one keeps files.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -50,3 +51,16 @@ def alone(path: Path) -> Generator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def disk_left(path: Path) -> tuple[Path, int] | None:
+    """Where the disk that has `path` is mounted, and how many bytes are left on it; None: the
+    system does not tell.
+    """
+    try:
+        left = shutil.disk_usage(path).free
+        while not os.path.ismount(path) and path != path.parent:
+            path = path.parent
+    except OSError:
+        return None
+    return path, left

@@ -7,6 +7,7 @@ imports accounts.
 from __future__ import annotations
 
 import asyncio
+import errno
 import sqlite3
 import time
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
@@ -20,6 +21,7 @@ from sqlalchemy.sql import Insert
 from sqlalchemy.sql.schema import Table
 
 from armory.errors import BackendError
+from armory.files import disk_left
 from armory.logger import Logger
 from armory.storage.connection import AsyncConnection, connected, dispose, transaction
 from armory.storage.engine import (
@@ -54,6 +56,19 @@ _FILES = frozenset(
     )
 )
 """SQLite's errors about its file, likewise."""
+_OF_DISKS = {
+    sqlite3.SQLITE_FULL: "make room there, or name another file as `storage.url`",
+    sqlite3.SQLITE_IOERR: "make room there; where there is enough, a quota is used up, or the disk "
+    "or network volume fails (`dmesg`)",
+}
+_OF_FILES = {
+    sqlite3.SQLITE_READONLY: "let this user write it and its folder, or mount its disk writable "
+    "(`storage.url`)",
+    sqlite3.SQLITE_CORRUPT: "put a saved copy in its place",
+    sqlite3.SQLITE_NOTADB: "put a saved copy in its place, or see `storage.url`",
+}
+"""What to do about them, by code."""
+_NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT))
 _UVLOOP_LOST = "handler is closed"
 """In the RuntimeError by which uvloop answers a write to a connection that has just been lost."""
 
@@ -247,11 +262,22 @@ class Database:
         except (TimeoutError, SQLAlchemyError, sqlite3.Error, OSError, RuntimeError) as error:
             if isinstance(error, RuntimeError) and _UVLOOP_LOST not in str(error):
                 raise
-            fix = "see `storage.url`"
-            if isinstance(error, OSError) and error.filename is not None:  # of SQLite's folder
-                fix += ", or name a folder that this user may write with $ARMORY_HOME"
-            said = f"the database {self.where} failed ({_reason(error)}); {fix}"
+            said = f"the database {self.where} failed ({_reason(error)}); {self._fix(error)}"
             raise BackendError(said) from error
+
+    def _fix(self, error: BaseException) -> str:
+        """What to do about it, and where."""
+        code = getattr(getattr(error, "orig", None) or error, "sqlite_errorcode", 0) & 0xFF
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            code = sqlite3.SQLITE_FULL
+        left = disk_left(self.file.resolve().parent) if code in _OF_DISKS and self.file else None
+        if left is not None:
+            disk = f"its disk, mounted at {left[0]}, has {left[1] >> 20:,} MB left"
+            return f"{disk}: {_OF_DISKS[code]}"
+        fix = "see `storage.url`"
+        if isinstance(error, OSError) and error.filename is not None:  # of SQLite's folder
+            fix += ", or name a folder that this user may write with $ARMORY_HOME"
+        return _OF_FILES.get(code, fix)
 
     def upsert(self, table: Table) -> Any:
         """An INSERT of this dialect that has `on_conflict_do_update` and `..._do_nothing`."""

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from armory.config import Loaded
 from armory.errors import ConfigError
+from armory.files import disk_left
 from armory.runtime.blocks.auditing import audit_file
 from armory.runtime.blocks.encryption import KEY_FILE, has_key_file, seals
 from armory.runtime.doctor.findings import Finding, failed, ok, warning
@@ -26,6 +27,8 @@ from armory.web.binding import bind
 PACKAGES = ("mcp", "aiohttp", "msgspec", "onnxruntime", "sqlalchemy", "qdrant-client")
 _NEEDED_MB = 200
 _WANTED_MB = 400
+_NEEDED_DISK, _WANTED_DISK = 16 << 20, 128 << 20
+"""Bytes. SQLite's log alone takes four megabytes beside its file."""
 _GROUP = Path("/sys/fs/cgroup")
 _GROUP_FILES = (
     ("memory.max", "memory.current", "inactive_file"),
@@ -180,6 +183,10 @@ def _writable(check: str, folder: Path) -> Finding:
             fix = f"move it away, or name another folder than {folder}"
         return failed(check, why, fix)
     found = there.stat()
+    if (left := disk_left(there)) is not None and left[1] < _WANTED_DISK:
+        what = f"its disk, mounted at {left[0]}, has {left[1] >> 20:,} MB left"
+        fix = "make room there; what cannot be written is lost"
+        return (failed if left[1] < _NEEDED_DISK else warning)(check, f"{folder}: {what}", fix)
     mine = found.st_uid == os.geteuid()  # a volume's folder is root's, and stays as it is
     home = Path(os.path.expanduser("~"))  # which some users lack
     if there == folder == home and found.st_mode & 0o077 and mine:

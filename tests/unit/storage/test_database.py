@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -108,7 +110,7 @@ async def test_a_database_of_a_newer_armory_is_left_alone(tmp_path: Path) -> Non
 async def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
     (tmp_path / "armory.db").write_text("this is not a database" * 100)
     database = Database(f"sqlite:///{tmp_path / 'armory.db'}")
-    with pytest.raises(BackendError, match=r"\(file is not a database\); see `storage\.url`"):
+    with pytest.raises(BackendError, match=r"\(file is not a database\); put a saved copy"):
         await database.open()
     await database.close()
 
@@ -181,12 +183,45 @@ async def test_a_connection_that_can_only_read_is_not_kept(tmp_path: Path) -> No
     await database.open()
     async with database.read() as connection:  # as one that is made while the file is read-only
         await connection.execute(text("PRAGMA query_only=ON"))
-    taken = text("INSERT INTO users VALUES ('ann', 'free', 1, 0)")
-    with pytest.raises(BackendError, match="attempt to write a readonly database"):
+    with pytest.raises(BackendError, match=r"readonly database.*let this user write it"):
         async with database.write() as connection:
-            await connection.execute(taken)
+            await connection.execute(TAKEN)
     async with database.write() as connection:
-        await connection.execute(taken)
+        await connection.execute(TAKEN)
+    await database.close()
+
+
+TAKEN = text("INSERT INTO users VALUES ('ann', 'free', 1, 0)")
+ON_ITS_DISK = r"mounted at /.* has [\d,]+ MB left: make room there"
+
+
+async def test_a_full_disk_is_named_and_what_to_do(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'armory.db'}", pool_size=1)
+    await database.open()
+    async with database.read() as connection:  # what SQLite says when no page can be added
+        await connection.execute(text("PRAGMA max_page_count=1"))
+    many = text("INSERT INTO users SELECT value, 'free', 1, 0 FROM json_each(:ids)")
+    ids = json.dumps([f"{number:0>90}" for number in range(9_000)])
+    with pytest.raises(BackendError, match=f"disk is full.*{ON_ITS_DISK}, or name another file"):
+        async with database.write() as connection:
+            await connection.execute(many, {"ids": ids})
+    await database.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="macOS ends what writes too large a file")
+async def test_a_disk_that_takes_nothing_is_named_likewise(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'armory.db'}", pool_size=1)
+    await database.open()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))  # as for a quota that is used up
+    try:
+        with pytest.raises(BackendError, match=f"disk I/O error.*{ON_ITS_DISK}; where"):
+            async with database.write() as connection:
+                await connection.execute(TAKEN)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    async with database.write() as connection:
+        await connection.execute(TAKEN)
     await database.close()
 
 
