@@ -5,6 +5,7 @@ Owns: `replacing`, `alone`, `disk_left`. Never imports a room: every one keeps f
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -13,6 +14,9 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
+
+NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT))
+"""Numbers of the errors of a disk that is full, as far as this user may fill it."""
 
 
 @contextmanager

@@ -98,6 +98,7 @@ async def serve(runtime: Runtime, stack: AsyncExitStack, listeners: Listeners) -
     )
     stack.push_async_callback(listeners.close)
     runtime.edge, runtime.listening = edge, listeners.listening
+    runtime.home.note = listeners.note
 
 
 def _admission(runtime: Runtime) -> Admission | None:

@@ -7,7 +7,6 @@ imports accounts.
 from __future__ import annotations
 
 import asyncio
-import errno
 import sqlite3
 import time
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
@@ -21,7 +20,7 @@ from sqlalchemy.sql import Insert
 from sqlalchemy.sql.schema import Table
 
 from armory.errors import BackendError
-from armory.files import disk_left
+from armory.files import NO_ROOM, disk_left
 from armory.logger import Logger
 from armory.storage.connection import AsyncConnection, connected, dispose, transaction
 from armory.storage.engine import (
@@ -68,7 +67,6 @@ _OF_FILES = {
     sqlite3.SQLITE_NOTADB: "put a saved copy in its place, or see `storage.url`",
 }
 """What to do about them, by code."""
-_NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT))
 _UVLOOP_LOST = "handler is closed"
 """In the RuntimeError by which uvloop answers a write to a connection that has just been lost."""
 
@@ -268,7 +266,7 @@ class Database:
     def _fix(self, error: BaseException) -> str:
         """What to do about it, and where."""
         code = getattr(getattr(error, "orig", None) or error, "sqlite_errorcode", 0) & 0xFF
-        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        if isinstance(error, OSError) and error.errno in NO_ROOM:
             code = sqlite3.SQLITE_FULL
         left = disk_left(self.file.resolve().parent) if code in _OF_DISKS and self.file else None
         if left is not None:

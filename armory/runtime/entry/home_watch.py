@@ -1,6 +1,6 @@
 """Whether the folder of Armory's data, and the database file, are still those that it began with.
 
-Owns: `HomeWatch`. Never opens or makes a file.
+Owns: `HomeWatch`. Never opens or makes a file, but has the note of the gateway left again.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 
 from armory.logger import Logger
+from armory.runtime.entry.local_access import Note
 from armory.tasks import spawn, stop
 
 _log = Logger(__name__)
@@ -26,7 +27,10 @@ class HomeWatch:
 
     Attributes:
         problem: what is wrong, for people; empty: nothing is.
+        note: of the gateway, for commands on this machine; None: it has none.
     """
+
+    note: Note | None = None
 
     def __init__(self, home: Path, database: Path | None) -> None:
         self.problem = ""
@@ -56,6 +60,8 @@ class HomeWatch:
             _log.warning("data_folder_unusable", error=self.problem)
         elif before and not self.problem:
             _log.info("data_folder_back")
+        if self.note is not None and not self.problem:
+            await asyncio.to_thread(self.note.leave_again)
 
     def _found(self) -> str:
         folder = self._wrong_with_home()

@@ -6,15 +6,16 @@ answers a request.
 
 from __future__ import annotations
 
+import asyncio
 import os
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from errno import ENOTDIR
 
 from armory.config import Loaded
 from armory.errors import ConfigError
 from armory.logger import Logger
-from armory.runtime.entry.local_access import announced, operator_token, running_at
+from armory.runtime.entry.local_access import Note, operator_token, running_at
 from armory.runtime.settings import base_path, listen_settings
 from armory.security.authentication import StaticToken
 from armory.storage.private import private_folder
@@ -33,16 +34,17 @@ class Listeners:
         listening: the port of clients.
         metrics: the port of health and metrics; None where they have none of their own.
         operator: the token that the note holds.
+        note: the note.
     """
 
     listening: Listening
     metrics: Listening | None
     operator: StaticToken
-    _note: ExitStack
+    note: Note
 
     async def close(self) -> None:
         """Take the note away, then close the port of clients."""
-        self._note.close()
+        await asyncio.to_thread(self.note.remove)
         await self.listening.close()
 
 
@@ -76,13 +78,13 @@ async def open_listeners(
     if any(place.is_file() for place in (loaded.home, *loaded.home.parents)):
         raise NotADirectoryError(ENOTDIR, os.strerror(ENOTDIR), str(loaded.home))
     listening = Listening(bound, settings, prefix, server.limits.body_bytes)
-    note = stack.enter_context(ExitStack())
-    listeners = Listeners(listening, metrics, operator_token(), note)
+    named = () if "*" in server.allowed_hosts else server.allowed_hosts
+    operator = operator_token()
+    note = Note(loaded.home, listening.url, operator.token, next(iter(named), ""))
+    listeners = Listeners(listening, metrics, operator, note)
     stack.push_async_callback(listeners.close)
     await listening.begin()
-    named = () if "*" in server.allowed_hosts else server.allowed_hosts
-    host = next(iter(named), "")
-    note.enter_context(announced(loaded.home, listening.url, listeners.operator.token, host))
+    note.leave()
     return listeners
 
 

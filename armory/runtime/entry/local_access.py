@@ -10,11 +10,12 @@ import contextlib
 import json
 import os
 import secrets
-from collections.abc import Generator
+import threading
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from armory.files import NO_ROOM, replacing
 from armory.logger import Logger
 from armory.security.authentication import ADMIN, StaticToken
 
@@ -46,31 +47,54 @@ def operator_token() -> StaticToken:
     return StaticToken(OPERATOR, secrets.token_urlsafe(32), frozenset((ADMIN,)))
 
 
-@contextlib.contextmanager
-def announced(home: Path, url: str, token: str, host: str = "") -> Generator[None]:
-    """Leave a note of this process as long as the context lasts; a read-only home has none.
+class Note:
+    """The note of this process, from `leave` to `remove`; a read-only home has none.
 
     Two containers that share a home may have the same process id: the later note takes the place
     of the earlier one, and outlives it.
+
+    Args:
+        home: the folder behind `ARMORY_HOME`.
+        url, token, host: as of `LocalAccess`.
     """
-    pid = os.getpid()
-    path = home / FOLDER / f"{pid}-{urlsplit(url).port}.json"
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as note:
-            json.dump(asdict(LocalAccess(url, token, pid, host)), note)
-    except OSError as error:
-        _log.debug("no_local_access", error=str(error))
-        yield
-        return
-    try:
-        yield
-    finally:
-        left = _read(path)
-        if left is not None and left.token == token:
-            with contextlib.suppress(OSError):
-                path.unlink()
+
+    def __init__(self, home: Path, url: str, token: str, host: str = "") -> None:
+        self._access = LocalAccess(url, token, os.getpid(), host)
+        self._path = home / FOLDER / f"{self._access.pid}-{urlsplit(url).port}.json"
+        self._turn = threading.Lock()
+        self._failed = self._removed = False
+
+    def leave(self) -> None:
+        """Write it."""
+        with self._turn:
+            if not self._removed:
+                self._write()
+
+    def leave_again(self) -> None:
+        """Write it where it is not there: its disk was full, or somebody tidied up."""
+        with self._turn:
+            if not self._removed and not self._path.exists():
+                self._write()
+
+    def _write(self) -> None:
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with replacing(self._path) as file:
+                file.write(json.dumps(asdict(self._access)).encode())
+        except OSError as error:
+            if not self._failed:
+                note = _log.warning if error.errno in NO_ROOM else _log.debug
+                note("no_local_access", error=str(error))
+        self._failed = not self._path.exists()
+
+    def remove(self) -> None:
+        """Take it away for good."""
+        with self._turn:
+            self._removed = True
+            left = _read(self._path)
+            if left is not None and left.token == self._access.token:
+                with contextlib.suppress(OSError):
+                    self._path.unlink()
 
 
 def running_at(home: Path, port: int) -> LocalAccess | None:

@@ -13,6 +13,7 @@ import pytest
 from armory.config import load_text
 from armory.runtime import open_runtime
 from armory.runtime.entry.home_watch import HomeWatch
+from armory.runtime.entry.local_access import FOLDER, running
 
 pytestmark = pytest.mark.anyio
 ADMIN = {"Authorization": "Bearer the-token-of-an-administrator"}
@@ -43,7 +44,7 @@ async def test_a_folder_that_goes_and_a_file_that_is_another_are_noticed(tmp_pat
     assert await found() == f"{home} is gone; what Armory keeps there is lost, start it again"
 
 
-async def test_readiness_tells_of_a_folder_that_was_removed(
+async def test_a_note_that_was_removed_comes_back_and_a_removed_folder_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = tmp_path / "home"
@@ -65,7 +66,13 @@ async def test_readiness_tells_of_a_folder_that_was_removed(
             return [line for line in found if line.startswith("data folder: ")]
 
         assert await told() == []
-        shutil.rmtree(home)
+        shutil.rmtree(home / FOLDER)
         await runtime.home.look()  # as it does every few seconds
+        (note,) = running(home)
+        assert note.url == runtime.listening.url
+        assert await told() == []
+        shutil.rmtree(home)
+        await runtime.home.look()
+        assert not home.exists()  # nor is it made again for the note
         (line,) = await told()
         assert f"{home} is gone" in line

@@ -4,31 +4,56 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
 
-from armory.runtime.entry.local_access import FOLDER, LocalAccess, announced, running
+import pytest
+
+from armory.runtime.entry.local_access import FOLDER, LocalAccess, Note, running
 
 
 def test_a_note_lives_as_long_as_its_gateway_and_is_for_its_user_alone(tmp_path: Path) -> None:
-    with announced(tmp_path, "http://127.0.0.1:8080/tools", "a-token"):
-        (note,) = (tmp_path / FOLDER).iterdir()
-        assert note.stat().st_mode & 0o777 == 0o600
-        expected = LocalAccess("http://127.0.0.1:8080/tools", "a-token", os.getpid())
-        assert running(tmp_path) == [expected]
+    note = Note(tmp_path, "http://127.0.0.1:8080/tools", "a-token")
+    note.leave()
+    (file,) = (tmp_path / FOLDER).iterdir()
+    assert file.stat().st_mode & 0o777 == 0o600
+    expected = LocalAccess("http://127.0.0.1:8080/tools", "a-token", os.getpid())
+    assert running(tmp_path) == [expected]
+    note.remove()
     assert running(tmp_path) == []
-    assert not note.exists()
+    assert not file.exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="macOS ends what writes too large a file")
+def test_a_note_for_which_there_was_no_room_comes_later(tmp_path: Path) -> None:
+    note = Note(tmp_path, "http://127.0.0.1:8080", "a-token")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        note.leave()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert [*(tmp_path / FOLDER).iterdir()] == []  # nor an empty one, which nobody would take away
+    note.leave_again()
+    assert len(running(tmp_path)) == 1
+    note.remove()
+    note.leave_again()  # by who looks while the gateway ends
+    assert running(tmp_path) == []
 
 
 def test_the_note_of_a_later_gateway_with_the_same_process_id_stays(tmp_path: Path) -> None:
     # two containers on one volume: the old one ends after the new one has come
-    old = announced(tmp_path, "http://127.0.0.1:8080", "of-the-old", "tools.example.org")
-    old.__enter__()
-    with announced(tmp_path, "http://127.0.0.1:8080", "of-the-new", "tools.example.org"):
-        old.__exit__(None, None, None)
-        new = LocalAccess("http://127.0.0.1:8080", "of-the-new", os.getpid(), "tools.example.org")
-        assert running(tmp_path) == [new]
+    old = Note(tmp_path, "http://127.0.0.1:8080", "of-the-old", "tools.example.org")
+    new = Note(tmp_path, "http://127.0.0.1:8080", "of-the-new", "tools.example.org")
+    old.leave()
+    new.leave()
+    old.leave_again()
+    old.remove()
+    expected = ("http://127.0.0.1:8080", "of-the-new", os.getpid(), "tools.example.org")
+    assert running(tmp_path) == [LocalAccess(*expected)]
+    new.remove()
     assert running(tmp_path) == []
 
 
@@ -46,5 +71,7 @@ def test_notes_of_dead_gateways_and_garbage_are_not_believed(tmp_path: Path) -> 
 
 def test_a_home_that_cannot_be_written_is_no_failure(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with announced(tmp_path / "file", "http://127.0.0.1:8080", "a-token"):
-        pass
+    note = Note(tmp_path / "file", "http://127.0.0.1:8080", "a-token")
+    note.leave()
+    note.leave_again()
+    note.remove()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import json
-import shutil
 import socket
 import sqlite3
 import ssl
@@ -102,19 +101,6 @@ def script(mode: int) -> Callable[[Path], Config]:
         return upstream(command="./run.sh", env={"PYTHONPATH": str(Path(__file__).parents[4])})
 
     return made
-
-
-@pytest.mark.parametrize(("left_mb", "state"), [(0, "failed"), (100, "warning"), (200, "ok")])
-async def test_a_disk_without_room_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left_mb: int, state: str
-) -> None:
-    usage = shutil.disk_usage(tmp_path)._replace(free=left_mb << 20)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)  # pyright: ignore
-    seen = {one.check: one for one in await found(tmp_path, NO_RAG, monkeypatch)}
-    for check in ("folder ARMORY_HOME", "folder storage.cache_dir"):
-        assert seen[check].state == state
-        assert state == "ok" or f"has {left_mb} MB left" in seen[check].detail
-        assert state == "ok" or "make room there" in seen[check].fix
 
 
 OPEN: list[socket.socket] = []
