@@ -7,6 +7,8 @@ is accepted where whoever listens says so.
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import hashlib
 import json
 import os
 import secrets
@@ -61,6 +63,7 @@ class Note:
     def __init__(self, home: Path, url: str, token: str, host: str = "") -> None:
         self._access = LocalAccess(url, token, os.getpid(), host)
         self._path = home / FOLDER / f"{self._access.pid}-{urlsplit(url).port}.json"
+        self._lock = _Lock(_lock_of(self._path.parent, self._access))
         self._turn = threading.Lock()
         self._failed = self._removed = False
 
@@ -79,6 +82,8 @@ class Note:
     def _write(self) -> None:
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _remove_unheld(self._path.parent)
+            self._lock.take()
             with replacing(self._path) as file:
                 file.write(json.dumps(asdict(self._access)).encode())
         except OSError as error:
@@ -95,6 +100,65 @@ class Note:
             if left is not None and left.token == self._access.token:
                 with contextlib.suppress(OSError):
                     self._path.unlink()
+            self._lock.give_back()
+
+
+class _Lock:
+    """A file that this process has locked for as long as it lives: another one may have its id by
+    the time that its note is read, after a power cut above all.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._held: int | None = None
+
+    def take(self) -> None:
+        """Lock the file, made anew; where that cannot be, there is none."""
+        self.give_back()
+        with contextlib.suppress(OSError):
+            self._held = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o600)
+            try:
+                fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:  # not every file system has locks
+                self.give_back()
+
+    def give_back(self) -> None:
+        """Remove the file."""
+        if self._held is not None:
+            with contextlib.suppress(OSError):
+                self._path.unlink()
+            os.close(self._held)
+            self._held = None
+
+
+def _lock_of(folder: Path, access: LocalAccess) -> Path:
+    """The locked file beside a note: no two gateways have the same."""
+    return folder / f"{hashlib.sha256(access.token.encode()).hexdigest()[:16]}.lock"
+
+
+def _held(path: Path) -> bool | None:
+    """Whether a process has locked a file; None: nobody can tell."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _remove_unheld(folder: Path) -> None:
+    """Remove what gateways that were killed have left; their notes may be those of others now."""
+    for path in folder.glob("*.lock"):
+        if _held(path) is False:
+            with contextlib.suppress(OSError):
+                path.unlink()
 
 
 def running_at(home: Path, port: int) -> LocalAccess | None:
@@ -109,11 +173,14 @@ def running(home: Path) -> list[LocalAccess]:
         access = _read(path)
         if access is None:
             continue
-        if _lives(access.pid):
+        lock = _lock_of(path.parent, access)
+        held = _held(lock)
+        if held or (held is None and _lives(access.pid)):
             found.append(access)
-        else:
+            continue
+        for left in (path, lock):
             with contextlib.suppress(OSError):
-                path.unlink()
+                left.unlink()
     return found
 
 

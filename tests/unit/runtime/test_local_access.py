@@ -17,7 +17,7 @@ from armory.runtime.entry.local_access import FOLDER, LocalAccess, Note, running
 def test_a_note_lives_as_long_as_its_gateway_and_is_for_its_user_alone(tmp_path: Path) -> None:
     note = Note(tmp_path, "http://127.0.0.1:8080/tools", "a-token")
     note.leave()
-    (file,) = (tmp_path / FOLDER).iterdir()
+    (file,) = (tmp_path / FOLDER).glob("*.json")
     assert file.stat().st_mode & 0o777 == 0o600
     expected = LocalAccess("http://127.0.0.1:8080/tools", "a-token", os.getpid())
     assert running(tmp_path) == [expected]
@@ -35,7 +35,8 @@ def test_a_note_for_which_there_was_no_room_comes_later(tmp_path: Path) -> None:
         note.leave()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert [*(tmp_path / FOLDER).iterdir()] == []  # nor an empty one, which nobody would take away
+    # nor is there an empty one, which nobody would take away
+    assert [*(tmp_path / FOLDER).glob("*.json")] == []
     note.leave_again()
     assert len(running(tmp_path)) == 1
     note.remove()
@@ -55,6 +56,40 @@ def test_the_note_of_a_later_gateway_with_the_same_process_id_stays(tmp_path: Pa
     assert running(tmp_path) == [LocalAccess(*expected)]
     new.remove()
     assert running(tmp_path) == []
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from armory.runtime.entry.local_access import Note
+Note(Path(sys.argv[1]), "http://127.0.0.1:8080", "a-token").leave()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_note_of_a_killed_gateway_whose_process_id_is_another_s_by_now(tmp_path: Path) -> None:
+    # as after a power cut; a file is locked for it, the lock ends with the process
+    subprocess.run([sys.executable, "-c", KILLED, tmp_path], check=False, timeout=60)
+    note, lock = sorted((tmp_path / FOLDER).iterdir(), key=lambda path: path.suffix != ".json")
+    pid = str(os.getpid())
+    before = json.loads(note.read_text())["pid"]
+    note.write_text(note.read_text().replace(str(before), pid))
+    lock.rename(lock.with_name(lock.name.replace(str(before), pid)))
+    assert running(tmp_path) == []
+    assert [*(tmp_path / FOLDER).iterdir()] == []
+
+
+def test_what_a_killed_gateway_has_left_goes_when_another_takes_its_note(tmp_path: Path) -> None:
+    folder = tmp_path / FOLDER
+    subprocess.run([sys.executable, "-c", KILLED, tmp_path], check=False, timeout=60)
+    (lock,) = folder.glob("*.lock")
+    note = Note(tmp_path, "http://127.0.0.1:8080", "another")
+    note.leave()
+    assert not lock.exists()
+    assert len([*folder.glob("*.lock")]) == 1
+    assert [one.token for one in running(tmp_path)] == ["another"]
+    note.remove()
+    assert [*folder.iterdir()] == []
 
 
 def test_notes_of_dead_gateways_and_garbage_are_not_believed(tmp_path: Path) -> None:
