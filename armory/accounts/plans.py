@@ -116,7 +116,7 @@ class PlanUsage:
         user = user[:OWNER_CHARS]  # of a second issuer they may be longer than a column
         month, resets_at_s = month_of(time.time())
         known = self._known.get(user)
-        if known is None or known.month != month or time.time() - known.read_at >= TTL_S:
+        if known is None or known.month != month or time.monotonic() - known.read_at >= TTL_S:
             try:
                 known = await self._flights.join(user, lambda: self._load(user, month))
             except BackendError:
@@ -199,7 +199,7 @@ class PlanUsage:
             ).scalar() or 0
         if before != self._flying[key]:  # a flush ended meanwhile; counted either here or there
             stored = max(stored, self._known[user].stored if user in self._known else stored)
-        known = _Known(plan, month, stored, time.time())
+        known = _Known(plan, month, stored, time.monotonic())
         self._known[user] = known
         return known
 

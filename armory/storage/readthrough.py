@@ -98,7 +98,9 @@ class ReadThrough(Generic[T]):
             found = await self._shared(key)
             if found is not None:
                 until, value = found
-                self._keep(key, value, until - time.time(), generation)
+                # at most for as long as a new one, if this clock is behind the one of who wrote it
+                left_s = min(until - time.time(), self._ttl_s(value))
+                self._keep(key, value, left_s, generation)
                 return value
         value = await load()
         ttl_s = self._ttl_s(value)

@@ -266,6 +266,31 @@ async def test_a_lookup_that_began_before_the_change_is_not_kept(processes: Any)
     assert await elsewhere.get("a", quick) == "new"
 
 
+async def test_a_clock_that_is_behind_keeps_nothing_for_longer(
+    processes: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = await processes.open(), await processes.open()
+    said = "old"
+
+    async def load() -> str:
+        return said
+
+    at_first, at_second = (
+        ReadThrough("n", str, cache=one.cache, feed=one.feed, ttl_s=lambda value: 0.5)
+        for one in (first, second)
+    )
+    assert await at_first.get("a", load) == "old"
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now - 86_400)
+    assert await at_second.get("a", load) == "old"
+    said = "new"
+
+    async def fresh() -> bool:
+        return await at_second.get("a", load) == "new"
+
+    await eventually(fresh)
+
+
 async def test_a_flight_does_the_work_once_and_survives_the_one_who_began() -> None:
     flights: Flights[int] = Flights()
     began, release = asyncio.Event(), asyncio.Event()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
+from armory.accounts import plans
 from armory.accounts.service import Accounts
 from armory.accounts.settings import AccountSettings
 from armory.storage.cache import MemoryCache
@@ -30,3 +32,28 @@ async def test_queries_of_a_deleted_user_do_not_count_for_the_next_one_of_that_n
             assert (await accounts.plans.standing(user)).current_month_usage == used
     finally:
         await accounts.close()
+
+
+@pytest.mark.anyio
+async def test_what_other_replicas_count_is_read_also_where_the_clock_was_set_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = AccountSettings(enabled=True, plans={"free": 10})
+    one, other = (
+        Accounts(Database(f"sqlite:///{tmp_path / 'a.db'}"), MemoryCache(), settings)
+        for _ in range(2)
+    )
+    await one.open()
+    await other.open()
+    try:
+        await one.users.create("ann")
+        assert (await one.plans.standing("ann")).current_month_usage == 0
+        now = time.time()
+        monkeypatch.setattr(time, "time", lambda: now - 60)
+        monkeypatch.setattr(plans, "TTL_S", 0.0)
+        await other.plans.spend("ann")
+        await other.flush()
+        assert (await one.plans.standing("ann")).current_month_usage == 1
+    finally:
+        await one.close()
+        await other.close()
