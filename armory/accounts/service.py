@@ -100,8 +100,11 @@ class Accounts:
         """Whether packs narrow what users see, and plans count."""
         return self.settings.enabled
 
-    async def open(self) -> None:
+    async def open(self, *, statistics: bool = True) -> None:
         """Open the database, upgrade it, and read what is served from memory.
+
+        Args:
+            statistics: whether those of tools are read, too, which takes seconds after a year.
 
         Raises:
             BackendError: the database cannot be reached.
@@ -110,7 +113,8 @@ class Accounts:
         await self.database.open()
         await self.switched_off.load()
         await self.registry.load()
-        await self.usage.refresh()
+        if statistics:
+            await self.usage.refresh()
 
     async def close(self) -> None:
         """Store what still waits and close everything. `run()` has ended before."""

@@ -74,7 +74,7 @@ async def _tokens(
         yield AuthorizationCodeTokens(spec.key, spec.auth, **more)
         return
     accounts = make_accounts(loaded)
-    await accounts.open()
+    await accounts.open(statistics=False)
     try:
         kept = PersonLogin(vault_of(loaded, accounts)(person, spec.key))
         yield AuthorizationCodeTokens(spec.key, spec.auth, kept, **more)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +129,14 @@ def test_usage_shows_how_tools_and_their_servers_fare(armory: Run, tmp_path: Pat
     assert (row["tool"], row["uses"]) == ("time__now", 2)
     assert (row["error_rate"], row["uptime"]) == (0.5, 0.75)
     assert "uptime" in armory("usage").stdout
+    # which takes seconds after a year, and so is left out where it is not asked for
+    with closing(sqlite3.connect(tmp_path / "accounts.db")) as database:
+        database.execute("ALTER TABLE server_days RENAME TO elsewhere")
+        database.commit()
+    assert armory("usage").returncode == 1
+    assert said(armory("users", "create", "ann", "--json"))["id"] == "ann"
+    assert said(armory("keys", "create", "laptop", "--user", "ann", "--json"))["user"] == "ann"
+    assert said(armory("usage", "--user", "ann", "--json"))["rows"][0]["uses"] == 2
 
 
 def test_a_running_gateway_hears_of_a_revocation_by_command(

@@ -60,7 +60,7 @@ def _opened(loaded: Loaded, work: Callable[[Accounts], Awaitable[T]]) -> T:
     async def run() -> T:
         accounts = make_accounts(loaded)
         try:
-            await accounts.open()
+            await accounts.open(statistics=False)
             return await work(accounts)
         finally:
             await accounts.close()

@@ -44,6 +44,7 @@ def usage(
         if queries is not None:
             return await _queries(accounts, user, queries), None
         if user is None:
+            await accounts.usage.refresh()
             return _of_tools(accounts), None
         return await _of_user(accounts, user), await _quota(accounts, user)
 
