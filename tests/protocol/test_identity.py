@@ -142,6 +142,21 @@ async def test_a_token_opens_the_endpoint_that_it_is_for(
             assert 'error="invalid_token"' in challenge
 
 
+async def test_a_name_that_goes_on_behind_its_port_is_not_the_gateways(
+    front: Front, provider: IdentityProvider
+) -> None:
+    """At `https://tools.example:443@evil.example` evil.example is asked, and what is before the
+    `@` is a user: it may have tokens for itself by that URL, which open nothing here.
+    """
+    async with guarded(front, provider, allowed_hosts=["tools.example"]) as url:
+        for name in ("tools.example", "127.0.0.1"):
+            other = f"{name}:443@evil.example"
+            token = provider.sign(aud=f"http://{other}/mcp")
+            assert (await asked(front, f"{url}/mcp", token, Host=other))[0] == 403
+        token = provider.sign(aud="http://tools.example:8443/mcp")
+        assert (await asked(front, f"{url}/mcp", token, Host="tools.example:8443"))[0] == 200
+
+
 async def test_a_host_that_the_sender_chose_proves_nothing(
     front: Front, provider: IdentityProvider
 ) -> None:
