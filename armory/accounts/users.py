@@ -80,8 +80,20 @@ class Users:
             raise AlreadyExists(f"a user {user_id!r} exists already", parameter="id") from None
         return made
 
-    async def ensure(self, connection: AsyncConnection, user_id: str) -> None:
-        """Make the user where there is none yet, within a transaction of the caller."""
+    async def ensure(self, connection: AsyncConnection, user_id: str, *, make: bool = True) -> None:
+        """Make the user where there is none yet, within a transaction of the caller.
+
+        Raises:
+            InvalidRequest: a name that cannot be used; there is no such user, and none is to be
+                made.
+        """
+        if not make:
+            known = select(users.c.id).where(users.c.id == user_id)
+            known = known.with_for_update(read=True, key_share=True)  # nobody deletes it meanwhile
+            if (await connection.execute(known)).first() is None:
+                message = "there is no such user; create it first"
+                raise InvalidRequest(message, parameter="user")
+            return
         check_name(user_id, "user")
         made = User(user_id, self._default_plan, True, now_ms())
         statement = self._database.upsert(users).values(**_row(made))

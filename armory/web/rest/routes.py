@@ -93,6 +93,13 @@ class RestCall:
         """Whether the caller administers this Armory."""
         return ADMIN in self.principal.scopes
 
+    @property
+    def makes_user(self) -> bool:
+        """Whether the caller's user is made where there is none yet: that of an API key is there,
+        or was just deleted.
+        """
+        return self.principal.method != "api_key"
+
     async def count(self) -> None:
         """Count the request, on a route that does so by itself.
 
