@@ -216,7 +216,7 @@ class Connect:
                 "That did not work", "Somebody else is in this browser now.", 403
             )
         else:
-            response = await self._connected(visit, person.principal, back)
+            response = await self._connected(request, visit, person, back)
         self._cookies.drop(request, response, _LOGIN)
         return response
 
@@ -231,13 +231,16 @@ class Connect:
         return self._known(request, visit.server, principal, scopes)
 
     async def _connected(
-        self, visit: Visit, principal: Principal, back: dict[str, str]
+        self, request: web.Request, visit: Visit, person: Person, back: dict[str, str]
     ) -> web.Response:
         upstream = self._s.upstream(visit.server)
-        tokens = None if upstream is None else upstream.login_of(principal)
+        tokens = None if upstream is None else upstream.login_of(person.principal)
         if tokens is None:
             return message_page("Not found", "Nobody connects an account there any more.", 404)
         await tokens.finish(visit.begun, back)
+        if await self._still(person, request, visit.server) is None:
+            await tokens.log_out()  # else the next one of a deleted user's name had the account
+            raise AuthenticationFailed("Whoever began this may not come in any more.")
         _log.info("account_connected", upstream=visit.server)
         return message_page(
             "Connected", "You may close this page. Let your MCP client try again what it tried."
