@@ -78,10 +78,9 @@ def _problem_of_web(parts: _Parts) -> str | None:
 def _is_readable(uri: str) -> bool:
     """Whether an answer can be added to a URI."""
     try:
-        URL(uri, encoded=True).update_query({"code": ""})
+        return bool(str(URL(uri, encoded=True).update_query({"code": ""})))
     except ValueError:
         return False
-    return True
 
 
 def is_allowed(uri: str, patterns: Sequence[str]) -> bool:

@@ -40,7 +40,7 @@ from armory.authserver.redirects import is_allowed, is_registered, problem, show
         ("http://127.0.0.1.a.example/", "on loopback"),
         ("http:///back", "on loopback"),
         ("https://a.example%2eb.example/", "without %"),
-        ("https://[::1]a.example/", "can be read"),
+        ("https://[::1]a.example/", "1 to 5 digits"),
         ("https://a.]example/", "can be read"),
         ("https://a.example:99999/", "can be read"),
         ("cursor://a:80b/", "can be read"),
