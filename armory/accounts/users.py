@@ -145,8 +145,7 @@ class Users:
             change.changed(DELETED, user_id)
             taught = delete(learned_uses).where(learned_uses.c.user_id == user_id)
             gone = (await connection.execute(taught)).rowcount
-            if gone:
-                change.changed(LEARNED_USES, "")
+            change.changed(LEARNED_USES, "")  # some of it may wait to be stored
             await _forget_packs(change, user_id)
             for counted in (user_tools, query_months, query_log):
                 theirs = delete(counted).where(counted.c.user_id == user_id)
