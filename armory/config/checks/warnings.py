@@ -55,6 +55,12 @@ def warnings_of(config: Config) -> list[str]:
             "at the provider is an administrator; have the provider say who is, in a claim that "
             "security.oauth.scopes_claim names"
         )
+    known = security.jwt
+    if known is not None and known.jwks_url is not None and known.audience is None:
+        said.append(
+            "security.jwt.audience: without it every token is taken that the provider has given "
+            "out for any application; give what the tokens for this gateway have in `aud`"
+        )
     console = config.server.console and security.oauth is not None and security.oauth.client_id
     if console and config.storage.redis is not None and not security.encryption_key:
         said.append(
