@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from yarl import URL
 
 from armory.security.authentication import Authenticator, ProtectedResource
 from armory.security.issuer import Issuer
@@ -77,6 +78,18 @@ async def test_each_endpoint_says_where_to_log_in(
     assert document["resource"] == url + path
     assert document["authorization_servers"] == [provider.issuer]
     assert document["scopes_supported"] == ["mcp:use"]
+
+
+@pytest.mark.parametrize("name", ["a%22,%20resource_metadata=%22x", "%0d%0aX-Evil:%201", "%ff"])
+async def test_a_challenge_says_nothing_that_a_link_put_into_it(
+    front: Front, provider: IdentityProvider, name: str
+) -> None:
+    async with guarded(front, provider) as url:
+        async with front.http.post(URL(f"{url}/mcp/{name}", encoded=True)) as response:
+            assert response.status == 401
+            assert "X-Evil" not in response.headers
+            challenge = response.headers["WWW-Authenticate"]
+    assert re.fullmatch(r'Bearer resource_metadata="[^"]+"', challenge), challenge
 
 
 async def test_the_root_form_is_the_whole_gateway(front: Front, provider: IdentityProvider) -> None:
