@@ -84,11 +84,13 @@ async def test_each_endpoint_says_where_to_log_in(
 async def test_a_challenge_says_nothing_that_a_link_put_into_it(
     front: Front, provider: IdentityProvider, name: str
 ) -> None:
-    async with guarded(front, provider) as url:
-        async with front.http.post(URL(f"{url}/mcp/{name}", encoded=True)) as response:
-            assert response.status == 401
-            assert "X-Evil" not in response.headers
-            challenge = response.headers["WWW-Authenticate"]
+    async with (
+        guarded(front, provider) as url,
+        front.http.post(URL(f"{url}/mcp/{name}", encoded=True)) as response,
+    ):
+        assert response.status == 401
+        assert "X-Evil" not in response.headers
+        challenge = response.headers["WWW-Authenticate"]
     assert re.fullmatch(r'Bearer resource_metadata="[^"]+"', challenge), challenge
 
 
