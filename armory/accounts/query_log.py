@@ -146,10 +146,10 @@ class QueryLog:
         Raises:
             BackendError: the database failed.
         """
+        self._gone.clear()
         while self._queue:
             batch = [self._queue.popleft() for _ in range(min(_BATCH, len(self._queue)))]
             self._chars -= sum(len(record.query) for record in batch)
-            self._gone.clear()
             try:
                 rows = await asyncio.to_thread(self._made, batch)  # long texts take long to redact
                 rows = [row for row in rows if row["user_id"] not in self._gone]
