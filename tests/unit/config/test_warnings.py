@@ -115,11 +115,14 @@ def test_whom_a_proxy_lets_in_without_a_credential_is_pointed_out(
 @pytest.mark.parametrize(
     ("jwt", "said"),
     [
-        ("jwks_url: 'https://login.example/keys'", True),
-        ("jwks_url: 'https://login.example/keys', audience: armory", False),
-        ("secret: 'a-secret-of-at-least-32-characters', algorithms: [HS256]", False),
+        ("jwks_url: 'https://login.example/keys'", "without issuer and audience"),
+        ("jwks_url: 'https://login.example/keys', issuer: 'https://a'", "without audience"),
+        ("jwks_url: 'https://login.example/keys', audience: armory", "without issuer"),
+        ("jwks_url: 'https://login.example/keys', audience: armory, issuer: 'https://a'", ""),
+        ("secret: 'a-secret-of-at-least-32-characters', algorithms: [HS256]", ""),
     ],
 )
-def test_that_tokens_for_anybody_would_be_taken_is_pointed_out(jwt: str, said: bool) -> None:
+def test_that_tokens_for_anybody_would_be_taken_is_pointed_out(jwt: str, said: str) -> None:
     warnings = warnings_of(load_text(f"security: {{jwt: {{{jwt}}}}}", environ={}).config)
-    assert any("security.jwt.audience" in warning for warning in warnings) == said
+    found = [warning for warning in warnings if warning.startswith("security.jwt: ")]
+    assert [said in warning for warning in found] == ([True] if said else [])
