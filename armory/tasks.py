@@ -186,7 +186,7 @@ class Flight(Generic[_T]):
 
     def _landed(self, task: asyncio.Task[_T]) -> None:
         self._task = None
-        _seen(task)
+        seen(task)
 
 
 class InTurn:
@@ -206,7 +206,7 @@ class InTurn:
     async def do(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """The outcome of `work`, once those before it have ended."""
         task = self._tasks.start(self._next(work), self._name)
-        task.add_done_callback(_seen)
+        task.add_done_callback(seen)
         return await asyncio.shield(task)
 
     async def stop(self) -> None:
@@ -239,10 +239,10 @@ class Flights(Generic[_T]):
     def _landed(self, key: str, task: asyncio.Task[_T]) -> None:
         if self._tasks.get(key) is task:
             del self._tasks[key]
-        _seen(task)
+        seen(task)
 
 
-def _seen(task: asyncio.Task[Any]) -> None:
+def seen(task: asyncio.Task[Any]) -> None:
     """Fetch its error: everybody who waited may have been cancelled, and asyncio complains then."""
     if not task.cancelled():
         task.exception()

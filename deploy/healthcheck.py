@@ -79,6 +79,8 @@ def main() -> int:
         with _direct.open(asked, timeout=TIMEOUT_S):
             return 0
     except (OSError, urllib.error.URLError) as error:
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()
         sys.stderr.write(f"{asked}: {error}\n")
         return 1
 

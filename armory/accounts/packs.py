@@ -65,18 +65,19 @@ class Packs:
         self._feed = feed
         self._users = users
 
-    async def create(self, pack: Pack) -> Pack:
-        """A new pack.
+    async def create(self, pack: Pack, *, make_user: bool = True) -> Pack:
+        """A new pack; its owner is made where there is none, if that is wanted.
 
         Raises:
-            InvalidRequest: a name that cannot be used; `AlreadyExists`: the id is taken.
+            InvalidRequest: a name that cannot be used, or no such user; `AlreadyExists`: the id is
+                taken.
         """
         _check(pack)
         at_ms = now_ms()
         try:
             async with self._feed.transaction() as change:
                 if pack.owner is not None:
-                    await self._users.ensure(change.connection, pack.owner)
+                    await self._users.ensure(change.connection, pack.owner, make=make_user)
                 row = {"id": pack.id, "owner": pack.owner, "title": pack.title}
                 times = {"created_at_ms": at_ms, "updated_at_ms": at_ms}
                 await change.connection.execute(
@@ -134,18 +135,24 @@ class Packs:
         return await self._select([packs.c.id > after, *_seen(user)], limit)
 
     async def install(
-        self, user: str, items: Sequence[tuple[Kind, str]], *, sees_all: bool = False
+        self,
+        user: str,
+        items: Sequence[tuple[Kind, str]],
+        *,
+        sees_all: bool = False,
+        make_user: bool = True,
     ) -> list[Installation]:
-        """Record installations and make them active.
+        """Record installations and make them active; the user likewise, if that is wanted.
 
         Raises:
-            InvalidRequest: a pack that `user` may not see, or a name that cannot be used.
+            InvalidRequest: a pack that `user` may not see, a name that cannot be used, or no such
+                user.
         """
         at_ms = now_ms()
         for kind, value in items:
             check_name(value, "pack_id" if kind == PACK else kind)
         async with self._feed.transaction() as change:
-            await self._users.ensure(change.connection, user)
+            await self._users.ensure(change.connection, user, make=make_user)
             for kind, value in items:
                 if kind == PACK:
                     seen = _seen(None if sees_all else user)

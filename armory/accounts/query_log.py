@@ -91,6 +91,8 @@ class QueryLog:
         self._enabled = enabled
         self._retention_days = retention_days
         self._queue: deque[QueryRecord] = deque()
+        self._gone: set[str] = set()
+        """Users who were deleted while records were made ready to be stored."""
         self._chars = 0
         self.dropped = 0
         self._patterns: list[re.Pattern[str]] = []
@@ -134,6 +136,7 @@ class QueryLog:
 
     def forget(self, user: str) -> None:
         """Forget what a deleted user asked: the next user of that name is somebody else."""
+        self._gone.add(user)
         self._queue = deque(record for record in self._queue if record.user != user)
         self._chars = sum(len(record.query) for record in self._queue)
 
@@ -143,24 +146,28 @@ class QueryLog:
         Raises:
             BackendError: the database failed.
         """
+        self._gone.clear()
         while self._queue:
             batch = [self._queue.popleft() for _ in range(min(_BATCH, len(self._queue)))]
             self._chars -= sum(len(record.query) for record in batch)
             try:
                 rows = await asyncio.to_thread(self._made, batch)  # long texts take long to redact
+                rows = [row for row in rows if row["user_id"] not in self._gone]
             except asyncio.CancelledError:  # the gateway ends, and flushes once more
                 self._put_back(batch)
                 raise
             try:
-                async with self._database.write() as connection:
-                    await connection.execute(insert(query_log), rows)
+                if rows:
+                    async with self._database.write() as connection:
+                        await connection.execute(insert(query_log), rows)
             except BackendError:
                 self._put_back(batch)
                 raise
 
     def _put_back(self, batch: Sequence[QueryRecord]) -> None:
-        self._queue.extendleft(reversed(batch))
-        self._chars += sum(len(record.query) for record in batch)
+        kept = [record for record in batch if record.user not in self._gone]
+        self._queue.extendleft(reversed(kept))
+        self._chars += sum(len(record.query) for record in kept)
 
     async def prune(self) -> int:
         """Delete what is past its retention; how many records that were.

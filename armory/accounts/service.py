@@ -119,8 +119,8 @@ class Accounts:
     async def close(self) -> None:
         """Store what still waits and close everything. `run()` has ended before."""
         if self._flushing.under_way:  # `run` was cancelled meanwhile
-            await self._try("flush", self.flush)
-        await self._try("flush", self.flush)
+            await self._try("flush", self._store)
+        await self._try("flush", self._store)
         await self.cache.aclose()
         await self.database.close()
 
@@ -140,6 +140,10 @@ class Accounts:
         Raises:
             BackendError: the database failed; nothing is lost.
         """
+        await self.feed.poll()  # nothing of a user whom another process has just deleted
+        await self._store()
+
+    async def _store(self) -> None:
         await self._flushing.join(self._flush)
 
     async def _flush(self) -> None:

@@ -80,8 +80,20 @@ class Users:
             raise AlreadyExists(f"a user {user_id!r} exists already", parameter="id") from None
         return made
 
-    async def ensure(self, connection: AsyncConnection, user_id: str) -> None:
-        """Make the user where there is none yet, within a transaction of the caller."""
+    async def ensure(self, connection: AsyncConnection, user_id: str, *, make: bool = True) -> None:
+        """Make the user where there is none yet, within a transaction of the caller.
+
+        Raises:
+            InvalidRequest: a name that cannot be used; there is no such user, and none is to be
+                made.
+        """
+        if not make:
+            known = select(users.c.id).where(users.c.id == user_id)
+            known = known.with_for_update(read=True, key_share=True)  # nobody deletes it meanwhile
+            if (await connection.execute(known)).first() is None:
+                message = "there is no such user; create it first"
+                raise InvalidRequest(message, parameter="user")
+            return
         check_name(user_id, "user")
         made = User(user_id, self._default_plan, True, now_ms())
         statement = self._database.upsert(users).values(**_row(made))
@@ -133,8 +145,7 @@ class Users:
             change.changed(DELETED, user_id)
             taught = delete(learned_uses).where(learned_uses.c.user_id == user_id)
             gone = (await connection.execute(taught)).rowcount
-            if gone:
-                change.changed(LEARNED_USES, "")
+            change.changed(LEARNED_USES, "")  # some of it may wait to be stored
             await _forget_packs(change, user_id)
             for counted in (user_tools, query_months, query_log):
                 theirs = delete(counted).where(counted.c.user_id == user_id)

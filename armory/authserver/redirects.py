@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
+from yarl import URL
+
 MAX_CHARS = 500
 _FORM = re.compile(r"([a-z][a-z0-9+.-]*):(?://([^/?#]*))?([^?#]*)(?:\?[^#]*)?")
 _CHARACTERS = re.compile(r"[A-Za-z0-9._~:/?@!$&'()*+,;=%\[\]-]+")
@@ -53,17 +55,32 @@ def problem(uri: str) -> str | None:
         return "a redirect URI is absolute, with a scheme in lower case"
     if "@" in parts.host:
         return "a redirect URI names no user"
-    if parts.scheme in ("http", "https") and parts.port and not _is_port(parts.port):
+    wrong = _problem_of_web(parts) if parts.scheme in ("http", "https") else None
+    if parts.scheme in _BY_BROWSERS:
+        wrong = f"the scheme {parts.scheme!r} belongs to browsers"
+    if wrong is None and not _is_readable(uri):
+        wrong = "a redirect URI has a host and a port that can be read"
+    return wrong
+
+
+def _problem_of_web(parts: _Parts) -> str | None:
+    if parts.port and not _is_port(parts.port):
         return "a redirect URI has a port of 1 to 5 digits, or none"
+    if "%" in parts.host:  # browsers would go to another one than the person is shown
+        return "a redirect URI names its host without %"
     if parts.scheme == "https":
         return None if parts.host else "a redirect URI of https names a host"
-    if parts.scheme == "http":
-        if parts.host in _LOOPBACK:
-            return None
-        return "a redirect URI of http is on loopback: http://127.0.0.1:PORT/..."
-    if parts.scheme in _BY_BROWSERS:
-        return f"the scheme {parts.scheme!r} belongs to browsers"
-    return None
+    if parts.host in _LOOPBACK:
+        return None
+    return "a redirect URI of http is on loopback: http://127.0.0.1:PORT/..."
+
+
+def _is_readable(uri: str) -> bool:
+    """Whether an answer can be added to a URI."""
+    try:
+        return bool(str(URL(uri, encoded=True).update_query({"code": ""})))
+    except ValueError:
+        return False
 
 
 def is_allowed(uri: str, patterns: Sequence[str]) -> bool:

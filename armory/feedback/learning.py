@@ -204,6 +204,7 @@ class Learning:
         while self._waiting and not self._reload:
             some = list(islice(self._waiting, _BATCH))
             uses = await self._embedded(engine, identity, some)
+            await self._feed.poll()  # nothing of a user whom another process has just deleted
             if self._reload:
                 return
             await asyncio.to_thread(self.uses.restore, [_entry(use) for use in uses])

@@ -16,6 +16,7 @@ from armory.protocol.errors import RpcError
 from armory.protocol.jsonrpc import code_of
 from armory.protocol.link import Reply
 from armory.protocol.rawjson import members_or_none, need_text, pack, text_of
+from armory.protocol.spelling import refuse_other_case
 
 _NO_VALUES = Raw(b'{"completion":{"values":[]}}')
 
@@ -78,6 +79,8 @@ class Primitives:
         ref = members_or_none(params.get("ref"))
         if ref is None:
             raise RpcError(INVALID_PARAMS, "params.ref is missing or not an object")
+        for part in ("ref", "argument", "context"):
+            refuse_other_case(members_or_none(params.get(part)) or {}, f"params.{part}")
         kind = text_of(ref, "type")
         if kind == "ref/prompt":
             name = need_text(ref, "name")

@@ -36,6 +36,10 @@ _FAMILIES = ("HS", "RS", "PS", "ES")
 _ALGORITHMS = frozenset(
     {"EdDSA"} | {f"{family}{bits}" for family in _FAMILIES for bits in (256, 384, 512)}
 )
+_OTHERS = frozenset(
+    ("logout+jwt", "secevent+jwt", "dpop+jwt", "oauth-id-jag+jwt", "client-authentication+jwt")
+)
+"""Types of tokens that providers sign with the same keys, and that are no sessions."""
 _MIN_SECRET_CHARS = 32
 _CHECKED_S = 60.0
 
@@ -107,6 +111,8 @@ class JwtScheme:
         header = jwt.get_unverified_header(token)
         if header.get("alg") not in self._algorithms:
             raise jwt.InvalidAlgorithmError
+        if str(header.get("typ")).lower().removeprefix("application/") in _OTHERS:
+            raise jwt.InvalidTokenError
         key: Any = self._secret
         if self._keys is not None:
             kid = header.get("kid")
@@ -122,6 +128,9 @@ class JwtScheme:
             leeway=self._leeway_s,
             options={"require": ["exp"], "verify_aud": self._audience is not None},
         )
+        # bound to a key that a bearer does not show; or it says that a session is over
+        if isinstance(claims.get("cnf"), Mapping) or "events" in claims:
+            raise jwt.InvalidTokenError
         return claims
 
     def _principal(self, claims: Mapping[str, Any]) -> Principal:

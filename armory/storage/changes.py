@@ -104,6 +104,7 @@ class ChangeFeed:
         self._line_at = float("-inf")
         self._line_ready = False
         self._beat = asyncio.Event()
+        self._looking = asyncio.Lock()
 
     @property
     def trusted(self) -> bool:
@@ -163,11 +164,15 @@ class ChangeFeed:
         return True
 
     async def poll(self) -> None:
-        """One look into the database.
+        """One look into the database, for what was committed until now.
 
         Raises:
             BackendError: it could not be asked.
         """
+        async with self._looking:
+            await self._poll()
+
+    async def _poll(self) -> None:
         began = self._clock()
         commits = self._database.commits()  # before the look: one made since is seen next time
         if commits is not None and commits == self._commits and began - self._looked_at < QUIET_S:

@@ -5,6 +5,7 @@ Owns: `IdentityProvider`. Never imports the gateway.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import secrets
@@ -46,6 +47,7 @@ class IdentityProvider:
         opaque: what is said of opaque tokens, by token.
         forms: every form that the token endpoint took.
         refusal: what the token endpoint answers instead of a token, by status.
+        held: (set when the token endpoint is asked, set when it may answer); None: it just answers.
         says: further claims of its ID tokens.
         tells: further claims of userinfo; None: it refuses to say anything.
         withholds: members of its answers with tokens that it leaves out.
@@ -65,6 +67,7 @@ class IdentityProvider:
     opaque: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     forms: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     refusal: tuple[int, dict[str, Any]] | None = None
+    held: tuple[asyncio.Event, asyncio.Event] | None = None
     says: dict[str, Any] = field(default_factory=dict[str, Any])
     tells: dict[str, Any] | None = field(default_factory=dict[str, Any])
     withholds: tuple[str, ...] = ()
@@ -186,6 +189,9 @@ class IdentityProvider:
     async def _token(self, request: web.Request) -> web.Response:
         form = {name: str(value) for name, value in (await request.post()).items()}
         self.forms.append(form)
+        if self.held is not None:
+            self.held[0].set()
+            await self.held[1].wait()
         if self.refusal is not None:
             return web.json_response(self.refusal[1], status=self.refusal[0])
         client = self._client(request, form)

@@ -50,7 +50,8 @@ class LoopThread:
 
     def end_after(self, work: Coroutine[Any, Any, object]) -> None:
         """Run `work` there, and end then; waits for neither, so that a finalizer may ask for it."""
-        self.submit(work).add_done_callback(lambda _: self._loop.stop())
+        stop = self._loop.stop  # asked for from any thread: from this one where it is done by now
+        self.submit(work).add_done_callback(lambda _: self._loop.call_soon_threadsafe(stop))
 
     def _serve(self) -> None:
         # Its end gives every task its own: one that is dropped half-way leaves connections open.

@@ -17,6 +17,7 @@ from armory.logger import Logger
 from armory.protocol.codes import METHOD_NOT_FOUND
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Reply
+from armory.protocol.spelling import refuse_other_case
 from armory.wire.eras.client_meta import with_passed_meta
 from armory.wire.eras.results import shape
 from armory.wire.errors import ANSWERED, error_object
@@ -133,6 +134,7 @@ def failed(failure: Exception, request: ClientRequest, method: str) -> Reply:
 
 
 def _passed(context: RequestContext, params: dict[str, Raw]) -> dict[str, Raw]:
+    refuse_other_case(params, "params")
     return with_passed_meta(params, context.meta, transparent=context.endpoint.transparent)
 
 

@@ -34,6 +34,8 @@ for module, names in (
     for name in names.split():
         if hasattr(module, name):
             delattr(module, name)
+if hasattr(os, "process_cpu_count"):  # it was made for what is gone now
+    os.process_cpu_count = os.cpu_count
 proxies = types.ModuleType("_scproxy")  # urllib asks macOS for them
 proxies._get_proxies = proxies._get_proxy_settings = dict
 sys.modules["_scproxy"] = proxies

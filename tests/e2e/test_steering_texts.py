@@ -39,8 +39,9 @@ def test_no_command_passes_on_what_steers_a_terminal(
         "observability": {"audit": {"to": "audit.jsonl"}},
     }
     served = serve(config).ready()
-    with pytest.raises(urllib.error.HTTPError):  # no credential is needed to be in the audit
+    with pytest.raises(urllib.error.HTTPError) as refused:  # to be in the audit needs no credential
         urllib.request.urlopen(f"{served.base}/mcp/%1b%5d0;named%07%1b%5b2J", timeout=30)
+    refused.value.close()
     file = ("--config", str(tmp_path / "armory-0.yaml"))
     for arguments in (
         ("tools", *file),

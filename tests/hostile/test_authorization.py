@@ -357,6 +357,16 @@ async def test_no_secret_is_in_a_url_a_log_or_an_error(world: World) -> None:
     assert [text for text in secret if text and text in shown] == []
 
 
+async def test_a_form_that_is_no_text_is_refused(world: World) -> None:
+    kind = "application/x-www-form-urlencoded"
+    async with proxied(world) as url, App(url) as app:
+        for path in ("oauth/token", "oauth/revoke", "oauth/consent", "connect/docs"):
+            for data, type in ((b"\xff\xfe", kind), (b"a=b", f"{kind}; charset=none")):
+                headers = {"Content-Type": type, "Origin": url}
+                async with app.http.post(f"{url}/{path}", data=data, headers=headers) as said:
+                    assert said.status in (400, 413), path
+
+
 async def test_a_form_in_chunks_is_no_longer_than_one_whose_length_is_given(world: World) -> None:
     async def chunks() -> AsyncGenerator[bytes]:
         yield b"grant_type=authorization_code"

@@ -334,7 +334,7 @@ async def test_nothing_is_left_of_an_answer_whose_client_went_away(serve: Serve)
 
 
 MALFORMED = {
-    "a header without an end": b"GET / HTTP/1.1\r\nX: " + b"y" * 200_000 + b"\r\n\r\n",
+    "a header without an end": b"GET / HTTP/1.1\r\nX: " + b"y" * 60_000 + b"\r\n\r\n",
     "thousands of headers": b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 5_000 + b"\r\n",
     "two lengths": b"POST /mcp HTTP/1.1\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}1",
     "no HTTP": b"\x16\x03\x01\x00" * 100 + b"\r\n\r\n",

@@ -83,7 +83,7 @@ for line in sys.stdin:
     elif method in lists:
         answer = lists[method]
     elif method == "tools/call":
-        answer = '{"content":[],"structuredContent":' + '{"x":' * 2000 + '1' + '}' * 2001
+        answer = '{"content":[],"structuredContent":' + '{"x":' * 1000000 + '1' + '}' * 1000001
     else:
         answer = "{}"
     if method == "server/discover":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from pathlib import Path
@@ -168,6 +169,33 @@ async def test_a_login_of_somebody_deleted_is_not_the_next_ones_of_its_name(worl
         assert await delete("ann") == 204
         assert [await connected(name) for name in TOKENS] == [False, True]
         assert (await delete("ann"), await delete("nobody")) == (404, 404)
+
+
+async def test_a_login_that_ends_after_its_person_was_deleted_is_nobodys(world: World) -> None:
+    async with (
+        world.gateway(api_keys=True, accounts={"enabled": True}) as (url, runtime),
+        Browser(world, url) as browser,
+    ):
+        accounts = runtime.accounts
+        assert accounts is not None
+
+        async def key_of_ann() -> str:
+            await accounts.users.create("ann")
+            return (await accounts.keys.create("laptop", user="ann"))[1]
+
+        await browser.click("identify", credential=await key_of_ann())
+        asked, answer = world.provider.held = asyncio.Event(), asyncio.Event()
+        connecting = asyncio.create_task(browser.click("connect"))
+        async with asyncio.timeout(20):
+            await asked.wait()
+        await accounts.users.delete("ann")
+        answer.set()
+        status, page = await connecting
+        assert (status, "Connected" in page) == (403, False)
+        headers = {"Authorization": f"Bearer {await key_of_ann()}"}
+        async with world.http.get(f"{url}/v1/logins", headers=headers) as said:
+            assert not any(one["connected"] for one in (await said.json())["logins"])
+        assert world.provider.refresh_tokens == []
 
 
 async def test_nobody_with_a_session_token_is_called_like_a_user_of_another_issuer(

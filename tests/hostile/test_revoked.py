@@ -158,11 +158,17 @@ def _deleted_elsewhere(file: Path) -> None:
 async def test_a_deleted_user_is_not_made_again_by_a_key_of_its_own(world: World) -> None:
     async with key_of_ann(world) as (url, accounts, _, key):
         await asyncio.to_thread(_deleted_elsewhere, world.home / "armory.db")
-        made = world.http.post(f"{url}/v1/keys", json={"name": "another"}, headers=bearer(key))
-        async with made as answered:
-            assert answered.status == 422
-        assert await accounts.users.get("ann") is None
+        for path, body in (
+            ("/v1/keys", {"name": "another"}),
+            ("/v1/packs", {"title": "another"}),
+            ("/v2/track_installation", {"server": "docs"}),
+        ):
+            made = world.http.post(f"{url}{path}", json=body, headers=bearer(key))
+            async with made as answered:
+                assert (answered.status, (await answered.json())["parameter"]) == (422, "user")
+            assert await accounts.users.get("ann") is None
         assert await accounts.keys.list() == []
+        assert await accounts.packs.list(user=None) == []
 
 
 class Revocable:

@@ -1,7 +1,8 @@
-"""A resource that policy bars is barred however its URI is written, whatever is asked of it."""
+"""What policy bars is barred however its URI, or the parameter that names it, is written."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import aiohttp
@@ -10,10 +11,11 @@ import pytest
 from armory.domain.catalog import ServerLists
 from armory.domain.principal import ANONYMOUS
 from armory.gateway.gateway import Gateway
+from armory.protocol.codes import INVALID_PARAMS
 from armory.protocol.link import Call, Owner, Reply
 from armory.security.policy import Policy, Rule
 from armory.testing.clients.raw import LegacyClient, messages, modern_body, modern_headers
-from armory.testing.front import ScriptedPool, ScriptedUpstream, result, serving
+from armory.testing.front import ScriptedPool, ScriptedUpstream, result, serving, tool
 
 pytestmark = pytest.mark.anyio
 BARRED = (
@@ -94,3 +96,60 @@ async def test_other_spellings_open_nothing() -> None:
                 assert answer["error"]["message"] == f"unknown resource: {uri}"
         assert len(pool.calls) == asked
         assert not pool.subscriptions
+
+
+OTHER_CASE: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("tools/call", {"name": "files__list", "Name": "wipe"}),
+    ("tools/call", {"Arguments": {"all": True}, "name": "files__list"}),
+    ("tools/call", {"name": "files__list", "tas\N{KELVIN SIGN}": {}}),
+    ("prompts/get", {"name": "files__hello", "NAME": "secret"}),
+    ("resources/read", {"uri": "files+file:///a", "URI": "file:///secret"}),
+    ("resources/subscribe", {"uri": "files+file:///a", "Uri": "file:///secret"}),
+    ("tasks/get", {"taskId": "files:1", "taskID": "2"}),
+    (
+        "completion/complete",
+        {"ref": {"type": "ref/prompt", "name": "files__hello", "Name": "secret"}},
+    ),
+    (
+        "completion/complete",
+        {"ref": {"type": "ref/prompt", "name": "files__hello"}, "Ref": {"type": "ref/prompt"}},
+    ),
+    (
+        "completion/complete",
+        {
+            "ref": {"type": "ref/prompt", "name": "files__hello"},
+            "argument": {"name": "a", "value": "b", "Name": "other"},
+        },
+    ),
+)
+
+
+@pytest.mark.parametrize(("method", "params"), OTHER_CASE)
+async def test_parameters_in_another_case_reach_no_server(
+    method: str, params: dict[str, Any]
+) -> None:
+    """Servers in Go, C# or C take `Name` for `name`, and often the last of the two."""
+    lists = ServerLists(
+        tools=[tool("list", "lists"), tool("wipe", "wipes")],
+        prompts=[{"name": "hello"}, {"name": "secret"}],
+        resources=[{"uri": "file:///a", "name": "a"}],
+        capabilities={"resources": {"subscribe": True}, "completions": {}},
+    )
+    pool = ScriptedPool({"files": ScriptedUpstream(lists, opens_everything)})
+    deny = ("files__wipe", "files__secret", "files+file:///secret")
+    gateway = Gateway(pool, policy=Policy([Rule(allow=("*",), deny=deny)]))
+    gateway.publish(pool.catalog())
+    async with serving(gateway) as (url, _), aiohttp.ClientSession() as http:
+        for path in ("/mcp", "/mcp/files"):
+            if path != "/mcp":
+                params = json.loads(json.dumps(params).replace("files__", "").replace("files+", ""))
+            client = LegacyClient(f"{url}{path}", http, "2025-11-25")
+            await client.initialize({})
+            asked = len(pool.calls)
+            answer = await client.request(method, params)
+            assert answer["error"]["code"] == INVALID_PARAMS
+            assert "is not known; expected '" in answer["error"]["message"]
+            assert len(pool.calls) == asked
+            assert not pool.subscriptions
+            uri = "file:///a" if path != "/mcp" else "files+file:///a"
+            assert "result" in await client.request("resources/read", {"uri": uri, "Other": 1})

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from yarl import URL
 
 from armory.security.authentication import Authenticator, ProtectedResource
 from armory.security.issuer import Issuer
@@ -79,6 +80,20 @@ async def test_each_endpoint_says_where_to_log_in(
     assert document["scopes_supported"] == ["mcp:use"]
 
 
+@pytest.mark.parametrize("name", ["a%22,%20resource_metadata=%22x", "%0d%0aX-Evil:%201", "%ff"])
+async def test_a_challenge_says_nothing_that_a_link_put_into_it(
+    front: Front, provider: IdentityProvider, name: str
+) -> None:
+    async with (
+        guarded(front, provider) as url,
+        front.http.post(URL(f"{url}/mcp/{name}", encoded=True)) as response,
+    ):
+        assert response.status == 401
+        assert "X-Evil" not in response.headers
+        challenge = response.headers["WWW-Authenticate"]
+    assert re.fullmatch(r'Bearer resource_metadata="[^"]+"', challenge), challenge
+
+
 async def test_the_root_form_is_the_whole_gateway(front: Front, provider: IdentityProvider) -> None:
     async with guarded(front, provider) as url:
         async with front.http.get(url + METADATA) as response:
@@ -140,6 +155,21 @@ async def test_a_token_opens_the_endpoint_that_it_is_for(
             status, challenge = await asked(front, url + other, token)
             assert status == 401
             assert 'error="invalid_token"' in challenge
+
+
+async def test_a_name_that_goes_on_behind_its_port_is_not_the_gateways(
+    front: Front, provider: IdentityProvider
+) -> None:
+    """At `https://tools.example:443@evil.example` evil.example is asked, and what is before the
+    `@` is a user: it may have tokens for itself by that URL, which open nothing here.
+    """
+    async with guarded(front, provider, allowed_hosts=["tools.example"]) as url:
+        for name in ("tools.example", "127.0.0.1"):
+            other = f"{name}:443@evil.example"
+            token = provider.sign(aud=f"http://{other}/mcp")
+            assert (await asked(front, f"{url}/mcp", token, Host=other))[0] == 403
+        token = provider.sign(aud="http://tools.example:8443/mcp")
+        assert (await asked(front, f"{url}/mcp", token, Host="tools.example:8443"))[0] == 200
 
 
 async def test_a_host_that_the_sender_chose_proves_nothing(

@@ -10,8 +10,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -26,6 +26,7 @@ from armory.threads import (
     GIVES_WAY,
     SHORT_S,
     SLICE_NS,
+    LoopThread,
     SwitchInterval,
     Table,
     default_slice,
@@ -275,3 +276,20 @@ async def test_steps_end_when_their_caller_is_gone() -> None:
     before = taken
     await asyncio.wait_for(for_callers(True, lambda: None), 30)
     assert taken == before
+
+
+class _Late(LoopThread):
+    """Goes on only when what it submitted is done."""
+
+    def submit(self, work: Coroutine[Any, Any, Any]) -> Future[Any]:
+        future = super().submit(work)
+        future.exception(timeout=10)
+        return future
+
+
+def test_a_loop_ends_after_work_that_is_done_before_anybody_looks() -> None:
+    before = set(threading.enumerate())
+    _Late("a loop").end_after(asyncio.sleep(0))
+    for thread in set(threading.enumerate()) - before:
+        thread.join(10)
+        assert not thread.is_alive()

@@ -175,6 +175,7 @@ def _fetched(url: str) -> Any:
         with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
             body = answer.read(_MOST_BYTES + 1)
     except urllib.error.HTTPError as error:
+        error.close()
         if error.code == 404:
             raise InvalidRequest(f"there is no server at {url}") from None
         raise UpstreamUnavailable(f"{url} answered HTTP {error.code}") from None

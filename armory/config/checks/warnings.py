@@ -62,7 +62,22 @@ def warnings_of(config: Config) -> list[str]:
             "that begins at one fails at another; take a variable that all of them have, e.g. "
             "${ARMORY_KEY}"
         )
-    return said + list(_names_to_take(security))
+    return [*said, *_taken_for_all(security), *_names_to_take(security)]
+
+
+def _taken_for_all(security: SecurityConfig) -> Iterator[str]:
+    """That tokens for anybody would be taken, of a provider that has published its keys."""
+    block = security.jwt
+    if block is None or block.jwks_url is None:
+        return
+    told = {"issuer": "of any tenant", "audience": "for any application"}
+    lacking = [name for name in told if getattr(block, name) is None]
+    if lacking:
+        whose = " and ".join(told[name] for name in lacking)
+        yield (
+            f"security.jwt: without {' and '.join(lacking)} every token is taken that is signed "
+            f"with the provider's keys, {whose}; say what the tokens for this gateway have"
+        )
 
 
 def _names_to_take(security: SecurityConfig) -> Iterator[str]:

@@ -5,6 +5,7 @@ Owns: which tokens serve whom. Never imports a transport.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -60,21 +61,28 @@ class PeopleTokens:
         self._clients = no_clients()
         self._by_person: LRUCache[str, PersonTokens] = LRUCache(_KEPT)
         self._own: Tokens | None = None
-        self._came: LRUCache[str, Principal] = LRUCache(_KEPT)
+        self._came: LRUCache[str, tuple[Principal, Principal]] = LRUCache(_KEPT)
 
     def note_caller(self, principal: Principal) -> None:
         """A principal sends a request.
 
-        What is sent for it outside requests uses the same token from now on, unless an earlier one
-        is known to last longer.
+        What is sent for it outside requests uses the same token from now on; when that has ended,
+        the one of those before that was to last longest.
         """
         known = self._came.get(principal.key)
-        if known is None or (known is not principal and not _outlasts(known, principal)):
-            self._came[principal.key] = principal
+        if known is None:
+            self._came[principal.key] = principal, principal
+        elif known[0] is not principal:
+            longest = known[1] if _outlasts(known[1], principal) else principal
+            self._came[principal.key] = principal, longest
 
     def newest(self, principal: Principal) -> Principal:
-        """The same one, with the newest token that it came with."""
-        return self._came.get(principal.key, principal)
+        """The same one, with the token that it came with last: an earlier one may be revoked by
+        now, whenever it was to end.
+        """
+        last, longest = self._came.get(principal.key, (principal, principal))
+        ends = last.expires_at
+        return last if ends is None or ends > time.time() else longest
 
     def of(self, principal: Principal) -> Tokens:
         """The tokens that serve a principal."""

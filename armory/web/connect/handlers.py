@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from math import inf
 
 import msgspec
@@ -136,9 +136,8 @@ class Connect:
             return _not_there()
         if not self._from_here(request):
             return message_page("Not from here", "Open the page itself, and use its buttons.", 403)
-        if not await _small_form(request):
+        if (form := await _small_form(request)) is None:
             return message_page("Too large", "That is no form, or it is too large.", 413)
-        form = await request.post()
         action, person = form.get("action"), await self._person(request, server)
         if action == "identify":
             return await self._identify(request, server, str(form.get("credential", "")).strip())
@@ -216,7 +215,7 @@ class Connect:
                 "That did not work", "Somebody else is in this browser now.", 403
             )
         else:
-            response = await self._connected(visit, person.principal, back)
+            response = await self._connected(request, visit, person, back)
         self._cookies.drop(request, response, _LOGIN)
         return response
 
@@ -231,13 +230,16 @@ class Connect:
         return self._known(request, visit.server, principal, scopes)
 
     async def _connected(
-        self, visit: Visit, principal: Principal, back: dict[str, str]
+        self, request: web.Request, visit: Visit, person: Person, back: dict[str, str]
     ) -> web.Response:
         upstream = self._s.upstream(visit.server)
-        tokens = None if upstream is None else upstream.login_of(principal)
+        tokens = None if upstream is None else upstream.login_of(person.principal)
         if tokens is None:
             return message_page("Not found", "Nobody connects an account there any more.", 404)
         await tokens.finish(visit.begun, back)
+        if await self._still(person, request, visit.server) is None:
+            await tokens.log_out()  # else the next one of a deleted user's name had the account
+            raise AuthenticationFailed("Whoever began this may not come in any more.")
         _log.info("account_connected", upstream=visit.server)
         return message_page(
             "Connected", "You may close this page. Let your MCP client try again what it tried."
@@ -338,10 +340,11 @@ def _not_there() -> web.Response:
     return message_page("Not found", "Nobody connects an account there.", 404)
 
 
-async def _small_form(request: web.Request) -> bool:
-    """Whether it brings a form that `post` may parse; one in chunks says its size by its end."""
-    if request.content_type != "application/x-www-form-urlencoded":
-        return False
-    if (request.content_length or 0) > _FORM_BYTES:
-        return False
-    return len(await request.read()) <= _FORM_BYTES
+async def _small_form(request: web.Request) -> Mapping[str, object] | None:
+    """The form that it brings; None: none, or one too large: in chunks it says so by its end."""
+    is_form = request.content_type == "application/x-www-form-urlencoded"
+    small = is_form and (request.content_length or 0) <= _FORM_BYTES
+    try:
+        return await request.post() if small and len(await request.read()) <= _FORM_BYTES else None
+    except (ValueError, LookupError):  # it is no text in its encoding
+        return None

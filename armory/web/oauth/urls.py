@@ -112,5 +112,11 @@ async def form_of(request: web.Request) -> dict[str, str]:
     # A body in chunks says its length only by its end, and `post` would parse all of it.
     if (request.content_length or 0) > BODY_BYTES or len(await request.read()) > BODY_BYTES:
         raise OAuthError("invalid_request", f"the form has at most {BODY_BYTES} bytes", 413)
-    form = await request.post()
+    try:
+        form = await request.post()
+    except (
+        ValueError,
+        LookupError,
+    ):  # it is no text in its encoding
+        raise OAuthError("invalid_request", "send the form in UTF-8") from None
     return each_once({name: str(form[name]) for name in form}, lambda name: len(form.getall(name)))

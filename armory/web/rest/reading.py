@@ -129,7 +129,7 @@ async def read_body(route: Route, data: bytes | None) -> BaseModel | dict[str, R
         value = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Problem(400, "malformed_json", f"the body is not JSON ({error})") from None
-    return _validated(route.body, value)
+    return _validated(route.body, value, strict=True)
 
 
 async def _known_members(model: type[BaseModel], data: bytes) -> dict[str, Raw]:
@@ -144,9 +144,12 @@ async def _known_members(model: type[BaseModel], data: bytes) -> dict[str, Raw]:
     return found
 
 
-def _validated(model: type[BaseModel], value: object) -> BaseModel:
+def _validated(model: type[BaseModel], value: object, *, strict: bool = False) -> BaseModel:
+    """A value as its model; `strict` where it has types of its own, as JSON has: there no text
+    passes for a number, nor "no" for false.
+    """
     try:
-        return model.model_validate(value)
+        return model.model_validate(value, strict=strict)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(_short(str(part)) for part in first["loc"]) or "body"

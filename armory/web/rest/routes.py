@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal, get_args
 
 from aiohttp import web
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo, field_validator
-from pydantic_core import PydanticCustomError
 
 from armory.accounts.plans import Standing
 from armory.domain.encoding import is_encodable
@@ -51,12 +50,11 @@ class Shape(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _truth_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
-        """`true` where a number is expected is refused; pydantic takes it for 1."""
-        if isinstance(value, bool):
+    def _whole(cls, value: Any, info: ValidationInfo) -> Any:
+        """`3.0` is a whole number, as JSON Schema has it: some languages write 3 so."""
+        if isinstance(value, float) and value.is_integer():
             kinds = _kinds(cls.model_fields[str(info.field_name)].annotation)
-            if kinds & {int, float} and bool not in kinds:
-                raise PydanticCustomError("int_type" if int in kinds else "float_type", "")
+            return int(value) if int in kinds and float not in kinds else value
         return value
 
 
@@ -94,6 +92,13 @@ class RestCall:
     def admin(self) -> bool:
         """Whether the caller administers this Armory."""
         return ADMIN in self.principal.scopes
+
+    @property
+    def makes_user(self) -> bool:
+        """Whether the caller's user is made where there is none yet: that of an API key is there,
+        or was just deleted.
+        """
+        return self.principal.method != "api_key"
 
     async def count(self) -> None:
         """Count the request, on a route that does so by itself.

@@ -190,11 +190,21 @@ def _lines(headers: Mapping[str, str], name: str) -> str:
 
 
 def _name_of(host: str) -> str:
+    """The name in a Host value; "" where what is behind it is no port: `name:80@elsewhere` would
+    lead elsewhere.
+    """
     if host.startswith("["):
-        name, _, port = host[1:].partition("]")
-        whole = ":" in name and (not port or (port[0] == ":" and port[1:].isdigit()))
-        return name if whole else ""
-    return host.rpartition(":")[0] if host.count(":") == 1 else host
+        name, _, rest = host[1:].partition("]")
+        return name if ":" in name and (not rest or _is_port(rest)) else ""
+    if host.count(":") != 1:
+        return host
+    name, _, port = host.partition(":")
+    return name if _is_port(f":{port}") else ""
+
+
+def _is_port(rest: str) -> bool:
+    port = rest[1:]
+    return rest[0] == ":" and (not port or (port.isascii() and port.isdigit()))
 
 
 def cors_headers(origin: str) -> dict[str, str]:

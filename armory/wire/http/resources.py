@@ -6,6 +6,7 @@ Owns: which URL an endpoint is known by, and the metadata documents. Never check
 from __future__ import annotations
 
 import re
+from urllib.parse import quote
 
 import msgspec
 from aiohttp import web
@@ -73,7 +74,8 @@ class ProtectedResources:
             return None
         path = request.path.removeprefix(self._base).rstrip("/") if path is None else path
         path = "/sse" if path == "/messages" else path
-        return f"{self._origin(request)}{self._base}{WELL_KNOWN}{path}"
+        # somebody else may have written the path, into a link, and it goes into a header
+        return f"{self._origin(request)}{self._base}{WELL_KNOWN}{quote(path, errors='replace')}"
 
     def register(self, app: web.Application) -> None:
         """Add the routes: at the root, as RFC 9728 has it, and below `base_path`, which is all

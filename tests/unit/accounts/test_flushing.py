@@ -94,3 +94,29 @@ async def test_what_a_deleted_user_did_is_not_told_of_the_next_one_of_that_name(
         assert (await accounts.usage.of_user("bob"))["mail__send"].uses == 2
     finally:
         await accounts.close()
+
+
+@pytest.mark.anyio
+async def test_nor_is_what_is_stored_before_another_replica_hears_of_the_deletion(
+    tmp_path: Path,
+) -> None:
+    url, settings = f"sqlite:///{tmp_path / 'a.db'}", AccountSettings(enabled=True)
+    here, there = (Accounts(Database(url), MemoryCache(), settings) for _ in range(2))
+    await there.open()
+    await here.open()
+    try:
+        await here.feed.poll()
+        await there.users.create("ann")
+        for user in ("ann", "bob"):
+            await here.plans.spend(user)
+            here.usage.called(user, "mail__send", ok=True, latency_ms=1.0)
+            here.query_log.add(QueryRecord("q", user, "v1", "a divorce", (), 1, 0.5, 1.0))
+        await there.users.delete("ann")
+        await there.users.create("ann")
+        await here.flush()
+        assert [record.user for record in await there.query_log.recent()] == ["bob"]
+        assert await there.usage.of_user("ann") == {}
+        assert (await there.plans.standing("ann")).current_month_usage == 0
+    finally:
+        await here.close()
+        await there.close()

@@ -110,3 +110,19 @@ def test_whom_a_proxy_lets_in_without_a_credential_is_pointed_out(
     warnings = warnings_of(load_text(text, environ={}).config)
     assert any("come through server.trusted_proxies" in line for line in warnings) == said
     assert not any("only this machine reaches" in line for line in warnings)
+
+
+@pytest.mark.parametrize(
+    ("jwt", "said"),
+    [
+        ("jwks_url: 'https://login.example/keys'", "without issuer and audience"),
+        ("jwks_url: 'https://login.example/keys', issuer: 'https://a'", "without audience"),
+        ("jwks_url: 'https://login.example/keys', audience: armory", "without issuer"),
+        ("jwks_url: 'https://login.example/keys', audience: armory, issuer: 'https://a'", ""),
+        ("secret: 'a-secret-of-at-least-32-characters', algorithms: [HS256]", ""),
+    ],
+)
+def test_that_tokens_for_anybody_would_be_taken_is_pointed_out(jwt: str, said: str) -> None:
+    warnings = warnings_of(load_text(f"security: {{jwt: {{{jwt}}}}}", environ={}).config)
+    found = [warning for warning in warnings if warning.startswith("security.jwt: ")]
+    assert [said in warning for warning in found] == ([True] if said else [])

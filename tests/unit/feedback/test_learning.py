@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from armory.accounts.users import Users
 from armory.domain.principal import Principal
 from armory.domain.results import CallOutcome
 from armory.errors import BackendError
@@ -65,8 +66,13 @@ async def database(tmp_path: Path) -> AsyncGenerator[Database]:
     await opened.close()
 
 
-def learner(database: Database, model: Model, redacted: Callable[[str], str] = str) -> Learning:
-    feed = ChangeFeed(database, MemoryCache())
+def learner(
+    database: Database,
+    model: Model,
+    redacted: Callable[[str], str] = str,
+    feed: ChangeFeed | None = None,
+) -> Learning:
+    feed = feed or ChangeFeed(database, MemoryCache())
     engine, stored = Engine(model), StoredUses(database, feed)
     return Learning(FeedbackVectors(), lambda: engine, stored, feed, redacted, batch_s=0.0)
 
@@ -162,6 +168,30 @@ async def test_what_could_not_be_embedded_is_learned_later(database: Database) -
     called(learning, ANN, "a__tool", "off it goes")
     await kept(learning, 2)
     await learning.close()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("elsewhere", [False, True])
+async def test_what_a_deleted_user_did_a_moment_ago_is_not_learned(
+    database: Database, elsewhere: bool
+) -> None:
+    feed, model = ChangeFeed(database, MemoryCache()), Model(fails=True)
+    await feed.poll()
+    learning = learner(database, model, feed=feed)
+    await learning.start()
+    called(learning, ANN, "a__tool", "a divorce")
+    there = ChangeFeed(database, MemoryCache()) if elsewhere else feed
+    await Users(database, there).delete("ann")
+    model.fails = False
+
+    async def learns() -> bool:  # what waits with hers goes as well
+        called(learning, BOB, "a__tool", "ship it")
+        return await StoredUses(database, feed).count() > 0
+
+    await eventually(learns)
+    await learning.close()
+    found, _ = await StoredUses(database, feed).since()
+    assert [use.user for use in found] == ["bob"]
 
 
 @pytest.mark.anyio

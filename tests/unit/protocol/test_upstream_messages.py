@@ -62,12 +62,12 @@ def test_garbage_is_no_message_and_said_to_be(data: bytes) -> None:
 
 
 def test_deep_nesting_is_cut_and_known_to_be() -> None:
-    deep = b"[" * 100_000 + b"]" * 100_000
+    deep = b"[" * 2_000_000 + b"]" * 2_000_000  # Python 3.14 reads what the stack has room for
     (message,) = decode(b'{"id":1,"result":{"a":' + deep + b',"b":"\\udc00"}}')
     assert isinstance(message, TruncatedMessage)
     assert object_of(message.result)["b"] == "\ufffd"
     with pytest.raises(UnreadableMessage):
-        decode(b'{"id":1,"result":' + b"[" * 100_000)
+        decode(b'{"id":1,"result":' + b"[" * 2_000_000)
 
 
 def test_a_lone_surrogate_becomes_a_replacement_character() -> None:

@@ -132,6 +132,8 @@ async def test_a_key_that_is_for_something_else_signs_nothing() -> None:
         {"sub": "a\nb"},
         {"sub": "token:ci"},
         {"sub": "anonymous:anonymous"},
+        {"cnf": {"jkt": "of a key that the bearer does not show"}},
+        {"events": {"http://schemas.openid.net/event/backchannel-logout": {}}},
     ],
 )
 async def test_claims_that_do_not_hold_are_refused(provider: Provider, wrong: Any) -> None:
@@ -141,6 +143,22 @@ async def test_claims_that_do_not_hold_are_refused(provider: Provider, wrong: An
     token = jwt.PyJWS().encode(body, key, "RS256", headers={"kid": "one"})
     with pytest.raises(AuthenticationFailed):
         await scheme(provider).identify(token)
+
+
+@pytest.mark.parametrize(
+    ("typ", "taken"),
+    [("JWT", True), ("at+jwt", True), ("session+jwt", True), ("logout+jwt", False),
+     ("application/secevent+jwt", False), ("DPoP+jwt", False), ("oauth-id-jag+jwt", False)],
+)  # fmt: skip
+async def test_what_says_that_it_is_for_something_else_is_no_session(
+    provider: Provider, typ: str, taken: bool
+) -> None:
+    token = jwt.encode(claims(), provider.keys["one"], "RS256", headers={"kid": "one", "typ": typ})
+    if taken:
+        assert await scheme(provider).identify(token) is not None
+    else:
+        with pytest.raises(AuthenticationFailed):
+            await scheme(provider).identify(token)
 
 
 async def test_clocks_may_be_a_little_apart(provider: Provider) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -48,7 +49,9 @@ async def make(server: ScriptedUpstream, clock: FakeClock) -> AsyncIterator[Make
         await pool.close()
 
 
-def owner(server: ScriptedUpstream, name: str, number: int) -> tuple[Owner, str]:
+def owner(
+    server: ScriptedUpstream, name: str, number: int, holds_s: float | None = None
+) -> tuple[Owner, str]:
     """A caller with its token of that number, which the upstream accepts from now on, and that."""
     claims = {"aud": server.url, "sub": name, "jti": number}
     parts = ({"alg": "none"}, claims)
@@ -56,7 +59,8 @@ def owner(server: ScriptedUpstream, name: str, number: int) -> tuple[Owner, str]
     token = f"{'.'.join(coded)}.x"
     assert server.tokens is not None
     server.tokens.add(token)
-    return Owner(Principal(name, credential=token)), token
+    until = None if holds_s is None else time.time() + holds_s
+    return Owner(Principal(name, expires_at=until, credential=token)), token
 
 
 async def call(pool: Pool, owner: Owner, tool: str = "echo") -> None:
@@ -79,6 +83,33 @@ async def test_an_idle_session_is_ended_with_the_newest_token(
     await clock.advance(200)
     await until(lambda: not server.sessions)
     assert server.carried[-1] == ("DELETE", token)
+
+
+async def ended_with(make: Make, server: ScriptedUpstream, clock: FakeClock, *came: Owner) -> str:
+    """The token that ends the idle session of somebody who came with several."""
+    pool = await make(idle_timeout_s=100)
+    for one in (came[0], *came):  # the first makes the session
+        await call(pool, one)
+    await until(lambda: clock.sleeping > 0)
+    await clock.advance(200)
+    await until(lambda: server.carried[-1][0] == "DELETE")
+    return server.carried[-1][1]
+
+
+async def test_a_token_that_was_revoked_gives_way_to_one_that_ends_sooner(
+    make: Make, server: ScriptedUpstream, clock: FakeClock
+) -> None:
+    revoked, _ = owner(server, "ann", 1, 3_600)
+    holds, token = owner(server, "ann", 2, 600)
+    assert await ended_with(make, server, clock, revoked, holds) == token
+
+
+async def test_a_token_that_has_ended_gives_way_to_one_that_lasts_longer(
+    make: Make, server: ScriptedUpstream, clock: FakeClock
+) -> None:
+    holds, token = owner(server, "ann", 1, 3_600)
+    over, _ = owner(server, "ann", 2, -1)
+    assert await ended_with(make, server, clock, holds, over) == token
 
 
 async def test_a_session_that_makes_room_for_another_is_ended_with_its_own_token(

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.lists.server_lists import fetch_lists
 from armory.upstreams.skill_folder import folder as folders
 from armory.upstreams.skill_folder import tree
-from armory.upstreams.skill_folder.folder import SkillFolder
+from armory.upstreams.skill_folder.folder import FolderContents, SkillFolder
 from armory.upstreams.skill_folder.tree import BadFolder
 from armory.upstreams.spec import UpstreamSpec
 
@@ -298,15 +299,25 @@ def test_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 async def test_who_ask_at_once_share_a_look(tmp_path: Path) -> None:
     skill(tmp_path / "one")
     folder = SkillFolder(str(tmp_path))
-    scans = 0
+    everybody = threading.Barrier(2, timeout=30)
+    asking, scans = 0, 0
     real = folder.scan
 
     def counted() -> Any:
         nonlocal scans
         scans += 1
+        if scans == 1:  # until all have asked
+            everybody.wait()
         return real()
 
+    async def asked() -> FolderContents:
+        nonlocal asking
+        asking += 1
+        if asking == 20:
+            asyncio.get_running_loop().call_soon(everybody.wait)
+        return await folder.contents()
+
     folder.scan = counted
-    found = await asyncio.gather(*(folder.contents() for _ in range(20)))
+    found = await asyncio.gather(*(asked() for _ in range(20)))
     assert all(list(each.skills) == ["skill://one/SKILL.md"] for each in found)
-    assert scans <= 2
+    assert scans == 2  # that of the first, and one for those who asked while it was under way

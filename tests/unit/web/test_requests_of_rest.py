@@ -259,6 +259,27 @@ async def test_truth_is_no_number(client: Any) -> None:
     assert (await client("POST", "/v1/retrieve_tools", json=truth)).status == 200
 
 
+async def test_a_text_is_no_number_and_a_word_no_truth(client: Any) -> None:
+    admin: dict[str, Any] = {"token": ADMIN_TOKEN}
+    await client("POST", "/v1/users", json={"id": "carl"}, **admin)
+    for path, wrong in (
+        ("/v1/users/carl", {"is_active": "no"}),
+        ("/v1/users/carl", {"is_active": 0}),
+        ("/v1/keys", {"name": "x", "expires_at_ms": "99999999999999"}),
+        ("/v1/packs", {"title": "x", "shared": "true"}),
+        ("/v1/packs", {"title": "x", "shared": 1}),
+        ("/v1/retrieve_tools", {"query": "x", "top_k": "3"}),
+        ("/v1/retrieve_tools", {"query": "x", "context": {"hour": "3"}}),
+    ):
+        found = await client("PATCH" if "users" in path else "POST", path, json=wrong, **admin)
+        assert found.status == 422, (path, wrong)
+        assert "expected" in found.body["detail"]
+    assert (await client("GET", "/v1/users/carl", **admin)).body["is_active"]
+    whole = {"query": "x", "top_k": 3.0, "filter": {"min_score": 0}}
+    assert (await client("POST", "/v1/retrieve_tools", json=whole)).status == 200
+    assert (await client("GET", "/v1/retrieve_tools?query=x&top_k=3&debug=true")).status == 200
+
+
 async def test_what_a_pattern_wants_is_said_in_words(client: Any) -> None:
     admin: dict[str, Any] = {"token": ADMIN_TOKEN}
     tools = [{"name": "a"}]

@@ -146,7 +146,7 @@ async def create_key(call: RestCall) -> Reply:
                 "earlier expires_at_ms, or come with what you log in with"
             )
         user = call.user
-        if call.principal.method != "api_key":  # of a key the user is there, or was just deleted
+        if call.makes_user:
             async with call.services.accounts.feed.transaction() as change:
                 await call.services.accounts.users.ensure(change.connection, user)
     made, text = await call.services.accounts.keys.create(

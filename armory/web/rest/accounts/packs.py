@@ -132,7 +132,8 @@ async def create_pack(call: RestCall) -> Reply:
             given.description,
             tuple(given.servers),
             tuple(given.tools),
-        )
+        ),
+        make_user=call.makes_user,
     )
     return Reply(made, 201)
 
@@ -190,7 +191,7 @@ async def track_installation(call: RestCall) -> Reply:
     servers = [value for kind, value in items if kind == "server"]
     tools = [value for kind, value in items if kind == "tool"]
     check_known(call, servers, tools, parameters=("server", "tool_name"))
-    found = await _packs(call).install(call.user, items)
+    found = await _packs(call).install(call.user, items, make_user=call.makes_user)
     return Reply({"installations": found})
 
 

@@ -208,5 +208,6 @@ def test_a_memory_that_nobody_holds_any_more_is_closed() -> None:
     gc.collect()
     assert model.closed.wait(WAIT_S)
     for thread in set(threading.enumerate()) - before:
-        thread.join(WAIT_S)
-        assert not thread.is_alive(), thread.name
+        if thread.name == "armory-tool-memory":  # others are the process's
+            thread.join(WAIT_S)
+            assert not thread.is_alive()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import aiohttp
 import pytest
@@ -55,3 +56,35 @@ async def test_a_client_that_has_just_gone_is_said_to_be_gone() -> None:
     finally:
         await listening.close()
     assert [type(failure) for failure in failures] == [ClientGone]
+
+
+async def test_headers_that_nobody_waits_for_any_more_fail_in_silence(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ended = asyncio.Event()
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        admitted = AdmittedRequest(request, request.protocol, Caller(ANONYMOUS), {})
+        answer = LazyAnswer(admitted, KeepaliveTimer())
+        assert request.transport is not None
+        request.transport.abort()
+        try:
+            await answer.event(b"{}")  # is cancelled, since its client has gone
+        finally:
+            answer.stop()
+            ended.set()
+        return web.Response()
+
+    app = make_app(body_bytes=1 << 20)
+    app.router.add_post("/mcp", handle)
+    listening = await listen(app, bind("127.0.0.1", 0), settings=QUICK_END)
+    try:
+        async with aiohttp.ClientSession() as http:
+            with pytest.raises(aiohttp.ClientError):
+                async with http.post(f"http://127.0.0.1:{listening.port}/mcp") as response:
+                    await response.read()
+            await asyncio.wait_for(ended.wait(), 10)
+    finally:
+        await listening.close()
+    gc.collect()
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]

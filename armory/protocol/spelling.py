@@ -1,0 +1,62 @@
+"""Names of parameters in another case than the protocol's: to servers in Go, C# or C they may be
+the same, and the one that comes last counts.
+
+Owns: which names are told apart from that, and refusing the others. What is decided on `name` must
+not be done to `Name`. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Raw
+
+from armory.protocol.codes import INVALID_PARAMS
+from armory.protocol.errors import RpcError
+
+_NAMES = frozenset(
+    (
+        "_meta",
+        "argument",
+        "arguments",
+        "context",
+        "cursor",
+        "inputResponses",
+        "level",
+        "name",
+        "names",
+        "ref",
+        "requestState",
+        "task",
+        "taskId",
+        "type",
+        "uri",
+        "value",
+    )
+)
+_BY_FOLDED = {name.lower(): name for name in _NAMES}
+_LONGEST = 2 * max(map(len, _NAMES))
+
+
+def refuse_other_case(members: Mapping[str, Raw], where: str) -> None:
+    """Refuse members that some servers would take for ones that are decided on.
+
+    Args:
+        members: of an object that goes to a server.
+        where: what it is called in the error.
+
+    Raises:
+        RpcError: there is one.
+    """
+    if _NAMES.issuperset(members):
+        return
+    for name in members:
+        if name in _NAMES or len(name) > _LONGEST:
+            continue
+        meant = _BY_FOLDED.get(name.upper().casefold())  # the sign for Kelvin is a k as well
+        if meant is not None:
+            raise RpcError(
+                INVALID_PARAMS,
+                f"{where}.{name} is not known; expected {meant!r}, which some servers take it for",
+                {"parameter": f"{where}.{name}"},
+            )
