@@ -39,7 +39,7 @@ def test_systemd_finds_nothing_wrong_with_it(tmp_path: Path) -> None:
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd is not installed")
     file = tmp_path / "armory.service"
-    file.write_text(unit().replace("/opt/armory/bin/armory", shutil.which("true") or "/bin/true"))
+    file.write_text(unit().replace("/srv/armory/bin/armory", shutil.which("true") or "/bin/true"))
     done = subprocess.run(
         ["systemd-analyze", "verify", "--recursive-errors=no", str(file)],
         capture_output=True,
