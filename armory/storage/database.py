@@ -55,11 +55,10 @@ _FILES = frozenset(
     )
 )
 """SQLite's errors about its file, likewise."""
-_OF_DISKS = {
-    sqlite3.SQLITE_FULL: "make room there, or name another file as `storage.url`",
-    sqlite3.SQLITE_IOERR: "make room there; where there is enough, a quota is used up, or the disk "
-    "or network volume fails (`dmesg`)",
-}
+_OF_DISKS = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+_LITTLE = 16 << 20
+"""Bytes. With less a disk counts as full: what is written next may be larger. How much is left is
+not told, since a message that differs each time is logged each time."""
 _OF_FILES = {
     sqlite3.SQLITE_READONLY: "let this user write it and its folder, or mount its disk writable "
     "(`storage.url`)",
@@ -269,9 +268,12 @@ class Database:
         if isinstance(error, OSError) and error.errno in NO_ROOM:
             code = sqlite3.SQLITE_FULL
         left = disk_left(self.file.resolve().parent) if code in _OF_DISKS and self.file else None
+        if left is not None and left[1] < _LITTLE:
+            place = "make room there, or name another file as `storage.url`"
+            return f"its disk, mounted at {left[0]}, is full: {place}"
         if left is not None:
-            disk = f"its disk, mounted at {left[0]}, has {left[1] >> 20:,} MB left"
-            return f"{disk}: {_OF_DISKS[code]}"
+            why = "a quota is used up, or the disk or network volume fails (`dmesg`)"
+            return f"its disk, mounted at {left[0]}, has room: {why}"
         fix = "see `storage.url`"
         if isinstance(error, OSError) and error.filename is not None:  # of SQLite's folder
             fix += ", or name a folder that this user may write with $ARMORY_HOME"

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import resource
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -192,17 +193,23 @@ async def test_a_connection_that_can_only_read_is_not_kept(tmp_path: Path) -> No
 
 
 TAKEN = text("INSERT INTO users VALUES ('ann', 'free', 1, 0)")
-ON_ITS_DISK = r"mounted at /.* has [\d,]+ MB left: make room there"
 
 
-async def test_a_full_disk_is_named_and_what_to_do(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("left_mb", "told"), [(0, "is full: make room there"), (500, "has room: a quota is used up")]
+)
+async def test_a_full_disk_is_named_and_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left_mb: int, told: str
+) -> None:
+    usage = shutil.disk_usage(tmp_path)._replace(free=left_mb << 20)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)  # pyright: ignore
     database = Database(f"sqlite:///{tmp_path / 'armory.db'}", pool_size=1)
     await database.open()
     async with database.read() as connection:  # what SQLite says when no page can be added
         await connection.execute(text("PRAGMA max_page_count=1"))
     many = text("INSERT INTO users SELECT value, 'free', 1, 0 FROM json_each(:ids)")
     ids = json.dumps([f"{number:0>90}" for number in range(9_000)])
-    with pytest.raises(BackendError, match=f"disk is full.*{ON_ITS_DISK}, or name another file"):
+    with pytest.raises(BackendError, match=f"disk is full.*, mounted at /.*, {told}"):
         async with database.write() as connection:
             await connection.execute(many, {"ids": ids})
     await database.close()
@@ -215,7 +222,7 @@ async def test_a_disk_that_takes_nothing_is_named_likewise(tmp_path: Path) -> No
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))  # as for a quota that is used up
     try:
-        with pytest.raises(BackendError, match=f"disk I/O error.*{ON_ITS_DISK}; where"):
+        with pytest.raises(BackendError, match=r"disk I/O error.*, mounted at /.*, has room: a"):
             async with database.write() as connection:
                 await connection.execute(TAKEN)
     finally:
