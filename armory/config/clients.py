@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from armory.config.blocks.upstream import UpstreamConfig
+from armory.config.expand import referred
 from armory.config.fit import misplaced_keys
 from armory.domain.naming import slug
 
@@ -54,6 +55,7 @@ _ELSEWHERE = ("envFile", "source", "settings")
 _BRACED = re.compile(r"(?<!\$)\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 _LOCAL = ("local", "remote", "custom", "extension")
 _TYPE_KEYS = ("type", "transport", "transportType")
+_PLAIN_REFERENCE = re.compile(r"(?<!\$)\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _LOCAL_REFERENCE = re.compile(r"\$\{(userHome|workspaceFolder|pathSeparator)\}")
 
 
@@ -129,11 +131,32 @@ def _block(key: str, entry: dict[Any, Any], notices: list[str]) -> dict[str, Any
     if "command" in block and block.get("transport") == "auto":
         del block["transport"]
     dropped += [name for name in misplaced_keys(block) if block.pop(name)]
+    _leave_to_program(block)
     if dropped:
         notices.append(
             f"server {key!r}: {', '.join(dropped)} left out, which a gateway has no use for"
         )
     return block
+
+
+def _leave_to_program(block: dict[str, Any]) -> None:
+    """Keep `${VAR}` in arguments where the server's own `env` has VAR: clients hand it over as it
+    is, and the program fills it in (`mcp-remote --header Authorization:${AUTH_HEADER}`).
+    """
+    env, args = block.get("env"), block.get("args")
+    if not (isinstance(env, dict) and isinstance(args, list)):
+        return
+    given = {name for name, value in env.items() if not _refers_to(str(value), str(name))}
+    block["args"] = [
+        _PLAIN_REFERENCE.sub(lambda it: "$" * (it[1] in given) + it[0], text)
+        if isinstance(text, str)
+        else text
+        for text in args
+    ]
+
+
+def _refers_to(value: str, name: str) -> bool:
+    return name in referred(value) or value == f"${name}"
 
 
 def _where(block: dict[str, Any], name: str, value: Any) -> bool:

@@ -57,6 +57,7 @@ class Description:
             if transparent:
                 left_out = ("extensions", "tasks") if modern else ("extensions",)
                 merged |= {k: v for k, v in lists.capabilities.items() if k not in left_out}
+                merged |= {} if modern else _announced(lists)
         skills = merged_skills_settings(lists.capabilities for lists in servers.values())
         if skills is not None:
             merged.setdefault("resources", {"subscribe": True, "listChanged": True})
@@ -179,6 +180,15 @@ def _merge_primitives(merged: dict[str, Any], lists: ServerLists) -> None:
         merged["resources"] = {"subscribe": True, "listChanged": True}
     if "tools" in own or lists.tools:
         merged["tools"] = {"listChanged": True}
+
+
+def _announced(lists: ServerLists) -> dict[str, Any]:
+    """What a modern upstream declares of its lists, as it holds for a client with a handshake: its
+    own words are about streams that this client cannot open, and in a session changes are told.
+    """
+    own = lists.capabilities
+    listed = [key for key in ("tools", "prompts", "resources") if lists.cache and key in own]
+    return {key: {**_part(own, key), "listChanged": True} for key in listed}
 
 
 def _merge_tasks(merged: dict[str, Any], lists: ServerLists) -> None:

@@ -208,7 +208,7 @@ class Gateway:
             return served_from(request, self._view)
         current, declared = own_lists == "current", self.declared_lists
         alike = (current or declared.differ) and declared.concern(request.answers, current=current)
-        if not (alike or self.principal_lists.has(request.session_id)):
+        if not (alike or self.principal_lists.has(request.session_id, request.principal.key)):
             return served_from(request, self._view)
         views = self._principal_views
         await views.prepare(request, current=current)
@@ -258,7 +258,7 @@ class Gateway:
         """What a client is served from right now."""
         view, owner, endpoint = self._view, subscription.owner, subscription.endpoint
         alike = self.declared_lists.concern(subscription.answers, current=False)
-        if alike or self.principal_lists.has(owner.session_id):
+        if alike or self.principal_lists.has(owner.session_id, owner.principal.key):
             return self._principal_views.view(owner, endpoint, view, subscription.answers)
         return view
 
@@ -304,6 +304,8 @@ class Gateway:
         self.principal_lists.on_list_changed(event.server, event.owner)
         for owner in self.changes.served_alone(event.server, event.owner):
             self.principal_lists.own(event.server, owner, self._view)
+        if self.principal_lists.differ(event.server, event.owner, self._view):
+            self.changes.tell_owner(event.server, event.owner, frozenset((event.method,)))
         self.changes.on_notification(event)
 
     async def session_ended(self, session_id: str) -> None:

@@ -62,7 +62,8 @@ class GatewaySettings:
         result_formats: server key -> `toon` where text results are to be made compact.
         personal: server key -> whether its lists are fetched for each principal: where it says that
             they are private, or always.
-        by_capabilities: servers that may list something else for clients which can be asked less.
+        by_capabilities: servers that may list something else for clients which can be asked less,
+            and on a session that says so.
         query_chars: longest query, all its texts together.
         query_top_k: most tools that a query may ask for.
         own_accounts: upstreams at which callers log in with accounts of their own.

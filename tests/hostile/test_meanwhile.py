@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 
 from armory.domain.catalog import ServerLists
+from armory.domain.catalog_builder import build_catalog
 from armory.domain.principal import Principal
 from armory.errors import RateLimited
 from armory.gateway.gateway import Gateway, Services
@@ -139,6 +140,7 @@ async def test_who_may_not_read_a_resource_any_more_hears_nothing_of_it() -> Non
             assert UPDATED not in since
 
 
+@pytest.mark.parametrize("listed", [True, False])
 @pytest.mark.parametrize(
     ("path", "method", "params"),
     [
@@ -152,9 +154,10 @@ async def test_who_may_not_read_a_resource_any_more_hears_nothing_of_it() -> Non
     ],
 )
 async def test_a_call_that_waits_for_its_client_ends_where_it_is_not_allowed_any_more(
-    path: str, method: str, params: dict[str, Any]
+    path: str, method: str, params: dict[str, Any], listed: bool
 ) -> None:
-    before = Rule(("read",), ("up__see", "up__greet", "up+*"))
+    before = Rule(("read",), ("up__see", "up__greet", "up+*", "up__last"))
+    rest = {"up": ServerLists(tools=[tool("last", "is left"), tool("other", "is another one")])}
     after = Rule(("read",), ("up__other",))
     async with gateway_of(answer=asks) as (gateway, url, http):
         gateway.reconfigure(policy=Policy([before]))
@@ -174,9 +177,16 @@ async def test_a_call_that_waits_for_its_client_ends_where_it_is_not_allowed_any
         back = await waits()
         gateway.reconfigure(policy=Policy([before, Rule(("write",), ("up__change",))]))
         assert "result" in await ask(**back)
-        back = await waits()
+        back, whole = await waits(), gateway.view.catalog
+        if not listed:
+            gateway.publish(build_catalog(rest, previous=whole)[0])
+            assert "result" in await ask(**back), "what is not listed any more goes on"
+            gateway.publish(whole)
+            back = await waits()
+            gateway.publish(build_catalog(rest, previous=whole)[0])
         gateway.reconfigure(policy=Policy([after, Rule((), ("up__other",))]))
         assert (await ask(**back))["error"]["message"] == "Invalid or expired requestState"
+        gateway.publish(whole)
         gateway.reconfigure(policy=Policy([before]))
         assert "error" in await ask(**back)  # it has ended
 

@@ -163,3 +163,32 @@ async def test_a_server_of_both_eras_offers_what_it_offers_in_the_clients_own(
     async with http.post(f"{gateway.url}/mcp", json=body, headers=modern_headers(body)) as answer:
         listed = (await messages(answer))[-1]["result"]["tools"]
     assert {f"both__{name}" for name in NEEDS} <= {tool["name"] for tool in listed}
+
+
+@pytest.mark.parametrize("server", ["up", "new"])
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+async def test_tools_that_come_with_a_call_are_there_for_who_called(
+    gateway: GatewayProcess, http: aiohttp.ClientSession, server: str, era: str
+) -> None:
+    """Its process has them; the one that the gateway lists does not."""
+    legacy = LegacyClient(f"{gateway.url}/mcp", http, "2025-11-25")
+    if era == "legacy":
+        await legacy.initialize({})
+
+    async def ask(method: str, params: dict[str, Any]) -> dict[str, Any]:
+        if era == "legacy":
+            return (await legacy.request(method, params))["result"]
+        body = modern_body(1, method, params)
+        sent = http.post(f"{gateway.url}/mcp", json=body, headers=modern_headers(body))
+        async with sent as answer:
+            return (await messages(answer))[-1]["result"]
+
+    async def listed() -> set[str]:
+        return {tool["name"] for tool in (await ask("tools/list", {}))["tools"]}
+
+    before = await listed()
+    await ask("tools/call", {"name": f"{server}__grow", "arguments": {}})
+    async with asyncio.timeout(10):
+        while not (grown := await listed() - before):  # announcements in close order are collected
+            pass
+    assert [name.partition("__grown")[0] for name in grown] == [server]

@@ -26,6 +26,7 @@ from armory.observability.redaction import (
 
 _OTHER = re.compile(r"[^A-Z0-9]+")
 _PARAMETER = re.compile(r"[?&]([\w.-]+)=([^&#\s]+)")
+_BEARER = re.compile(r"bearer\s+\S+", re.IGNORECASE)
 _BLOCKS = ("env", "headers", "auth")
 _URLS = ("url", "openapi", "base_url", "proxy")
 
@@ -67,7 +68,7 @@ def _in_blocks(key: str, known: dict[str, Any]) -> Iterator[ClearSecret]:
         held: Any = known.get(part)
         given = cast("dict[str, Any]", held) if isinstance(held, dict) else {}
         for name, value in given.items():
-            if _is_clear(value) and names_secret(name):
+            if _is_clear(value) and (names_secret(name) or _BEARER.fullmatch(value)):
                 scheme = CREDENTIAL_SCHEME.match(value)
                 start = scheme.end() if scheme else 0
                 where = f"upstreams.{key}.{part}.{name}"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from msgspec import Raw
 
-from armory.domain.naming import split_uri
+from armory.domain.naming import expose_names, split_uri
 from armory.domain.tool import ListedRecord, ToolRecord
 from armory.gateway.context import RequestContext
 from armory.gateway.metatools.definitions import CALL
@@ -30,7 +30,8 @@ def is_permitted(context: RequestContext, method: str, params: Mapping[str, Raw]
     record = _record(context, method, name)
     if record is not None:
         return policy.allows_listed(context.principal, record)
-    return endpoint.transparent or policy.allows(context.principal, name)
+    exposed = expose_names(endpoint.name, (name,))[name] if endpoint.transparent else name
+    return policy.allows(context.principal, exposed)
 
 
 def _record(context: RequestContext, method: str, name: str) -> ToolRecord | ListedRecord | None:

@@ -35,6 +35,7 @@ class HeldLists:
         lists: None until they were fetched.
         until: when they are to be fetched again, by the monotonic clock; 0: now.
         own_bytes: size of those entries, as they came, that are not everybody's.
+        same: whether they are what everybody is shown, as far as they were had.
         generation: another one for other lists.
         failed: why they could not be had when they were last asked for; "": they could.
         late: whether somebody was shown nothing in their place.
@@ -50,6 +51,7 @@ class HeldLists:
     lists: ServerLists | None = None
     until: float = 0.0
     own_bytes: int = 0
+    same: bool = True
     generation: int = 0
     failed: str = ""
     late: bool = False

@@ -18,7 +18,7 @@ from armory.errors import ArmoryError, UpstreamUnavailable
 from armory.gateway.endpoint import Endpoint
 from armory.gateway.ports import Pool
 from armory.gateway.views.list_changes import changed_lists
-from armory.gateway.views.list_store import HeldLists, ListStore
+from armory.gateway.views.list_store import ENTRIES, HeldLists, ListStore
 from armory.gateway.views.view import View
 from armory.logger import Logger
 from armory.protocol.capabilities import answers_of
@@ -32,6 +32,8 @@ FETCH_S = 5.0
 FRESH_S = 30.0
 """How long lists are taken for current, unless the upstream says that they changed."""
 RETRY_S = 5.0
+AWAITED_S = 900.0
+"""How long a client may take to ask for lists that changed on a session which it shares."""
 SETTLE_S = 0.05
 """How long announcements are collected: several tend to come together."""
 
@@ -54,6 +56,7 @@ class PrincipalLists:
         self._tell = tell
         self.servers: frozenset[str] = frozenset()
         self._own: dict[str, set[str]] = {}
+        self._differ: dict[str, dict[str, float]] = {}  # and when that was announced last
         self._held = ListStore()
         self._policy = Policy()
         self._shared: Mapping[str, ServerLists] = {}
@@ -66,7 +69,8 @@ class PrincipalLists:
     def view_swapped(self, view: View) -> None:
         """Find out whose lists are private in a new snapshot."""
         modes, self._policy = view.settings.personal, view.policy
-        self._shared = servers = view.catalog.servers
+        before, self._shared = self._shared, view.catalog.servers
+        servers = self._shared
         self.servers = frozenset(
             server
             for server, mode in modes.items()
@@ -74,10 +78,19 @@ class PrincipalLists:
         )
         own = ((session, of & servers.keys()) for session, of in self._own.items())
         self._own = {session: of for session, of in own if of}
+        auto = view.settings.by_capabilities & servers.keys()
+        differ = (
+            (key, {server: at for server, at in of.items() if server in auto})
+            for key, of in self._differ.items()
+        )
+        self._differ = {key: of for key, of in differ if of}
         for held in self._held:
             if held.server not in self._of(held.owner) or held.server not in servers:
                 self._held.drop(held)
-            elif held.lists is servers[held.server]:
+                continue
+            if held.key in self._differ and before.get(held.server) is not servers[held.server]:
+                held.until = 0.0  # perhaps everybody has the same by now
+            if held.lists is servers[held.server]:
                 held.own_bytes = 0
             elif held.lists is not None:
                 held.own_bytes = held.own_bytes or held.lists.size_bytes  # everybody's of before
@@ -87,9 +100,11 @@ class PrincipalLists:
 
     # -- requests ----------------------------------------------------------------------------
 
-    def has(self, session_id: str | None) -> bool:
-        """Whether a caller may have lists to itself: any, or the client of this session."""
-        return bool(self.servers) or session_id in self._own
+    def has(self, session_id: str | None, principal: str) -> bool:
+        """Whether a caller may have lists to itself: any, the client of this session, or all of the
+        principal with that key.
+        """
+        return bool(self.servers) or session_id in self._own or principal in self._differ
 
     def own(self, server: str, owner: Owner, view: View) -> None:
         """The lists changed on a session that one client has to itself: from now on it sees those.
@@ -109,9 +124,36 @@ class PrincipalLists:
         held.lists, held.own_bytes, held.generation = shared, 0, self._count
         self._refresh(held)
 
+    def differ(self, server: str, key: str, view: View) -> bool:
+        """The lists changed on a session that all clients of one principal share: they see those
+        of their sessions until these are everybody's again.
+
+        Args:
+            server: the upstream.
+            key: of the session.
+            view: what they were served from until now.
+
+        Returns:
+            Whether that is news: nobody has been told yet that they see something else.
+        """
+        auto = view.settings.by_capabilities & view.catalog.servers.keys() - self.servers
+        if not key or "\n" in key or server not in auto:  # the gateway's own, or one client's
+            return False
+        if key not in self._differ and len(self._differ) >= ENTRIES:
+            del self._differ[next(iter(self._differ))]
+        of = self._differ.setdefault(key, {})
+        news = server not in of
+        of[server] = time.monotonic()
+        return news
+
     def _of(self, owner: Owner) -> frozenset[str]:
         own = self._own.get(owner.session_id) if owner.session_id is not None else None
-        return self.servers | own if own else self.servers
+        servers = self.servers | own if own else self.servers
+        key = owner.principal.key
+        differ = self._differ.get(key)
+        if not differ:
+            return servers
+        return servers | {server for server in differ if self._key(server, owner) == key}
 
     async def prepare(
         self,
@@ -213,11 +255,12 @@ class PrincipalLists:
                 return
             before = held.lists
             shared, latest = self._shared.get(held.server), self._latest.get(held.server)
-            lists, held.own_bytes, changed = await for_callers(
+            lists, held.own_bytes, changed, held.same = await for_callers(
                 large((lists,)), _looked_at, lists, before, shared, latest
             )
             self._held.move(held, self._key(held.server, held.owner))
             self._take(held, lists, changed, first=before is None)
+            self._differs_no_more(held)
             if held.until:
                 ttls = [ttl for ttl, _ in lists.cache.values()]
                 held.until = time.monotonic() + max(FRESH_S, min(ttls, default=0) / 1_000)
@@ -238,6 +281,19 @@ class PrincipalLists:
         self._latest[held.server] = lists
         self._held.trim(held)
 
+    def _differs_no_more(self, held: HeldLists) -> None:
+        """Whose sessions list what everybody is shown is served like everybody, once a session that
+        said otherwise, and was not asked yet, has become idle.
+        """
+        server, key = held.server, held.key
+        of = self._differ.get(key, {})
+        if server not in of or time.monotonic() - of[server] < AWAITED_S:
+            return
+        if all(it.same for it in self._held if (it.server, it.key) == (server, key)):
+            del of[server]
+            if not of:
+                del self._differ[key]
+
 
 def _private(lists: ServerLists) -> bool:
     return any(scope == "private" for _, scope in lists.cache.values())
@@ -248,9 +304,9 @@ def _looked_at(
     before: ServerLists | None,
     shared: ServerLists | None,
     latest: ServerLists | None,
-) -> tuple[ServerLists, int, frozenset[str]]:
+) -> tuple[ServerLists, int, frozenset[str], bool]:
     """The lists, with the entries of others where they are the same; how many of their bytes not
-    everybody has; what differs from before.
+    everybody has; what differs from before; whether they are what everybody has.
     """
     own = lists.entries
     if latest is not None:
@@ -258,4 +314,5 @@ def _looked_at(
     if shared is not None:
         lists, own = with_shared_entries(lists, shared)
     own_bytes = lists.size_bytes * own // max(1, lists.entries)
-    return lists, own_bytes, changed_lists(before or ServerLists(), lists)
+    same = shared is not None and not changed_lists(shared, lists)
+    return lists, own_bytes, changed_lists(before or ServerLists(), lists), same

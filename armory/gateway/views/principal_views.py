@@ -207,6 +207,8 @@ class PrincipalViews:
             shared = base.catalog.servers.get(held.server)
             if shared is None:
                 continue
+            if held.lists is None and held.server not in self._lists.servers:
+                continue  # until they were had, it is shown what everybody like it is
             own.add(held.server)
             if held.lists is shared:
                 continue

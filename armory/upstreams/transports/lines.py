@@ -23,6 +23,7 @@ _LINES_A_LOOK = 32
 _HEAD_ID = re.compile(rb'^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,15})\s*,')
 _TAIL_ID = re.compile(rb'"id"\s*:\s*(\d{1,15})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
 _TAIL = 256
+_VERSION = b'"jsonrpc"'
 
 
 class Lines:
@@ -129,10 +130,22 @@ class Lines:
             self._meter.done(self)
         if self._skipping:
             reason, self._skipping = self._skipping, ""
-            match = _HEAD_ID.search(self._head) or _TAIL_ID.search(self._tail)
             log.warning(
                 "upstream_line_too_long", upstream=self._server, bytes=size, limit=self._limit
             )
-            self._on_lost_line(int(match.group(1)) if match else None, reason)
+            self._on_lost_line(_id_in(self._head, self._tail), reason)
             return 0.0
         return self._on_line(line) or 0.0
+
+
+def answered(line: bytes | bytearray) -> int | None:
+    """The id in a line that is no JSON and yet meant as an answer; None: it is none, or has none.
+    Other lines of a program are words.
+    """
+    head, tail = bytes(line[:_TAIL]), bytes(line[-_TAIL:])
+    return _id_in(head, tail) if _VERSION in head or _VERSION in tail else None
+
+
+def _id_in(head: bytes, tail: bytes) -> int | None:
+    match = _HEAD_ID.search(head) or _TAIL_ID.search(tail)
+    return int(match.group(1)) if match else None

@@ -10,10 +10,11 @@ import contextlib
 
 from armory.upstreams.session.context import LinkContext
 from armory.upstreams.session.duplex import DuplexLink
-from armory.upstreams.transports.lines import Lines
+from armory.upstreams.transports.lines import Lines, answered
 from armory.upstreams.transports.process import LAST_WORDS_S, ServerProcess
 
 _WORDS_BYTES = 2_000
+_NO_JSON = "its answer is no JSON and was dropped; in JSON there is no NaN, for example"
 _DEATH_S = 2 * LAST_WORDS_S
 """How long a broken pipe waits for the process's exit status."""
 
@@ -78,8 +79,12 @@ class StdioLink(DuplexLink):
                     self._process.kill()
 
     def unreadable(self, data: bytes | bytearray) -> None:
-        """A line of text on standard output, where many programs complain, is kept as words."""
+        """A line of text on standard output, where many programs complain, is kept as words; nobody
+        waits for an answer that came and is no JSON.
+        """
         self._errors.add(bytes(data[:_WORDS_BYTES]))
+        if (request_id := answered(data)) in self.requests.pending:
+            self._lost_line(request_id, _NO_JSON)
 
     def died(self, reason: str) -> None:
         """As `DuplexLink.died`; whoever found the pipe broken learns why."""

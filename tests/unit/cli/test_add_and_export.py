@@ -307,6 +307,24 @@ def test_secrets_in_arguments_and_urls_are_told(capsys: pytest.CaptureFixture[st
     assert Path("armory.yaml").stat().st_mode & 0o777 == 0o600
 
 
+def test_what_the_program_fills_in_is_left_to_it() -> None:
+    """As mcp-remote has it: its arguments name a variable that its own `env` has."""
+    header, itself = "Authorization:${AUTH_HEADER}", "${MINE} ${env:MINE}"
+    env = {"AUTH_HEADER": "Bearer abc", "MINE": "${MINE}", "BARE": "$BARE"}
+    args = ["mcp-remote", "--header", header, itself, "${BARE}", "${OTHER}", "$${AUTH_HEADER}"]
+    entry = {"command": "npx", "args": args, "env": env}
+    Path("c.json").write_text(json.dumps({"mcpServers": {"a": entry}}))
+    assert run("import", "c.json", "--env", ".env") == 0
+    assert "abc" not in Path("armory.yaml").read_text()
+    filled = [*args[:3], "m m", "b", "o", "${AUTH_HEADER}"]
+    known = {"MINE": "m", "OTHER": "o", "BARE": "b"}
+    Path("maps.yaml").write_text(json.dumps({"mcpServers": {"a": entry}}))
+    for file in ("armory.yaml", "maps.yaml"):
+        loaded = load_file(Path(file), environ=known).config.upstreams["a"]
+        assert loaded.args == filled
+        assert (loaded.env or {})["AUTH_HEADER"] == "Bearer abc"
+
+
 def test_a_name_that_is_a_key_stays_it_whatever_comes_before() -> None:
     entry = {"url": "http://up.example/mcp"}
     found = import_servers({"a b": entry, "A.B": entry, "a-b": entry, "a-b-2": entry})

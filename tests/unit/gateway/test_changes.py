@@ -365,16 +365,16 @@ async def test_who_has_a_session_alone_sees_what_is_listed_there_once_it_changes
     monkeypatch.setattr(bench.pool, "fetch_lists", fetch)
     owner = mine.subscription.owner
     lists = bench.gateway.principal_lists
-    assert not lists.has(owner.session_id)
+    assert not lists.has(owner.session_id, OWNER)
     announced(bench, f"{OWNER}\none", RESOURCES)
-    assert lists.has(owner.session_id)
-    assert not lists.has(other.subscription.session)
+    assert lists.has(owner.session_id, OWNER)
+    assert not lists.has(other.subscription.session, OWNER)
     await lists.prepare(owner, ALL, current=True)
     assert (mine.heard, other.heard) == ([(RESOURCES, {})], [])
     (held,) = lists.held(owner, ALL)
     assert held.lists is not None
     assert extra in held.lists.resources
     await bench.gateway.session_ended("one")
-    assert not lists.has(owner.session_id)
+    assert not lists.has(owner.session_id, OWNER)
     assert len(lists) == 0
     await bench.gateway.close()

@@ -17,10 +17,12 @@ from armory.errors import UpstreamUnavailable
 from armory.gateway.endpoint import ALL
 from armory.gateway.gateway import Gateway, Services
 from armory.gateway.settings import GatewaySettings
-from armory.gateway.views import list_store, principal_views
+from armory.gateway.views import list_store, principal_lists, principal_views
 from armory.gateway.views.list_changes import changed_lists
 from armory.gateway.views.principal_views import VIEWS, PlainPrivateTools
 from armory.protocol.link import Owner
+from armory.protocol.methods import TOOLS_CHANGED
+from armory.protocol.session_events import Notified
 from armory.security.policy import Policy, Rule
 from armory.testing.front import tool
 from armory.testing.waiting import until
@@ -159,7 +161,7 @@ async def test_an_upstream_that_is_removed_leaves_the_others_to_whom_it_gave_lis
     await lists.prepare(alone, ALL, current=True)
     assert [held.server for held in lists.held(alone, ALL)] == ["other"]
     gateway.reconfigure(settings=GatewaySettings())
-    assert not lists.has("one")
+    assert not lists.has("one", ANN.principal.key)
     await gateway.close()
 
 
@@ -295,3 +297,85 @@ def test_what_only_python_holds_to_be_equal_is_a_change(
 
     before = lists({"default": 1, "type": "boolean"})
     assert changed_lists(before, lists(now)) == changed
+
+
+async def test_who_shares_a_session_sees_what_is_listed_there_until_it_is_everybodys(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody need listen: a modern client sees it with its next request."""
+    gateway, everybody = bench.gateway, bench.pool.upstreams["up"].lists
+    gateway.reconfigure(settings=GatewaySettings(by_capabilities=frozenset({"up"})))
+    grown = replace(everybody, tools=[*everybody.tools, tool("grown", "grown")])
+    lists, fetched = {"ann": grown}, list[str]()
+
+    async def fetch(_server: str, owner: Owner, _declared: object) -> ServerLists:
+        fetched.append(owner.principal.subject)
+        return lists.get(owner.principal.subject, everybody)
+
+    monkeypatch.setattr(bench.pool, "fetch_lists", fetch)
+    news = Notified("up", ANN.principal.key, TOOLS_CHANGED, {})
+
+    async def shown(who: str) -> bool:
+        asked = bench.context(principal=Principal(who))
+        context = await gateway.context(asked, own_lists="current")
+        return "up__grown" in context.view.catalog.tools
+
+    assert not await shown("ann")
+    gateway.on_session_event(news)
+    assert [await shown(who) for who in ("ann", "bob")] == [True, False]
+    assert await shown("ann")  # from memory
+    assert fetched == ["ann"]
+    monkeypatch.setattr(principal_lists, "AWAITED_S", 0.0)
+    lists.clear()  # its session began anew
+    gateway.principal_lists.on_list_changed("up", news.owner)
+    assert not await shown("ann")
+    assert not gateway.principal_lists.has(None, news.owner)
+    await gateway.close()
+
+
+async def test_one_client_that_sees_no_difference_leaves_the_others_theirs(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A principal's clients that declare different things have sessions of their own upstream."""
+    gateway, everybody = bench.gateway, bench.pool.upstreams["up"].lists
+    gateway.reconfigure(settings=GatewaySettings(by_capabilities=frozenset({"up"})))
+    grown = replace(everybody, tools=[*everybody.tools, tool("grown", "grown")])
+
+    async def fetch(_server: str, _owner: Owner, declared: dict[str, Any]) -> ServerLists:
+        return grown if declared else everybody
+
+    monkeypatch.setattr(bench.pool, "fetch_lists", fetch)
+    gateway.on_session_event(Notified("up", ANN.principal.key, TOOLS_CHANGED, {}))
+    for capabilities in ({}, {"sampling": {}}, {}):
+        bench.client.capabilities = capabilities
+        asked = bench.context(principal=ANN.principal)
+        context = await gateway.context(asked, own_lists="current")
+        assert ("up__grown" in context.view.catalog.tools) == bool(capabilities)
+    await gateway.close()
+
+
+async def test_lists_that_are_the_gateways_stay_so_whatever_a_session_says(bench: Bench) -> None:
+    gateway, key = bench.gateway, ANN.principal.key
+    gateway.on_session_event(Notified("up", key, TOOLS_CHANGED, {}))  # `lists: shared`
+    assert not gateway.principal_lists.has(None, key)
+    gateway.reconfigure(settings=GatewaySettings(by_capabilities=frozenset({"up"})))
+    for other in ("", f"{key}\none", "token:bob"):
+        gateway.on_session_event(Notified("up", other, TOOLS_CHANGED, {}))
+        assert not gateway.principal_lists.has(None, key)
+    await gateway.close()
+
+
+async def test_of_callers_whose_sessions_list_something_else_only_so_many_are_remembered(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(principal_lists, "ENTRIES", 2)
+    gateway = bench.gateway
+    gateway.reconfigure(settings=GatewaySettings(by_capabilities=frozenset({"up"})))
+    for who in "abc":
+        gateway.on_session_event(Notified("up", f"token:{who}", TOOLS_CHANGED, {}))
+    assert [gateway.principal_lists.has(None, f"token:{who}") for who in "abc"] == [
+        False,
+        True,
+        True,
+    ]
+    await gateway.close()

@@ -349,6 +349,12 @@ async def test_descriptions_per_endpoint_and_era(bench: Bench) -> None:
     assert legacy["capabilities"]["tools"] == {"listChanged": True}
     across = bench.gateway.description.of_endpoint(bench.context("modern", server))
     assert "tasks" not in across["capabilities"]
+    upstream.lists = replace(upstream.lists, cache={"tools/list": (0, "private")})  # it is modern
+    bench.gateway.publish(bench.pool.catalog(bench.gateway.view.catalog))
+    same = bench.gateway.description.of_endpoint(bench.context("modern", server))
+    assert same["capabilities"]["tools"] == {"listChanged": False}
+    session = bench.gateway.description.of_endpoint(bench.context("legacy", server))
+    assert session["capabilities"]["tools"] == {"listChanged": True}
 
 
 async def test_instructions_stay_within_bounds(bench: Bench) -> None:

@@ -195,6 +195,9 @@ for line in sys.stdin:
         out('{"jsonrpc":"2.0","id":%d,"result":{"late":false}}\n' % id)
     elif name == "empty":
         out('{"jsonrpc":"2.0","id":%d}\n' % id)
+    elif name == "nan":
+        out('{"level": "info", "id": %d, "n": NaN}\n' % id)
+        out('{"jsonrpc": "2.0", "id": %d, "result": {"n": NaN}}\n' % id)
     elif name == "closes":
         import os; os.close(1); import time; time.sleep(60)
     elif name == "ping":
@@ -220,6 +223,8 @@ async def test_odd_lines(start: Start) -> None:
     assert await call(link, "late", timeout_s=30) == {"late": False}
     with pytest.raises(UpstreamUnavailable, match="neither 'result' nor 'error'"):
         await call(link, "empty", timeout_s=30)
+    with pytest.raises(UpstreamUnavailable, match="no NaN"):
+        await call(link, "nan", timeout_s=30)
     assert (await call(link, "ping", timeout_s=30))["pong"] == {
         "jsonrpc": "2.0",
         "id": "p",
