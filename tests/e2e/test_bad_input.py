@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from armory.runtime.entry.local_access import announced
+from armory.runtime.entry.local_access import Note
 from tests.contract.qdrant_server import QdrantServer
 
 Run = Callable[..., Any]
@@ -109,9 +109,11 @@ def test_a_port_that_a_gateway_of_ones_own_has(armory: Run, tmp_path: Path) -> N
     home = tmp_path / "home"
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        with announced(home, f"http://127.0.0.1:{port}", "a-token"):
-            done = armory("serve", "--port", port, env={"ARMORY_HOME": str(home)})
-            failed(done, 2, "a gateway of yours", str(os.getpid()), "--port")
+        note = Note(home, f"http://127.0.0.1:{port}", "a-token")
+        note.leave()
+        done = armory("serve", "--port", port, env={"ARMORY_HOME": str(home)})
+        failed(done, 2, "a gateway of yours", str(os.getpid()), "--port")
+        note.remove()
 
 
 def test_upstreams_that_cannot_be_reached(armory: Run, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from armory.config import load_text
-from armory.runtime.entry.local_access import announced
+from armory.runtime.entry.local_access import Note
 from armory.runtime.settings import problems_of
 from tests.image.dockerfile import Copy, stages
 from tests.threaded import Answering, in_thread
@@ -172,5 +172,7 @@ def test_a_gateway_is_well_while_its_file_says_otherwise(
     file.write_text(changed)
     monkeypatch.setenv("ARMORY_CONFIG", str(file))
     monkeypatch.setenv("ARMORY_HOME", str(tmp_path))
-    with announced(tmp_path, f"http://127.0.0.1:{answering}/tools", "a-token"):
-        assert healthcheck.main() == 0
+    note = Note(tmp_path, f"http://127.0.0.1:{answering}/tools", "a-token")
+    note.leave()
+    assert healthcheck.main() == 0
+    note.remove()
