@@ -32,15 +32,15 @@ from armory.wire.http.context import EdgeContext
 from armory.wire.http.keepalive import KeepaliveTimer
 from armory.wire.http.lazy_answer import InPlace, answer_to, outlives_its_client, send_events
 from armory.wire.http.replicas import gone
-from armory.wire.messages import Data, Parameters, encoded, refused, taken_apart_in_steps, whole
+from armory.wire.messages import Data, Parameters, encoded, refused, taken_apart_in_steps
 from armory.wire.methods import refuse_large
 from armory.wire.requests import session_request
+from armory.wire.sessions.batch_answers import BatchAnswers
 from armory.wire.sessions.batches import BatchBytes, OneBatch
 from armory.wire.sessions.registry import TooMany
 from armory.wire.sessions.session import Session
 from armory.wire.sessions.turns import OneATurn
 from armory.wire.streams import (
-    KEEPALIVE_S,
     PING,
     EventStream,
     frame_pieces,
@@ -52,8 +52,6 @@ from armory.wire.streams import (
 _log = Logger(__name__)
 _BATCH_AT_ONCE = 16
 """Requests of one batch that are served at the same time."""
-_Place = tuple[bytes | None, list[bytes]]
-"""One message of a batch: the id of a request, and what it was answered."""
 
 
 class LegacyEndpoint:
@@ -117,14 +115,14 @@ class LegacyEndpoint:
         self, session: Session, items: list[Raw], admitted: AdmittedRequest, held: OneBatch
     ) -> list[bytes]:
         """What the messages of a batch are answered, in order."""
-        places: list[_Place] = []
+        answers = BatchAnswers(held)
         try:
-            await self._serve_batch(session, items, admitted, held, places)
+            await self._serve_batch(session, items, admitted, held, answers)
         except asyncio.CancelledError:
             if not answered_overdue(admitted):
                 raise
-            await _without_answer(items[len(places) :], places)
-        return [answer for _, answers in places for answer in answers]
+            await answers.give_up(items[len(answers) :], OVERDUE)
+        return answers.whole()
 
     async def _serve_batch(
         self,
@@ -132,32 +130,31 @@ class LegacyEndpoint:
         items: list[Raw],
         admitted: AdmittedRequest,
         held: OneBatch,
-        places: list[_Place],
+        answers: BatchAnswers,
     ) -> None:
-        """Serve the messages of a batch, so many at a time; each has its place in `places`."""
+        """Serve the messages of a batch, so many at a time."""
         going: set[asyncio.Task[None]] = set()
         for item in items:
-            answers: list[bytes] = []
             try:
                 message, known = await taken_apart_in_steps(item, refuse_large)
             except Malformed as bad:
-                places.append((None, [refused(bad.id, bad.code, bad.message)]))
+                answers.refuse(bad)
                 continue
             if not message.is_request:
-                places.append((None, answers))
+                answers.without()
                 self._edge.sessions.receive(session, message)
                 continue
-            places.append((message.key, answers))
+            place = answers.place(message.key)
             if len(going) >= _BATCH_AT_ONCE:
                 _, going = await asyncio.wait(going, return_when=asyncio.FIRST_COMPLETED)
             await self._turns.next(admitted.caller.principal.person)
             await self._edge.admission.confirm(admitted)
             if full := held.full:
-                answers.append(refused(message.key, codes.LIMITED, full))
+                place.append(refused(message.key, codes.LIMITED, full))
                 continue
             stream = session.open_stream(carries=False)
             self._start(session, stream, message, known, admitted, alone=False)
-            collecting = _collected(session, stream, message.key, answers, held)
+            collecting = answers.collect(session, stream, message.key, place)
             going.add(spawn(collecting, "answer of a batch"))
         if going:
             await asyncio.wait(going)
@@ -316,42 +313,3 @@ async def _first(
                 return found
     finally:
         keepalive.drop(stream)
-
-
-async def _without_answer(items: list[Raw], places: list[_Place]) -> None:
-    """The gateway ends: answer those requests of a batch that were not, those of `items` included,
-    which had no turn yet.
-    """
-    for item in items:
-        try:
-            message, _ = await taken_apart_in_steps(item, refuse_large)
-            places.append((message.key if message.is_request else None, []))
-        except Malformed as bad:
-            places.append((None, [refused(bad.id, bad.code, bad.message)]))
-    for id, answers in places:
-        if id is not None and not answers:
-            answers.append(refused(id, codes.BACKEND, OVERDUE))
-
-
-async def _collected(
-    session: Session, stream: EventStream, id: bytes, answers: list[bytes], held: OneBatch
-) -> None:
-    """Add what a request of a batch was answered, or that there is no room for that."""
-    for answer in await _only_result(session, stream):
-        full = held.take(len(answer))
-        answers.append(refused(id, codes.LIMITED, full) if full else answer)
-
-
-async def _only_result(session: Session, stream: EventStream) -> list[bytes]:
-    """What a request of a batch was answered; nothing where it was cancelled."""
-    reader = stream.attach()
-    answers: list[bytes] = []
-    while True:
-        try:
-            event = await stream.next(reader, KEEPALIVE_S)
-        except EOFError:
-            break
-        if event is not None:
-            answers.append(whole(event[1]))
-    session.drop_stream(stream)
-    return answers
