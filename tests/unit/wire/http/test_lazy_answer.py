@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Awaitable, Callable
 
 import aiohttp
 import pytest
@@ -21,6 +22,22 @@ from armory.wire.http.keepalive import KeepaliveTimer
 from armory.wire.http.lazy_answer import LazyAnswer
 
 pytestmark = pytest.mark.anyio
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+async def cut_off(handle: Handler, ended: asyncio.Event) -> None:
+    """Ask a server whose handler cuts its client off, and wait until it has `ended`."""
+    app = make_app(body_bytes=1 << 20)
+    app.router.add_post("/mcp", handle)
+    listening = await listen(app, bind("127.0.0.1", 0), settings=QUICK_END)
+    try:
+        async with aiohttp.ClientSession() as http:
+            with pytest.raises(aiohttp.ClientError):
+                async with http.post(f"http://127.0.0.1:{listening.port}/mcp") as response:
+                    await response.read()
+            await asyncio.wait_for(ended.wait(), 10)
+    finally:
+        await listening.close()
 
 
 async def test_a_client_that_has_just_gone_is_said_to_be_gone() -> None:
@@ -44,17 +61,7 @@ async def test_a_client_that_has_just_gone_is_said_to_be_gone() -> None:
             ended.set()
         return web.Response()
 
-    app = make_app(body_bytes=1 << 20)
-    app.router.add_post("/mcp", handle)
-    listening = await listen(app, bind("127.0.0.1", 0), settings=QUICK_END)
-    try:
-        async with aiohttp.ClientSession() as http:
-            with pytest.raises(aiohttp.ClientError):
-                async with http.post(f"http://127.0.0.1:{listening.port}/mcp") as response:
-                    await response.read()
-            await asyncio.wait_for(ended.wait(), 10)
-    finally:
-        await listening.close()
+    await cut_off(handle, ended)
     assert [type(failure) for failure in failures] == [ClientGone]
 
 
@@ -75,16 +82,6 @@ async def test_headers_that_nobody_waits_for_any_more_fail_in_silence(
             ended.set()
         return web.Response()
 
-    app = make_app(body_bytes=1 << 20)
-    app.router.add_post("/mcp", handle)
-    listening = await listen(app, bind("127.0.0.1", 0), settings=QUICK_END)
-    try:
-        async with aiohttp.ClientSession() as http:
-            with pytest.raises(aiohttp.ClientError):
-                async with http.post(f"http://127.0.0.1:{listening.port}/mcp") as response:
-                    await response.read()
-            await asyncio.wait_for(ended.wait(), 10)
-    finally:
-        await listening.close()
+    await cut_off(handle, ended)
     gc.collect()
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
