@@ -207,6 +207,19 @@ async def test_packs_of_others_are_neither_seen_nor_touched(replicas: Any) -> No
 HOSTILE = "'; DROP TABLE users; -- \" % _ \\ \u202e \U0001f600"
 
 
+async def test_no_pack_and_no_installation_makes_a_user_that_is_to_be_there(replicas: Any) -> None:
+    accounts, other = await replicas.start(), await replicas.start()
+    with pytest.raises(InvalidRequest, match="no such user"):
+        await accounts.packs.create(Pack("mine", "gone", "Mine"), make_user=False)
+    with pytest.raises(InvalidRequest, match="no such user"):
+        await accounts.packs.install("gone", [("server", "github")], make_user=False)
+    assert await other.users.get("gone") is None
+    assert await other.packs.list(user=None) == []
+    await accounts.packs.install("gone", [("server", "github")])
+    await other.packs.create(Pack("mine", "gone", "Mine"), make_user=False)
+    assert [pack.id for pack in await accounts.packs.list(user="gone")] == ["mine"]
+
+
 async def test_hostile_text_is_kept_as_text(replicas: Any) -> None:
     accounts = await replicas.start()
     name = "x'; DROP TABLE users; --"
