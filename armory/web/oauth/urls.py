@@ -114,9 +114,6 @@ async def form_of(request: web.Request) -> dict[str, str]:
         raise OAuthError("invalid_request", f"the form has at most {BODY_BYTES} bytes", 413)
     try:
         form = await request.post()
-    except (
-        ValueError,
-        LookupError,
-    ):  # it is no text in its encoding
+    except (ValueError, LookupError):  # it is no text in its encoding
         raise OAuthError("invalid_request", "send the form in UTF-8") from None
     return each_once({name: str(form[name]) for name in form}, lambda name: len(form.getall(name)))
