@@ -150,6 +150,11 @@ class Connection(Exchanges):
         return self._request_count > 0
 
     @property
+    def idle_until(self) -> float:
+        """When it is closed if no request comes by then; 0: it had none yet."""
+        return self._next_keepalive_close_time
+
+    @property
     def request(self) -> Any:
         """The request that is being answered; None without one."""
         return self._current_request
