@@ -14,7 +14,7 @@ from armory.retrieval.retriever import Retriever
 from armory.storage.watch import CacheWatch
 from armory.upstreams.pool import Pool
 from armory.upstreams.supervisor import Supervisor
-from armory.web.connections import CUT_FOR
+from armory.web.connections.registry import CUT_FOR
 from armory.wire.http.edge import HttpEdge
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 from armory.logger import Logger
 from armory.web.binding import Bound, cannot_bind
-from armory.web.connections import LATE_AMONG_REPLICAS_S, Connections
+from armory.web.connections.registry import LATE_AMONG_REPLICAS_S, Connections
 from armory.web.early import Early
 from armory.web.settings import ListenSettings
 

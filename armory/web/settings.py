@@ -11,6 +11,9 @@ from typing import Literal
 
 EventLoop = Literal["asyncio", "uvloop", "auto"]
 ReadyWhen = Literal["gateway", "any", "all"]
+CONNECTIONS = 16_384
+"""Most connections where nobody says how many: in containers a process may have a million
+descriptors, but an idle connection takes 8 KB of memory, and another 8 before that is counted."""
 RESERVED = 32
 """Connections beyond the cap, on which only health is answered."""
 
@@ -22,7 +25,8 @@ class ListenSettings:
     Attributes:
         header_bytes: longest request line, and longest single header; 400 beyond.
         drain_timeout_s: how long requests in flight may go on when it closes, in seconds.
-        connections: most at once; None: three quarters of the descriptors that the process has.
+        connections: most at once; None: three quarters of the descriptors that the process has, but
+            no more than `CONNECTIONS`.
         header_timeout_s: from connecting, or from the first byte of a later request, to the end
             of its header.
         body_timeout_s: from the end of the header to the end of the body.
@@ -30,8 +34,9 @@ class ListenSettings:
         write_timeout_s: how long a client may take to read 64 KiB of what waits for it.
         unread_bytes: of all answers that wait for their clients to read them; with more, of the
             caller for whom most is held, the one that waits longest is cut.
-        arriving_bytes: of all large request bodies that are not understood yet; with more, of the
-            caller for whom most is held, the one that began first is cut.
+        arriving_bytes: of all that came of requests and is not understood yet, headers included,
+            where a connection holds more than 8 KiB of it; with more, of the caller for whom most
+            is held, the one that began first is cut.
     """
 
     header_bytes: int = 96 * 1024
@@ -50,4 +55,6 @@ class ListenSettings:
         if self.connections is not None:
             return self.connections
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        return 1 << 30 if soft == resource.RLIM_INFINITY else max(16, soft * 3 // 4 - RESERVED)
+        if soft == resource.RLIM_INFINITY:
+            return CONNECTIONS
+        return min(CONNECTIONS, max(16, soft * 3 // 4 - RESERVED))

@@ -33,9 +33,9 @@ KEPT = 2_000
 """So many turns, times of lateness and collections are kept in all, the longest."""
 _DEPTH = 12
 _PROTOCOLS = (
-    ("armory.web.connection", "Connection", "connection_made"),
-    ("armory.web.connection", "Connection", "data_received"),
-    ("armory.web.connection", "Connection", "connection_lost"),
+    ("armory.web.connections.connection", "Connection", "connection_made"),
+    ("armory.web.connections.connection", "Connection", "data_received"),
+    ("armory.web.connections.connection", "Connection", "connection_lost"),
     ("armory.http1.connection", "Connection", "buffer_updated"),
     ("armory.http1.connection", "Connection", "connection_lost"),
     ("armory.upstreams.transports.child", "_Pipe", "data_received"),

@@ -15,7 +15,7 @@ from aiohttp import StreamReader, web
 
 from armory.protocol.errors import Malformed
 from armory.protocol.scanning.nesting import PIECE_BYTES
-from armory.web.pacing import Pace
+from armory.web.connections.pacing import Pace
 from armory.wire.http.body import BodyReader
 
 pytestmark = pytest.mark.anyio

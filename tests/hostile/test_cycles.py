@@ -48,7 +48,7 @@ from armory.upstreams.session.context import LinkContext
 from armory.upstreams.session.handshake import initialize
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.stdio import StdioLink
-from armory.web.connection import Connection
+from armory.web.connections.connection import Connection
 from armory.wire.sessions.session import Session
 
 pytestmark = pytest.mark.anyio

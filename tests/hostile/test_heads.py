@@ -20,7 +20,7 @@ from armory.testing.serving import listen
 from armory.testing.waiting import until
 from armory.web.app import Listening, make_app
 from armory.web.binding import bind
-from armory.web.connection import AHEAD_BYTES, Connection
+from armory.web.connections.connection import AHEAD_BYTES, Connection
 from armory.web.cookies import SealedCookies
 from armory.web.settings import ListenSettings
 from armory.wire.http.host_checks import HostChecks

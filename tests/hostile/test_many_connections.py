@@ -1,6 +1,7 @@
 """Far more connections than there is room for.
 
-Bounded: how many of the others are looked at so that one more has room, whatever they are.
+Bounded: how many of the others are looked at so that one more has room, whatever they are, and what
+all that they send and do not end may hold.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from armory.testing.serving import listen
 from armory.testing.waiting import until
 from armory.web.app import Listening, make_app
 from armory.web.binding import bind
-from armory.web.connection import Connection
+from armory.web.connections.connection import Connection
 from armory.web.settings import ListenSettings
 
 pytestmark = pytest.mark.anyio
@@ -26,6 +27,13 @@ ASK = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
 
 async def _health(_request: web.Request) -> web.StreamResponse:
     return web.Response(text="ok")
+
+
+async def _hang(request: web.Request) -> web.StreamResponse:
+    await request.read()
+    request.protocol.understood()  # type: ignore[attr-defined]  # as the edge
+    await asyncio.Event().wait()
+    return web.Response()
 
 
 class Clients:
@@ -59,7 +67,8 @@ class Clients:
 async def clients() -> AsyncIterator[Clients]:
     app = make_app(body_bytes=1 << 20)
     app.router.add_get("/healthz", _health)
-    settings = ListenSettings(connections=ROOM, drain_timeout_s=0.1)
+    app.router.add_post("/hang", _hang)
+    settings = ListenSettings(connections=ROOM, drain_timeout_s=0.1, arriving_bytes=1 << 20)
     found = Clients(await listen(app, bind("127.0.0.1", 0), settings=settings))
     yield found
     for writer in found.writers:
@@ -104,3 +113,28 @@ async def test_who_had_no_request_goes_first_then_who_is_idle_for_longest(client
             await clients.evicted(count)
             assert await gone.read() == b""
     assert not first.at_eof()
+
+
+HEAD = b"POST /hang HTTP/1.1\r\nHost: a\r\n"
+LINES = b"".join(b"X-%d: %s\r\n" % (number, b"a" * 4_000) for number in range(15))
+UNENDED = {
+    "headers": HEAD + LINES,
+    "bodies": HEAD + b"Content-Length: 70000\r\n\r\n" + b"a" * 60_000,
+    "what comes ahead": (HEAD + b"\r\n") * 1_500,
+}
+
+
+@pytest.mark.parametrize("name", UNENDED)
+async def test_what_does_not_end_is_bounded_in_all(clients: Clients, name: str) -> None:
+    """Each holds 60 KB, which none of them may hold much of by itself."""
+    connections, sent = clients.connections, UNENDED[name]
+    for _ in range(ROOM // 2):
+        await clients.connect(sent[:40_000])
+        clients.writers[-1].write(sent[40_000:])
+    await until(lambda: connections.cut.get("arriving", 0) >= 20)
+    assert connections.arriving <= 1 << 20
+    await clients.answered()
+    for writer in clients.writers:
+        writer.transport.abort()
+    if name != "what comes ahead":  # nobody reads on there, and so nobody hears of the end
+        await until(lambda: not connections.arriving)

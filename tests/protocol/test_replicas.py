@@ -13,7 +13,7 @@ from armory.protocol.link import Call, Owner, Reply
 from armory.storage.cache import MemoryCache
 from armory.testing.clients.raw import LegacyClient, messages, modern_body, modern_headers
 from armory.testing.front import FORM, asking, raws, result, serving
-from armory.web.connections import ENDING
+from armory.web.connections.registry import ENDING
 from armory.wire.http import edge
 from armory.wire.http.keepalive import KeepaliveTimer
 from armory.wire.sessions.directory import ATTEMPTS

@@ -38,7 +38,7 @@ from armory.runtime.settings import log_settings, stdio_settings
 from armory.tasks import spawn, start
 from armory.tasks import stop as end
 from armory.threads import lower_priority, wake_sooner
-from armory.web.descriptors import have_usual
+from armory.web.connections.descriptors import have_usual
 
 if TYPE_CHECKING:
     from armory.runtime.running import Runtime

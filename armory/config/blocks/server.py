@@ -49,8 +49,8 @@ class LimitsConfig(Block):
     """Longest request line, and longest single header, in bytes (a query may stand in one)."""
     connections: Count | None = _LISTEN.connections
     """Connections of clients at once; null: three quarters of the descriptors that the process may
-    have. With more, those that wait for a request are closed; with none of these, only health is
-    answered."""
+    have, at most 16,384. With more, those that wait for a request are closed; with none of
+    these, only health is answered."""
     header_timeout_s: Seconds = _LISTEN.header_timeout_s
     """A client that has not sent the whole header of a request by then is cut off."""
     body_timeout_s: Seconds = _LISTEN.body_timeout_s
@@ -63,8 +63,9 @@ class LimitsConfig(Block):
     """Answers that wait for their clients to read them, in bytes and in all; with more, the client
     that lags longest is cut off."""
     arriving_bytes: Count = _LISTEN.arriving_bytes
-    """Large request bodies that are not whole or not looked through yet, in bytes and in all; with
-    more, one of the caller for whom most is held is cut off."""
+    """What came of requests and is not whole or not looked through yet, in bytes and in all, where
+    it is more than 8 KiB of one client; with more, one of the caller for whom most is held is cut
+    off."""
     json_depth: Annotated[int, Field(ge=8, le=512)] = _HTTP.json_depth
     """How deep the JSON of a client's message may be nested."""
     stdio_line_bytes: Count = _SPEC.message_bytes

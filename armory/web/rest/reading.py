@@ -106,9 +106,11 @@ async def receive_body(route: Route, request: web.Request, limit: int) -> bytes 
             await asyncio.sleep(0)  # the next part may be there already, above all of a packed body
             if request.transport is None:  # aiohttp would take it for a defect
                 raise ConnectionResetError("the connection ended within the body of a request")
-    if size > _JOINED_APART_BYTES:
-        return await asyncio.to_thread(b"".join, parts)
-    return b"".join(parts)
+    joined = asyncio.to_thread(b"".join, parts) if size > _JOINED_APART_BYTES else None
+    body = b"".join(parts) if joined is None else await joined
+    if (told := getattr(request.protocol, "understood", None)) is not None:
+        told()  # it need not be held for as long as it is served
+    return body
 
 
 async def read_body(route: Route, data: bytes | None) -> BaseModel | dict[str, Raw] | None:

@@ -8,7 +8,7 @@ import itertools
 import pytest
 
 from armory.testing.waiting import until
-from armory.web.endings import AT_ONCE, Endings
+from armory.web.connections.endings import AT_ONCE, Endings
 
 pytestmark = pytest.mark.anyio
 

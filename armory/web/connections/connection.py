@@ -10,16 +10,17 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from aiohttp.http import RawRequestMessage
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_server import Server
 
 from armory.logger import Logger
-from armory.web.endings import Endings
-from armory.web.exchanges import Exchanges, forget_trace
-from armory.web.pacing import LARGE_PIECE, Pace
+from armory.web.connections.arriving import COUNTED_BYTES
+from armory.web.connections.exchanges import Exchanges, forget_trace
+from armory.web.connections.owner import Owner
+from armory.web.connections.pacing import LARGE_PIECE
 
 _log = Logger(__name__)
 _ENDED_WITHIN_S = 1.0
@@ -39,58 +40,13 @@ _SMALL_PARTS, _NO_PARTS = 32, deque[bytes]()
 """More parts of a body that wait to be read are put together."""
 
 
-class Owner(Protocol):
-    """Receives the events of its connections (`Connections`)."""
-
-    loop: asyncio.AbstractEventLoop
-    late_s: float
-    endings: Endings
-    pace: Pace
-
-    def made(self, connection: Connection) -> None:
-        """The connection was accepted."""
-        ...
-
-    def lost(self, connection: Connection) -> None:
-        """The connection has ended."""
-        ...
-
-    def arrives(self, connection: Connection) -> None:
-        """More of the body of the request has arrived."""
-        ...
-
-    def heads(self, connection: Connection) -> None:
-        """More of a header has arrived that is incomplete."""
-        ...
-
-    def understood(self, connection: Connection) -> None:
-        """The body of its request need not be held any more."""
-        ...
-
-    def stalls(self, connection: Connection) -> None:
-        """The client stopped reading its answer."""
-        ...
-
-    def holds(self, connection: Connection) -> None:
-        """The number of bytes that wait for a client which does not read has changed."""
-        ...
-
-    def reads(self, connection: Connection) -> None:
-        """The client reads its answer again."""
-        ...
-
-    def note(self, event: str, **what: Any) -> None:
-        """Write a line to the log, at most one a minute of each kind."""
-        ...
-
-
 class Connection(Exchanges):
     """One connection of a client.
 
     Attributes:
         since: when it was made, or when its last request was seen to be answered.
         begun: when the first byte of an incomplete header came; None: there is no such header.
-        head: bytes of such a header.
+        head: bytes of the last header that came in several pieces.
         ahead: bytes of further requests that came while one is answered.
         stalled: since when its client does not read; None: it reads.
         unread: bytes of answers that wait: a large one that is being written, which is held whole
@@ -100,7 +56,7 @@ class Connection(Exchanges):
         rest: what came and is to be parsed in the next turns.
         paced: whether it reads nothing until its turn comes.
         caller: whose its last request was, as its handler says; empty: no request yet.
-        arrived: bytes of a large request body that is not parsed yet.
+        parsed: what a body was read from that is understood and need not be held.
         left: called when the client goes away while its request is served to the end all the same;
             None: the request is cancelled.
         overdue: whether its request took longer than it may when the server ends: it is cancelled,
@@ -108,11 +64,11 @@ class Connection(Exchanges):
     """
 
     __slots__ = (
-        "_all", "ahead", "arrived", "begun", "caller", "head", "held", "left", "mark", "overdue",
-        "paced", "reserve", "rest", "seen", "since", "stalled", "unread",
+        "_all", "ahead", "begun", "caller", "head", "held", "left", "mark", "overdue", "paced",
+        "parsed", "reserve", "rest", "seen", "since", "stalled", "unread",
     )  # fmt: skip
 
-    def __init__(self, owner: Owner, server: Server, **settings: Any) -> None:
+    def __init__(self, owner: Owner[Connection], server: Server, **settings: Any) -> None:
         super().__init__(server, loop=owner.loop, **settings)
         self._all = owner
         self.since = owner.loop.time()
@@ -121,7 +77,7 @@ class Connection(Exchanges):
         self.ahead = 0
         self.stalled: float | None = None
         self.unread = 0
-        self.arrived = 0
+        self.parsed: object = None
         self.held = 0
         self.mark = 0
         self.reserve = False
@@ -155,6 +111,18 @@ class Connection(Exchanges):
         return self._next_keepalive_close_time
 
     @property
+    def arriving(self) -> int:
+        """Bytes that came of its requests and are not understood yet."""
+        if self._current_request is not None:
+            content: Any = self._current_request.content
+        elif self._messages:
+            content = self._messages[-1][1]
+        else:
+            return self.ahead + (0 if self.begun is None else self.head)
+        body = 0 if content is self.parsed else content.total_bytes
+        return self.ahead + self.head + body
+
+    @property
     def request(self) -> Any:
         """The request that is being answered; None without one."""
         return self._current_request
@@ -172,7 +140,7 @@ class Connection(Exchanges):
     def connection_lost(self, exc: BaseException | None) -> None:
         """As `asyncio.Protocol.connection_lost`."""
         self._all.lost(self)
-        self.seen = None  # which holds this one
+        self.seen = self.parsed = None  # which hold this one
         self._all.endings.add(partial(self._lost, exc))
 
     def _lost(self, exc: BaseException | None) -> None:
@@ -209,26 +177,40 @@ class Connection(Exchanges):
         if self._close and data and self._current_request is None:
             self.cut(ENDING)
             return
+        request = self._current_request
+        whole = request is not None and request.content.is_eof()
         super().data_received(data)
         if self._messages and not isinstance(last := self._messages[-1][0], RawRequestMessage):
             forget_trace(last.exc)  # what is no request
         self._put_together(later=not data)
-        if self._current_request is not None:
+        if request is not None:
             self.begun = None
-            self._all.arrives(self)
-            if self._current_request.content.is_eof():
+            if whole:
                 self._read_ahead(len(data))
+            self._arrives(request.content, 0)
         elif self._messages:
+            if self.begun is None:
+                self.head = 0  # all of the header came at once
             self.begun = None
             self.ahead = 0
-            if len(data) > LARGE_PIECE and not self._messages[-1][1].is_eof():
-                self._all.pace.took(self)
+            if len(data) > COUNTED_BYTES:
+                self._arrives(self._messages[-1][1], len(data))
         elif data:
-            if self.begun is None:
-                self.begun, self.head = self._loop.time(), 0
-            if self.waiting:  # else it may be the rest of a body
-                self.head += len(data)
-                self._all.heads(self)
+            self._heads(len(data))
+
+    def _heads(self, size: int) -> None:
+        """So much came and no request is whole."""
+        if self.begun is None:
+            self.begun, self.head = self._loop.time(), 0
+        if self.waiting:  # else it may be the rest of a body
+            self.head += size
+            self._all.heads(self)
+
+    def _arrives(self, content: Any, size: int) -> None:
+        """More of a body has come, or so many bytes in which one begins."""
+        if max(size, content.total_bytes) > LARGE_PIECE and not content.is_eof():
+            self._all.pace.took(self)
+        self._all.arrives(self)
 
     def _put_together(self, *, later: bool = False) -> None:
         """Make one part of the many small ones of a body that waits to be read: each of them costs
@@ -257,11 +239,15 @@ class Connection(Exchanges):
     def _resume_reading_if_drained(self) -> None:
         if self.ahead > AHEAD_BYTES and self._messages:
             return
-        self.ahead = 0
+        if self.ahead:
+            self.ahead = 0
+            self._all.understood(self)
         super()._resume_reading_if_drained()
 
     def understood(self) -> None:
         """The body of its request need not be held for as long as it is served."""
+        if self._current_request is not None:
+            self.parsed = self._current_request.content
         self._all.understood(self)
 
     @property

@@ -9,21 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator
-from operator import itemgetter
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from aiohttp.web_protocol import RequestHandler
 from aiohttp.web_server import Server
 
 from armory.logger import Logger
-from armory.web.arriving import ArrivingBodies, of_whom_most_is_held
-from armory.web.connection import ENDING, TIMED_OUT, TOO_LARGE, Connection
-from armory.web.descriptors import used_up
-from armory.web.endings import Endings
-from armory.web.exchanges import check_library
-from armory.web.pacing import LARGE_PIECE, Pace
+from armory.web.connections.arriving import COUNTED_BYTES, Arriving, of_whom_most_is_held
+from armory.web.connections.connection import ENDING, TIMED_OUT, TOO_LARGE, Connection
+from armory.web.connections.descriptors import used_up
+from armory.web.connections.endings import Endings
+from armory.web.connections.exchanges import check_library
+from armory.web.connections.idle import Idle
+from armory.web.connections.pacing import Pace
 from armory.web.settings import RESERVED, ListenSettings
 
 _log = Logger(__name__)
@@ -37,9 +36,6 @@ _EVICTED_AT_ONCE = 16
 _WHOLE_HEADER = 4
 """How many times the bound of one header a whole one may have."""
 _LOOKED_AT_AT_ONCE = 256
-_REST_S = 5e-6
-"""A connection: in 0.4 µs each all are put in order of their idleness, which is not done again for
-as many times as long."""
 _PROGRESS_BYTES = 64 * 1024
 _NO_ACCEPT = "socket.accept() out of system resource"
 _LAST_WORDS = {"header": TIMED_OUT, "body": TIMED_OUT, "arriving": ENDING}
@@ -81,10 +77,10 @@ class Connections:
         }
         check_library(RequestHandler(server, loop=self.loop, **self._settings))
         self._open: dict[Connection, None] = {}
-        self._idle = _Idle(self.loop, self._open)
+        self._idle = Idle(self.loop, self._open)
         self._stalled: dict[Connection, None] = {}
         self._unread = 0
-        self._bodies = ArrivingBodies(limits.arriving_bytes)
+        self._arriving = Arriving(limits.arriving_bytes)
         self.pace = Pace()
         self._reserved = 0
         self._logged: dict[str, float] = {}
@@ -105,8 +101,8 @@ class Connections:
 
     @property
     def arriving(self) -> int:
-        """Bytes of large request bodies that are still arriving or being parsed."""
-        return self._bodies.held
+        """Bytes that came of requests and are not understood yet, of connections with many."""
+        return self._arriving.held
 
     def __call__(self) -> Connection:
         """A connection that is about to be made."""
@@ -145,28 +141,25 @@ class Connections:
             self._reserved -= connection.reserve
             self._idle.lost(connection)
         self.reads(connection)
-        self._bodies.done(connection)
+        self._arriving.done(connection)
         self.pace.forget(connection)
 
     def arrives(self, connection: Connection) -> None:
-        """As `Owner.arrives`; where all bodies hold too much, cuts one."""
-        content = connection.request.content
-        if content.total_bytes <= LARGE_PIECE:
-            return
-        self._bodies.more(connection)
-        if not content.is_eof():
-            self.pace.took(connection)
-        while (one := self._bodies.too_much()) is not None:
+        """As `Owner.arrives`; where all together hold too much, cuts one."""
+        self._arriving.count(connection)
+        while (one := self._arriving.too_much()) is not None:
             self._end(one, "arriving")
 
     def heads(self, connection: Connection) -> None:
         """As `Owner.heads`; where it has too much, cuts the connection."""
         if connection.head > _WHOLE_HEADER * self._limits.header_bytes:
             self._end(connection, "header", TOO_LARGE)
+        elif connection.head > COUNTED_BYTES:
+            self.arrives(connection)
 
     def understood(self, connection: Connection) -> None:
         """As `Owner.understood`."""
-        self._bodies.done(connection)
+        self._arriving.count(connection)
 
     def stalls(self, connection: Connection) -> None:
         """As `Owner.stalls`."""
@@ -201,7 +194,7 @@ class Connections:
     def _look(self) -> None:
         self._later()
         now = self.loop.time()
-        self._bodies.forget_answered()
+        self._arriving.recount()
         self._idle.forget_order()
         if (error := used_up()) is not None:
             self._descriptors_used_up(error)
@@ -273,64 +266,3 @@ class Connections:
             self._before(loop, context)
         else:
             loop.default_exception_handler(context)
-
-
-class _Idle:
-    """Which connection makes room: who never had a request, the longest here first; then who waits
-    longest for another one.
-
-    Whoever opens connections where there is no room would make each of them cost a look at all.
-
-    Args:
-        loop: the event loop.
-        every: all open connections.
-    """
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, every: Collection[Connection]) -> None:
-        self._loop = loop
-        self._every = every
-        self._unused: OrderedDict[Connection, None] = OrderedDict()  # and those that were until now
-        self._used: list[tuple[float, Connection]] = []  # the most idle last
-        self._again_at = float("-inf")
-
-    def made(self, connection: Connection) -> None:
-        """It is new."""
-        self._unused[connection] = None
-
-    def lost(self, connection: Connection) -> None:
-        """It has ended."""
-        self._unused.pop(connection, None)
-
-    def forget_order(self) -> None:
-        """Hold none that have ended."""
-        self._used.clear()
-
-    def next(self) -> Connection | None:
-        """The one to make room; None: there is none just now."""
-        used: list[Connection] = []
-        found = None
-        for connection in self._unused:
-            if connection.used:
-                used.append(connection)
-            elif connection.waiting:
-                found = connection
-                break
-        for connection in used:
-            del self._unused[connection]
-        return found or self._longest_idle()
-
-    def _longest_idle(self) -> Connection | None:
-        if (found := self._pop()) is not None or self._loop.time() < self._again_at:
-            return found
-        waiting = ((one.idle_until, one) for one in self._every if one.waiting)
-        self._used = sorted(waiting, key=itemgetter(0))
-        self._used.reverse()  # of those of the same millisecond, who came first is last
-        self._again_at = self._loop.time() + _REST_S * len(self._every)
-        return self._pop()
-
-    def _pop(self) -> Connection | None:
-        while self._used:
-            until, connection = self._used.pop()
-            if until == connection.idle_until and connection.waiting and connection in self._every:
-                return connection
-        return None

@@ -1,0 +1,119 @@
+"""Memory of what clients are still sending: headers, bodies, and what comes ahead of its turn.
+
+Owns: `Arriving`, and the choice of the connection to cut when it is too much. Never cuts one
+itself, never reads the content.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+COUNTED_BYTES = 8 * 1024
+"""What holds less is not counted: even all connections together hold little of it."""
+_RECOUNTED_S = 0.05
+
+
+class Sender(Protocol):
+    """A connection of a client.
+
+    Attributes:
+        caller: whose requests it carries.
+    """
+
+    caller: str
+
+    @property
+    def arriving(self) -> int:
+        """Bytes that came of its requests and are not understood yet."""
+        ...
+
+
+S = TypeVar("S", bound=Sender)
+
+
+class _Counted(NamedTuple):
+    caller: str
+    size: int
+
+
+class Arriving:
+    """The bytes of requests that are not understood yet, by connection and caller.
+
+    Args:
+        most: the most that all of them may hold, in bytes.
+
+    Attributes:
+        held: bytes held now.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.held = 0
+        self._most = most
+        self._counted: dict[Any, _Counted] = {}
+        self._senders: dict[str, OrderedDict[Any, None]] = {}  # by caller, who began first first
+        self._held_by: Counter[str] = Counter()
+        self._recount_at = 0.0
+
+    def count(self, sender: Sender) -> None:
+        """The sender holds more than before, or less."""
+        size, known = sender.arriving, self._counted.get(sender)
+        if size <= COUNTED_BYTES:
+            if known is not None:
+                self.done(sender)
+            return
+        caller = sender.caller
+        if known is not None and known.caller != caller:
+            self.done(sender)
+            known = None
+        if known is None:
+            self._senders.setdefault(caller, OrderedDict())[sender] = None
+        more = size - (0 if known is None else known.size)
+        self._counted[sender] = _Counted(caller, size)
+        self._held_by[caller] += more
+        self.held += more
+
+    def done(self, sender: Sender) -> None:
+        """The sender holds nothing, or is gone."""
+        known = self._counted.pop(sender, None)
+        if known is None:
+            return
+        self.held -= known.size
+        senders = self._senders[known.caller]
+        del senders[sender]
+        self._held_by[known.caller] -= known.size
+        if not senders:
+            del self._senders[known.caller], self._held_by[known.caller]
+
+    def recount(self) -> None:
+        """Stop counting requests that were answered, though nobody said that their bodies were
+        understood.
+        """
+        for sender in list(self._counted):
+            self.count(sender)
+
+    def too_much(self) -> Any | None:
+        """The connection to cut, or None while there is room; a single one is never cut.
+
+        It is the caller's who holds most, and of that caller's the one that began first.
+        """
+        if self.held <= self._most:
+            return None
+        now = time.monotonic()
+        if now >= self._recount_at:
+            self.recount()
+            self._recount_at = now + _RECOUNTED_S
+        if self.held <= self._most or len(self._counted) < 2:
+            return None
+        return next(iter(self._senders[max(self._held_by, key=self._held_by.__getitem__)]))
+
+
+def of_whom_most_is_held(senders: Collection[S], held: Callable[[S], int]) -> S:
+    """The first connection of the caller who holds most."""
+    callers: Counter[str] = Counter()
+    for sender in senders:
+        callers[sender.caller] += held(sender)
+    most = callers.most_common(1)[0][0]
+    return next(sender for sender in senders if sender.caller == most)
