@@ -18,6 +18,8 @@ from typing import Any
 
 from benchmarks.attack.attacker import Attacker
 
+_CROWD = 18_000
+"""Connections that are kept open; what the gateway closed stays among them."""
 Attack = Callable[[Attacker], Coroutine[Any, Any, None]]
 
 
@@ -89,6 +91,20 @@ async def silence(a: Attacker) -> None:
 
     async def one() -> None:
         a.open.append(await a.socket(next(chosen)))
+
+    await a.repeat(4, one)
+
+
+async def crowd(a: Attacker) -> None:
+    """More connections than there is room for, each with half of a long header."""
+    lines = (f"X-{number}: {'a' * 4_000}" for number in range(15))
+    half = a.head("POST /mcp HTTP/1.1", *lines).removesuffix(b"\r\n")
+
+    async def one() -> None:
+        for _ in range(10):
+            a.open.append(await a.socket(half))
+        while len(a.open) > _CROWD:
+            a.open.pop(0)[1].transport.abort()
 
     await a.repeat(4, one)
 
@@ -330,8 +346,8 @@ async def wide(a: Attacker) -> None:
 ATTACKS: dict[str, Attack] = {
     made.__name__: made
     for made in (
-        depth, queries, batches, silence, unread, sessions, streams, churn, answers, questions,
-        tokens, garbage, tasks, declared, arguments, messages, wide,
+        depth, queries, batches, silence, crowd, unread, sessions, streams, churn, answers,
+        questions, tokens, garbage, tasks, declared, arguments, messages, wide,
     )
 }  # fmt: skip
 
