@@ -46,7 +46,7 @@ class Connection(Exchanges):
     Attributes:
         since: when it was made, or when its last request was seen to be answered.
         begun: when the first byte of an incomplete header came; None: there is no such header.
-        head: bytes of the last header that came in several pieces.
+        head: bytes of the header of its request, or of an incomplete one.
         ahead: bytes of further requests that came while one is answered.
         stalled: since when its client does not read; None: it reads.
         unread: bytes of answers that wait: a large one that is being written, which is held whole
@@ -189,12 +189,13 @@ class Connection(Exchanges):
                 self._read_ahead(len(data))
             self._arrives(request.content, 0)
         elif self._messages:
-            if self.begun is None:
-                self.head = 0  # all of the header came at once
+            content = self._messages[-1][1]
+            if self.begun is None:  # all of the header came at once
+                self.head = max(0, len(data) - content.total_bytes)  # of packed ones more
             self.begun = None
             self.ahead = 0
             if len(data) > COUNTED_BYTES:
-                self._arrives(self._messages[-1][1], len(data))
+                self._arrives(content, len(data))
         elif data:
             self._heads(len(data))
 
