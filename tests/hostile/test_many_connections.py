@@ -7,6 +7,7 @@ all that they send and do not end may hold.
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 
 import pytest
@@ -43,6 +44,7 @@ class Clients:
         self.listening = listening
         self.connections = listening.connections
         self.writers: list[asyncio.StreamWriter] = []
+        self.sockets: list[socket.socket] = []
 
     async def connect(self, said: bytes) -> asyncio.StreamReader:
         """One more, who says something."""
@@ -51,12 +53,25 @@ class Clients:
         writer.write(said)
         return reader
 
+    def connect_at_once(self, said: bytes) -> None:
+        """One more, who has said something by the time that it is accepted."""
+        made = socket.create_connection(("127.0.0.1", self.listening.port))
+        made.sendall(said)
+        self.sockets.append(made)
+
     async def answered(self) -> asyncio.StreamReader:
         """One more, who waits for its next request."""
         reader = await self.connect(ASK)
         async with asyncio.timeout(PATIENCE_S):
             assert await reader.readuntil(b"\r\n\r\nok")
         return reader
+
+    def leave(self) -> None:
+        """All go."""
+        for writer in self.writers:
+            writer.transport.abort()
+        for made in self.sockets:
+            made.close()
 
     async def evicted(self, count: int) -> None:
         """Wait until so many made room."""
@@ -71,8 +86,7 @@ async def clients() -> AsyncIterator[Clients]:
     settings = ListenSettings(connections=ROOM, drain_timeout_s=0.1, arriving_bytes=1 << 20)
     found = Clients(await listen(app, bind("127.0.0.1", 0), settings=settings))
     yield found
-    for writer in found.writers:
-        writer.transport.abort()
+    found.leave()
     await found.listening.close()
 
 
@@ -130,11 +144,10 @@ async def test_what_does_not_end_is_bounded_in_all(clients: Clients, name: str) 
     """Each holds 60 KB, which none of them may hold much of by itself."""
     connections, sent = clients.connections, UNENDED[name]
     for _ in range(ROOM // 2):
-        await clients.connect(sent)
+        clients.connect_at_once(sent)
     await until(lambda: connections.cut.get("arriving", 0) >= 20)
     assert connections.arriving <= 1 << 20
     await clients.answered()
-    for writer in clients.writers:
-        writer.transport.abort()
+    clients.leave()
     if name != "what comes ahead":  # nobody reads on there, and so nobody hears of the end
         await until(lambda: not connections.arriving)

@@ -6,14 +6,12 @@ itself, never reads the content.
 
 from __future__ import annotations
 
-import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 COUNTED_BYTES = 8 * 1024
 """What holds less is not counted: even all connections together hold little of it."""
-_RECOUNTED_S = 0.05
 
 
 class Sender(Protocol):
@@ -55,7 +53,6 @@ class Arriving:
         self._counted: dict[Any, _Counted] = {}
         self._senders: dict[str, OrderedDict[Any, None]] = {}  # by caller, who began first first
         self._held_by: Counter[str] = Counter()
-        self._recount_at = 0.0
 
     def count(self, sender: Sender) -> None:
         """The sender holds more than before, or less."""
@@ -87,11 +84,9 @@ class Arriving:
         if not senders:
             del self._senders[known.caller], self._held_by[known.caller]
 
-    def recount(self) -> None:
-        """Stop counting requests that were answered, though nobody said that their bodies were
-        understood.
-        """
-        for sender in list(self._counted):
+    def count_again(self, sender: Sender) -> None:
+        """The sender's request may have been answered though nobody said that it was understood."""
+        if sender in self._counted:
             self.count(sender)
 
     def too_much(self) -> Any | None:
@@ -99,12 +94,6 @@ class Arriving:
 
         It is the caller's who holds most, and of that caller's the one that began first.
         """
-        if self.held <= self._most:
-            return None
-        now = time.monotonic()
-        if now >= self._recount_at:
-            self.recount()
-            self._recount_at = now + _RECOUNTED_S
         if self.held <= self._most or len(self._counted) < 2:
             return None
         return next(iter(self._senders[max(self._held_by, key=self._held_by.__getitem__)]))

@@ -203,7 +203,7 @@ class Connection(Exchanges):
         """So much came and no request is whole."""
         if self.begun is None:
             self.begun, self.head = self._loop.time(), 0
-        if self.waiting:  # else it may be the rest of a body
+        if self.waiting or not self.used:  # else it may be the rest of a body
             self.head += size
             self._all.heads(self)
 

@@ -194,7 +194,6 @@ class Connections:
     def _look(self) -> None:
         self._later()
         now = self.loop.time()
-        self._arriving.recount()
         self._idle.forget_order()
         if (error := used_up()) is not None:
             self._descriptors_used_up(error)
@@ -204,6 +203,7 @@ class Connections:
         """Check some of them now, and the rest in the next rounds of the event loop."""
         some = list(itertools.islice(every, _LOOKED_AT_AT_ONCE))
         for connection in some:
+            self._arriving.count_again(connection)
             if connection in self._open and (reason := self._overdue(connection, now)) is not None:
                 self._end(connection, reason)
         if some:
