@@ -209,34 +209,26 @@ class Changes:
                 subscription.tell_lists(frozenset((event.method,)))
 
     def _updated(self, event: Notified) -> None:
-        uri, server = text_of(event.params, "uri"), event.server
+        uri, server, session = text_of(event.params, "uri"), event.server, event.owner
         if uri is None:
             return
-        about = {(server, one) for one in (uri, *_above(uri))}
-        for subscription in list(self.resources.watching):
-            if not self._concerns(event, subscription, about):
-                continue
-            if self._may_read(subscription.principal, server, uri):  # by now
+
+        def tell(subscription: Subscription) -> None:
+            watches = subscription.uris and self._serves(server, session, subscription)
+            if watches and self._may_read(subscription.principal, server, uri):  # by now
                 shown = uri if subscription.endpoint.transparent else expose_uri(server, uri)
                 subscription.deliver(RESOURCE_UPDATED, {**event.params, "uri": pack(shown)})
 
-    def _concerns(
-        self, event: Notified, subscription: Subscription, about: set[tuple[str, str]]
-    ) -> bool:
-        """Whether an update is of a resource that a client watches, or of one below it.
-
-        URIs need not show that one is below another. So in a session that serves this client alone
-        every update counts of an upstream of which it watches anything.
-        """
-        server, owner, watched = event.server, event.owner, subscription.uris
-        if not watched.isdisjoint(about):
-            return self._serves(server, owner, subscription)
-        own = subscription.session is not None and owner not in ("", subscription.principal.key)
-        return (
-            own
-            and self._serves(server, owner, subscription)
-            and any(watching == server for watching, _ in watched)
-        )
+        # URIs need not show that one is below another. So in a session that serves one client alone
+        # every update counts of an upstream of which it watches anything.
+        if "\n" in session:  # `Placing.key`
+            concerned = self.resources.all_watchers(server, session)
+        else:
+            concerned = self.resources.watchers(server, session, {uri, *_above(uri)})
+        if concerned and self._rounds.too_many:
+            self._on_dropped(server)
+        elif concerned:
+            self._rounds.begin(concerned, tell)
 
     def _relay(self, event: Notified) -> None:
         task = _task_in(event.params)

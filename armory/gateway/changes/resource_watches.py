@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterable
 from weakref import WeakValueDictionary
 
 from armory.errors import ArmoryError, InvalidRequest
@@ -37,14 +38,10 @@ class ResourceWatches:
 
     Args:
         pool: the upstream sessions.
-
-    Attributes:
-        watching: the clients that may watch anything.
     """
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self.watching: set[Subscription] = set()
         self._watched: dict[_Key, dict[str, set[Subscription]]] = {}
         self._locks: WeakValueDictionary[_Key, asyncio.Lock] = WeakValueDictionary()
         self._behind: dict[str, set[Subscription]] = {}
@@ -55,6 +52,15 @@ class ResourceWatches:
     def __len__(self) -> int:
         """How many upstream sessions are asked for updates."""
         return len(self._watched)
+
+    def watchers(self, server: str, session: str, uris: Iterable[str]) -> set[Subscription]:
+        """The clients behind an upstream session that watch one of these resources."""
+        watched = self._watched.get((server, session), {})
+        return set[Subscription]().union(*(watched.get(uri, ()) for uri in uris))
+
+    def all_watchers(self, server: str, session: str) -> set[Subscription]:
+        """The clients behind an upstream session that watch any."""
+        return set[Subscription]().union(*self._watched.get((server, session), {}).values())
 
     async def add(self, subscription: Subscription, server: str, uri: str) -> None:
         """Let a client hear of updates of one resource; twice is once.
@@ -73,7 +79,6 @@ class ResourceWatches:
             raise InvalidRequest(f"a URI to watch has {len(uri):,} characters, of {_URI_CHARS:,}")
         self._count(subscription, uri)
         subscription.uris.add((server, uri))
-        self.watching.add(subscription)
         try:
             await self._watch(subscription, server, uri)
         except BaseException:
@@ -93,8 +98,6 @@ class ResourceWatches:
         if (server, uri) not in subscription.uris:
             return
         subscription.uris.discard((server, uri))
-        if not subscription.uris:
-            self.watching.discard(subscription)
         person = subscription.principal.person
         self._all_chars -= len(uri)
         self._chars[person] -= len(uri)

@@ -286,7 +286,6 @@ async def test_what_a_removed_upstream_still_says_is_for_nobody(
 
     listener = Subscription(ANONYMOUS, endpoint or ALL, heard, "s", uris={("up", "a:1")})
     gateway.changes.add(listener)
-    gateway.changes.resources.watching.add(listener)
     gateway.on_session_event(Notified("up", OWNER, method, raws(params)))
     await gateway.close()
     assert notes == []

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from armory.domain.principal import Principal
-from armory.protocol.methods import LOGGED
+from armory.protocol.link import Owner
+from armory.protocol.methods import LOGGED, RESOURCE_UPDATED
 from armory.protocol.session_events import Notified
 from armory.testing.front import raws, tool
 from armory.testing.waiting import until
@@ -57,13 +58,31 @@ async def test_of_messages_to_thousands_too_many_at_once_are_dropped_and_counted
     await until(lambda: {len(one.heard) for one in listeners} == {1_000 - len(dropped)})
 
 
-async def test_an_update_is_a_matter_of_those_alone_who_watch_anything(bench: Bench) -> None:
-    changes, one = bench.gateway.changes, Listener(bench).subscription
-    resources = changes.resources
-    for leaves in (lambda: resources.remove(one, "up", "a:2"), lambda: changes.remove(one)):
-        await resources.add(one, "up", "a:1")
-        await resources.add(one, "up", "a:2")
-        await resources.remove(one, "up", "a:1")
-        assert resources.watching == {one}  # and none of the thousands that only have a session
-        await leaves()
-        assert not resources.watching
+async def test_an_update_is_a_matter_of_those_alone_who_watch_it(bench: Bench) -> None:
+    changes, served = bench.gateway.changes, bench.pool.key
+    one, other = Listener(bench), Listener(bench)
+    for listener, uri in ((one, "a:1"), (other, "a:2")):
+        await changes.resources.add(listener.subscription, "up", uri)
+    looked: list[Owner] = []
+
+    def key(server: str, owner: Owner) -> str:
+        looked.append(owner)
+        return served(server, owner)
+
+    session = served("up", one.subscription.owner)
+    bench.pool.key = key
+    changes.on_notification(Notified("up", session, RESOURCE_UPDATED, raws({"uri": "a:1"})))
+    assert [len(listener.heard) for listener in (one, other)] == [1, 0]
+    assert len(looked) == 1, "of the thousands that watch something else none is looked at"
+    await changes.remove(one.subscription)
+    changes.on_notification(Notified("up", session, RESOURCE_UPDATED, raws({"uri": "a:1"})))
+    assert len(one.heard) == 1
+
+
+async def test_thousands_who_watch_the_same_are_told_some_at_a_time(bench: Bench) -> None:
+    changes, listeners = bench.gateway.changes, [Listener(bench) for _ in range(500)]
+    for listener in listeners:
+        await changes.resources.add(listener.subscription, "up", "a:1")
+    session = bench.pool.key("up", listeners[0].subscription.owner)
+    changes.on_notification(Notified("up", session, RESOURCE_UPDATED, raws({"uri": "a:1"})))
+    await until(lambda: all(len(one.heard) == 1 for one in listeners))
