@@ -25,6 +25,10 @@ _URI_CHARS = 8_192
 """The longest URI of one."""
 _ALL_CHARS = 64 << 20
 """Of the URIs that all clients watch together; half of that of one caller's."""
+OF_ONE_CALLER, OF_ONE_SESSION = 5_000, 10_000
+"""Resources that all clients of one caller may watch, and different ones that may be watched behind
+one session of an upstream: each further one goes through them all, and a modern upstream is given
+them all again."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
 """Pauses between attempts at telling the new sessions of an upstream what is watched."""
 _LEAVING_S, _TELLING_S = 1.0, 60.0
@@ -45,6 +49,7 @@ class ResourceWatches:
         self._watched: dict[_Key, dict[str, set[Subscription]]] = {}
         self._locks: WeakValueDictionary[_Key, asyncio.Lock] = WeakValueDictionary()
         self._behind: dict[str, set[Subscription]] = {}
+        self._count: Counter[str] = Counter()
         self._chars: Counter[str] = Counter()
         self._all_chars = 0
         self._tasks = Tasks()
@@ -77,7 +82,7 @@ class ResourceWatches:
             raise InvalidRequest(f"{MOST:,} resources are watched already; unsubscribe from some")
         if len(uri) > _URI_CHARS:
             raise InvalidRequest(f"a URI to watch has {len(uri):,} characters, of {_URI_CHARS:,}")
-        self._count(subscription, uri)
+        self._take(subscription, uri)
         subscription.uris.add((server, uri))
         try:
             await self._watch(subscription, server, uri)
@@ -85,11 +90,16 @@ class ResourceWatches:
             self._drop(subscription, server, uri)
             raise
 
-    def _count(self, subscription: Subscription, uri: str) -> None:
+    def _take(self, subscription: Subscription, uri: str) -> None:
         person, size = subscription.principal.person, len(uri)
+        if self._count[person] >= OF_ONE_CALLER:
+            raise InvalidRequest(
+                f"your clients watch {OF_ONE_CALLER:,} resources already; unsubscribe from some"
+            )
         theirs = self._chars[person]
         if theirs + size > _ALL_CHARS // 2 or self._all_chars + size > _ALL_CHARS:
             raise InvalidRequest("the URIs that are watched already are too long in all")
+        self._count[person] += 1
         self._chars[person] = theirs + size
         self._all_chars += size
 
@@ -101,8 +111,9 @@ class ResourceWatches:
         person = subscription.principal.person
         self._all_chars -= len(uri)
         self._chars[person] -= len(uri)
-        if self._chars[person] <= 0:
-            del self._chars[person]
+        self._count[person] -= 1
+        if not self._count[person]:
+            del self._chars[person], self._count[person]
 
     async def remove(self, subscription: Subscription, server: str, uri: str) -> None:
         """The reverse; nothing where there was no subscription.
@@ -178,6 +189,11 @@ class ResourceWatches:
             if (server, uri) not in subscription.uris:
                 return  # removed meanwhile
             watched = self._watched.setdefault(key, {})
+            if len(watched) >= OF_ONE_SESSION and uri not in watched:
+                raise InvalidRequest(
+                    f"{OF_ONE_SESSION:,} resources of {server!r} are watched already; try again "
+                    "when others have unsubscribed"
+                )
             watchers = watched.setdefault(uri, set())
             if subscription in watchers:
                 return

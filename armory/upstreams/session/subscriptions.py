@@ -53,7 +53,7 @@ class Subscriptions:
         self._request = request
         self._notified = notified
         self._log_level: str | None = None
-        self._wanted: frozenset[str] = frozenset()
+        self._wanted: set[str] = set()
         self._reported: set[str] = set()  # legacy: another object for each session
         self._lock = asyncio.Lock()
         self._levelling = asyncio.Lock()
@@ -89,18 +89,18 @@ class Subscriptions:
         """
         async with self._lock:
             if self.identity.era == "modern":
-                if uris != self._wanted:
+                if (wanted := set(uris)) != self._wanted:
                     await self._listen_for(uris)
-                    self._wanted = uris
+                    self._wanted = wanted
                 return
             for uri in sorted(self._wanted - uris):
-                self._wanted -= {uri}
+                self._wanted.discard(uri)
                 if uri in self._reported:
                     self._reported.discard(uri)
                     await self._ask("resources/unsubscribe", uri)
             for uri in sorted(uris - self._reported):
                 await self._subscribe(uri)
-                self._wanted |= {uri}
+                self._wanted.add(uri)
 
     async def subscribe_again(self, uri: str) -> None:
         """Legacy: tell the upstream that one more client subscribed to a resource that is
@@ -140,7 +140,7 @@ class Subscriptions:
                 try:
                     await self._subscribe(uri)
                 except Refused as refused:
-                    self._wanted -= {uri}
+                    self._wanted.discard(uri)
                     error = str(refused)
                     log.info("upstream_resubscribe_refused", upstream=self._spec.key, error=error)
 
@@ -192,7 +192,7 @@ class Subscriptions:
                 f"upstream {key!r}: it does not serve subscriptions/listen", upstream=key
             )
         if unheard := stream.unheard(uris):
-            await stream.want(uris=self._wanted)
+            await stream.want(uris=frozenset(self._wanted))
             why = f"upstream {key!r} reports no updates of {min(unheard)[:200]}"
             raise Refused(LISTEN, jsonrpc.error(codes.INVALID_PARAMS, why))
 

@@ -270,3 +270,27 @@ async def test_what_all_clients_watch_is_bounded_by_its_length(
         for client in (bench.client(ann, "five"), bench.client(bob, "six")):
             for uri in uris[:2]:
                 await bench.watches.add(client, "up", uri)
+
+
+async def test_how_many_a_caller_and_a_session_watch_is_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each further one is compared with all, and a modern upstream is told of all again."""
+    monkeypatch.setattr(resource_watches, "OF_ONE_CALLER", 2)
+    monkeypatch.setattr(resource_watches, "OF_ONE_SESSION", 3)
+    async with serving(isolation="shared") as bench:
+        ann = [bench.client(Principal("ann"), name) for name in ("one", "two")]
+        for client in ann:
+            await bench.watches.add(client, "up", "mem://1")
+        with pytest.raises(InvalidRequest, match="your clients watch 2 resources already"):
+            await bench.watches.add(ann[0], "up", "mem://2")
+        bob, cy = (bench.client(Principal(name), name) for name in ("bob", "cy"))
+        await bench.watches.add(bob, "up", "mem://2")
+        await bench.watches.add(bob, "up", "mem://3")
+        with pytest.raises(InvalidRequest, match="3 resources of 'up' are watched already"):
+            await bench.watches.add(cy, "up", "mem://4")
+        await bench.watches.add(cy, "up", "mem://3")
+        await bench.watches.remove(bob, "up", "mem://2")
+        await bench.watches.add(cy, "up", "mem://4")
+        await bench.gateway.changes.remove(ann[1])
+        await bench.watches.add(ann[0], "up", "mem://3")
