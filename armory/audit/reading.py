@@ -63,14 +63,20 @@ def file_lines(files: Iterable[Path]) -> Iterator[bytes]:
 
 
 @asynccontextmanager
-async def database_lines(url: str) -> AsyncGenerator[AsyncGenerator[str]]:
+async def database_lines(url: str, *, in_use: bool = False) -> AsyncGenerator[AsyncGenerator[str]]:
     """The records of a database, in order, as they were written.
+
+    Args:
+        url: of the database.
+        in_use: this process writes there: it is read as it is, also where a newer Armory has
+            upgraded its schema since.
 
     Raises:
         BackendError: it cannot be reached.
     """
     database = Database(url)
-    await database.open()
+    if not in_use:
+        await database.open()
     try:
         yield _rows(database)
     finally:
@@ -115,9 +121,21 @@ def _is_column(kept: object, text: str) -> bool:
 
 
 async def records(
-    url: str | None, files: Sequence[Path], wanted: RecordFilter, limit: int
+    url: str | None,
+    files: Sequence[Path],
+    wanted: RecordFilter,
+    limit: int,
+    *,
+    in_use: bool = False,
 ) -> list[dict[str, object]]:
     """The latest so many of the wanted records, oldest first.
+
+    Args:
+        url: of the database; None: they are in files.
+        files: in this order.
+        wanted: which.
+        limit: how many at most.
+        in_use: as of `database_lines`.
 
     Raises:
         ArmoryError: they cannot be read.
@@ -127,7 +145,7 @@ async def records(
         for line in file_lines(files):
             _keep(kept, wanted, line)
         return list(kept)
-    async with database_lines(url) as lines:
+    async with database_lines(url, in_use=in_use) as lines:
         async for line in lines:
             _keep(kept, wanted, line)
     return list(kept)

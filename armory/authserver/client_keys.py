@@ -99,18 +99,19 @@ class ClientKeys:
             raise jwt.InvalidAlgorithmError
         if not isinstance(kind, str) or kind.lower() not in _TYPES:
             raise jwt.InvalidTokenError
-        key = await self._of(client).key(kid if isinstance(kid, str) else None, algorithm)
-        if key is None:
-            raise jwt.InvalidKeyError
-        claims: dict[str, Any] = jwt.decode(
-            assertion,
-            key,
-            algorithms=[algorithm],
-            issuer=client.id,
-            leeway=self._leeway_s,
-            options={"require": ["exp", "iss", "sub", "aud", "jti"], "verify_aud": False},
-        )
-        return claims
+
+        def decode(key: jwt.PyJWK) -> dict[str, Any]:
+            return jwt.decode(
+                assertion,
+                key,
+                algorithms=[algorithm],
+                issuer=client.id,
+                leeway=self._leeway_s,
+                options={"require": ["exp", "iss", "sub", "aud", "jti"], "verify_aud": False},
+            )
+
+        key_id = kid if isinstance(kid, str) else None
+        return await self._of(client).checked(key_id, algorithm, decode)
 
     def _of(self, client: Client) -> KeySet:
         found = self._keys.get(client.keys)

@@ -333,7 +333,8 @@ class Grants:
 
     async def _found(self, handle: Handle, client: Client) -> tuple[int, Grant, float]:
         """(step, grant, seconds since it came to that step) of a code or refresh token, by its
-        client; from the code on it is kept equally long at each.
+        client; from the code on it is kept equally long at each. A clock that was set back since
+        is as far off as one that went on.
         """
         found = await self._store.load(handle.grant)
         if found is None:
@@ -342,7 +343,7 @@ class Grants:
         grant = msgspec.json.decode(data, type=Grant)
         if not hmac.compare_digest(grant.request.client, client.digest):
             raise _bad_grant("it was given to another client")
-        return step, grant, _KEPT_S - left_s
+        return step, grant, abs(_KEPT_S - left_s)
 
     async def _reused(self, handle: Handle) -> OAuthError:
         """End a grant of which a code or refresh token came twice: one of the two was stolen."""

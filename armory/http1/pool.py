@@ -15,6 +15,7 @@ from typing import Any
 
 from yarl import URL
 
+from armory.authorities import trusted
 from armory.http1.connecting import addresses_of, connected, reason
 from armory.http1.connection import Connection, Origin
 from armory.http1.deadlines import Deadlines
@@ -233,8 +234,8 @@ class Connections:
 
     def _context(self) -> ssl.SSLContext:
         if self._tls is True:
-            self._tls = ssl.create_default_context()
-        elif self._tls is False:
+            return trusted()
+        if self._tls is False:
             context = ssl.create_default_context()
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE

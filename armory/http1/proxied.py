@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from yarl import URL
 
+from armory.authorities import trusted
 from armory.http1.connecting import probed_socket
 from armory.http1.response import NoConnection
 from armory.http1.sending import Body, whole
@@ -79,7 +80,7 @@ class Proxied:
                 timeout=self._time_limit(timeout_s),
                 allow_redirects=False,
                 proxy=self._proxy,
-                ssl=self._tls,
+                ssl=trusted() if self._tls is True and url.scheme == "https" else self._tls,
             )
         except aiohttp.ConnectionTimeoutError:
             within_s = min(self._connect_timeout_s, timeout_s or math.inf)

@@ -15,6 +15,7 @@ from urllib.parse import quote_plus, urlsplit
 
 import msgspec
 
+from armory.authorities import trusted
 from armory.errors import ConfigError
 from armory.oauth.guard import NotPublic, leads_inside, must_be_public, public_socket
 from armory.proxies import proxy_of
@@ -43,7 +44,7 @@ class Route:
     """How an authorization server is reached.
 
     Attributes:
-        tls: as for aiohttp: True, False (unchecked), or a context.
+        tls: True (whom the platform trusts), False (unchecked), or a context.
         proxy: URL of an HTTP proxy; None: the one of the environment, where that names one.
         timeout_s: for each exchange.
         body_bytes: longest answer; what is longer is cut.
@@ -119,7 +120,8 @@ async def exchange(
             ) as http,
             http.request(
                 method, url, headers=headers, data=form, json=json,
-                ssl=route.tls, proxy=proxy, allow_redirects=False,
+                ssl=trusted() if route.tls is True else route.tls, proxy=proxy,
+                allow_redirects=False,
             ) as answer,
         ):  # fmt: skip
             body = b""

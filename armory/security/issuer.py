@@ -84,12 +84,10 @@ class Issuer:
             raise jwt.InvalidAlgorithmError
         if not isinstance(kind, str) or kind.lower() not in types:
             raise jwt.InvalidTokenError  # e.g. a logout token in place of an access token
-        key = await self.keys.key(kid if isinstance(kid, str) else None, algorithm)
-        if key is None:
-            raise jwt.InvalidKeyError
         metadata = await self.metadata()
-        try:
-            claims: dict[str, Any] = jwt.decode(
+
+        def decode(key: jwt.PyJWK) -> dict[str, Any]:
+            return jwt.decode(
                 token,
                 key,
                 algorithms=[algorithm],
@@ -97,6 +95,10 @@ class Issuer:
                 leeway=self._leeway_s,
                 options={"require": ["exp", "iss", "sub"], "verify_aud": False},
             )
+
+        try:
+            key_id = kid if isinstance(kid, str) else None
+            claims = await self.keys.checked(key_id, algorithm, decode)
         except jwt.ImmatureSignatureError:
             early = _early_by(token)
             _log.warning("clocks_apart", issuer=self.name, ahead_s=early, allowed=self._leeway_s)

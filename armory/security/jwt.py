@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -52,6 +52,7 @@ class JwtScheme:
         leeway_s: how far clocks may be apart.
         fetch: gets the key document.
         others: issuers of `security.oauth` whose users are called `ISSUER|NAME`.
+        clock: seconds, monotonic.
 
     Raises:
         ConfigError: settings that do not fit together.
@@ -64,6 +65,7 @@ class JwtScheme:
         leeway_s: float = 30.0,
         fetch: Fetch = fetch,
         others: Sequence[str] = (),
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         url, algorithms = settings.jwks_url, settings.algorithms
         _check(url, settings.secret, algorithms)
@@ -71,7 +73,7 @@ class JwtScheme:
         self._audience = settings.audience
         self._secret = settings.secret
         self._algorithms = list(algorithms)
-        self._keys = KeySet(url, algorithms, fetch=fetch) if url else None
+        self._keys = KeySet(url, algorithms, fetch=fetch, clock=clock) if url else None
         self._user_claim = settings.user_claim
         self._scopes_claim = settings.scopes_claim
         self._leeway_s = leeway_s
@@ -113,21 +115,24 @@ class JwtScheme:
             raise jwt.InvalidAlgorithmError
         if str(header.get("typ")).lower().removeprefix("application/") in _OTHERS:
             raise jwt.InvalidTokenError
-        key: Any = self._secret
-        if self._keys is not None:
+
+        def decode(key: Any) -> dict[str, Any]:
+            return jwt.decode(
+                token,
+                key,
+                algorithms=self._algorithms,
+                issuer=self._issuer,
+                audience=self._audience,
+                leeway=self._leeway_s,
+                options={"require": ["exp"], "verify_aud": self._audience is not None},
+            )
+
+        if self._keys is None:
+            claims = decode(self._secret)
+        else:
             kid = header.get("kid")
-            key = await self._keys.key(kid if isinstance(kid, str) else None, header["alg"])
-            if key is None:
-                raise jwt.InvalidKeyError
-        claims: dict[str, Any] = jwt.decode(
-            token,
-            key,
-            algorithms=self._algorithms,
-            issuer=self._issuer,
-            audience=self._audience,
-            leeway=self._leeway_s,
-            options={"require": ["exp"], "verify_aud": self._audience is not None},
-        )
+            key_id = kid if isinstance(kid, str) else None
+            claims = await self._keys.checked(key_id, header["alg"], decode)
         # bound to a key that a bearer does not show; or it says that a session is over
         if isinstance(claims.get("cnf"), Mapping) or "events" in claims:
             raise jwt.InvalidTokenError

@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import jwt
 
@@ -20,6 +20,7 @@ from armory.oauth.exchange import NoAnswer, Route, exchange
 from armory.tasks import Flight
 
 _log = Logger(__name__)
+T = TypeVar("T")
 Fetch = Callable[[str], Awaitable[bytes]]
 _KEY_TYPES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
 _PUBLIC = ("kty", "alg", "kid", "crv", "x", "y", "n", "e")
@@ -126,8 +127,7 @@ class KeySet:
         age = self._clock() - self._fetched_at
         if found is not None and age < _FRESH_S:
             return found.checking(algorithm)
-        if self._fetching.under_way or self._clock() - self._tried_at >= _COOLDOWN_S:
-            await self._fetching.join(self._refresh)  # others need them, too, if this caller goes
+        await self._look_again()
         if self._clock() - self._fetched_at >= _STALE_S:
             raise BackendError("the identity provider's keys cannot be had")
         found = self._find(key_id)
@@ -136,6 +136,37 @@ class KeySet:
         if self._failure:  # it may be a new one
             raise BackendError(f"the token's key is not known, and {self._failure}")
         return None
+
+    async def checked(
+        self, key_id: str | None, algorithm: str, check: Callable[[jwt.PyJWK], T]
+    ) -> T:
+        """What a check makes of the key of that id. A signature that does not fit may be of a key
+        that has taken its place: some providers give each the same id, or none.
+
+        Raises:
+            BackendError: as `key`.
+            jwt.PyJWTError: as `key` and `check`; there is no such key.
+        """
+        key = await self._known(key_id, algorithm)
+        generation = self.generation
+        try:
+            return check(key)
+        except jwt.InvalidSignatureError:
+            await self._look_again()
+            if self.generation == generation:
+                raise
+        return check(await self._known(key_id, algorithm))
+
+    async def _known(self, key_id: str | None, algorithm: str) -> jwt.PyJWK:
+        key = await self.key(key_id, algorithm)
+        if key is None:
+            raise jwt.InvalidKeyError
+        return key
+
+    async def _look_again(self) -> None:
+        """Fetch the keys, unless that was tried a moment ago."""
+        if self._fetching.under_way or self._clock() - self._tried_at >= _COOLDOWN_S:
+            await self._fetching.join(self._refresh)  # others need them, too, if this caller goes
 
     def _find(self, key_id: str | None) -> _Key | None:
         if key_id is not None:
@@ -153,7 +184,7 @@ class KeySet:
                 raise
             _log.warning("jwks_not_refreshed", error=error.message)
             return
-        if keys.keys() != self._keys.keys():
+        if _told(keys) != _told(self._keys):
             self.generation += 1
         self._keys, self._failure = keys, ""
         self._fetched_at = self._clock()
@@ -178,6 +209,10 @@ class KeySet:
             except Exception as error:  # noqa: BLE001 whatever is wrong with it, others hold
                 _log.warning("jwk_left_out", error=type(error).__name__)
         return keys
+
+
+def _told(keys: dict[str, _Key]) -> dict[str, dict[str, Any]]:
+    return {key_id: key.said for key_id, key in keys.items()}
 
 
 def _is_huge(said: dict[str, Any]) -> bool:

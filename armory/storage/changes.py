@@ -94,7 +94,7 @@ class ChangeFeed:
         self._cache = cache
         self._clock = clock
         self._handlers: dict[str, list[Handler]] = {}
-        self._seen: OrderedDict[int, None] = OrderedDict()
+        self._seen: OrderedDict[tuple[int, int], None] = OrderedDict()
         self._since = _since(database)
         self._floor_ms: int | None = None
         self._more = False
@@ -186,9 +186,11 @@ class ChangeFeed:
             asked = {"floor_ms": self._floor_ms, "late_ms": late_ms}
             rows = (await connection.execute(self._since, asked)).all()
         for row in rows:
-            if row.id not in self._seen:
+            # numbers come again in a database that was restored, or a standby that took over
+            which = row.id, row.at_ms
+            if which not in self._seen:
                 await self._dispatch(row.topic, row.value)
-                self._seen[row.id] = None
+                self._seen[which] = None
         while len(self._seen) > _SEEN_KEPT:
             self._seen.popitem(last=False)
         self._more = len(rows) == _BATCH

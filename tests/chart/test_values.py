@@ -139,6 +139,24 @@ def test_pods_follow_the_config_maps_and_secrets_that_their_environment_is_from(
     assert not [name for name in notes if name.endswith("-versions")]
 
 
+def test_pods_follow_the_config_maps_and_secrets_that_they_mount(render: Render) -> None:
+    projected = [
+        {"secret": {"name": "keys"}},
+        {"configMap": {"name": "apis"}},
+        {"downwardAPI": {"items": []}},
+    ]
+    volumes: list[dict[str, Any]] = [
+        {"name": "ca", "secret": {"secretName": "ca"}},
+        {"name": "skills", "configMap": {"name": "skills"}},
+        {"name": "both", "projected": {"sources": projected}},
+        {"name": "scratch", "emptyDir": {}},
+    ]
+    template = render({"extraVolumes": volumes})["Deployment", "armory"]["spec"]["template"]
+    notes = template["metadata"]["annotations"]
+    assert notes["armory.dev/secret-versions"] == "ca= keys="
+    assert notes["armory.dev/config-map-versions"] == "skills= apis="
+
+
 def test_a_token_of_another_secret_is_read_by_its_key(render: Render) -> None:
     objects = render({"token": {"existingSecret": "mine", "key": "password"}})
     source = environment(objects)["ARMORY_TOKEN"]["valueFrom"]["secretKeyRef"]

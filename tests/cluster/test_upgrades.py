@@ -86,7 +86,7 @@ def test_a_secret_without_the_token_of_clients_is_refused_before_pods_are(
     ("kind", "ref", "change"),
     [("secret", "secret", "stringData"), ("configmap", "configMap", "data")],
 )
-def test_what_the_environment_is_from_replaces_the_pods_at_the_next_upgrade(
+def test_what_is_in_environment_or_volumes_replaces_the_pods_at_the_next_upgrade(
     cluster: Cluster, kind: str, ref: str, change: str
 ) -> None:
     def template() -> Any:
@@ -94,17 +94,19 @@ def test_what_the_environment_is_from_replaces_the_pods_at_the_next_upgrade(
         return cluster.get("deployment", "armory")["spec"]["template"]
 
     named = {f"{ref}KeyRef": {"name": "one", "key": "a"}}
+    mounted = {"secretName": "mounted"} if kind == "secret" else {"name": "mounted"}
     values: dict[str, Any] = {
         "extraEnv": [{"name": "A", "valueFrom": named}],
         "extraEnvFrom": [{f"{ref}Ref": {"name": "all"}}],
+        "extraVolumes": [{"name": "mounted", ref: mounted}],
     }
-    for name in ("one", "all"):
+    for name in ("one", "all", "mounted"):
         generic = ["generic"] if kind == "secret" else []
         cluster.kubectl("create", kind, *generic, name, "--from-literal=a=1")
     cluster.helm("install", "armory", values=values)
     before = template()
     assert template() == before
-    for name in ("one", "all"):
+    for name in ("one", "all", "mounted"):
         cluster.kubectl("patch", kind, name, "-p", json.dumps({change: {"a": "2"}}))
         after = template()
         assert after != before, name

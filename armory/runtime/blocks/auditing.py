@@ -52,7 +52,9 @@ def audit_reader(loaded: Loaded) -> AuditReader | None:
     async def read(wanted: RecordFilter, limit: int) -> list[dict[str, object]]:
         from armory.audit.reading import records
 
-        return await asyncio.to_thread(lambda: asyncio.run(records(url, files, wanted, limit)))
+        return await asyncio.to_thread(
+            lambda: asyncio.run(records(url, files, wanted, limit, in_use=True))
+        )
 
     return read
 

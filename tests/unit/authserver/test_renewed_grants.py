@@ -1,4 +1,4 @@
-"""A grant that is renewed while its database is slow, or away, keeps what its provider gave."""
+"""A grant that is renewed while its database is slow, away, or has its clock set back."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from armory.authserver.errors import OAuthError
 from armory.authserver.grants import Grants
 from armory.errors import BackendError
 from armory.storage.grants import StoredGrants
-from tests.unit.authserver.test_grants import CLIENT, Gateway, rotating
+from tests.unit.authserver.test_grants import CLIENT, Gateway, aged, rotating
 
 pytestmark = pytest.mark.anyio
 
@@ -92,3 +93,34 @@ async def test_a_grant_that_was_renewed_before_it_is_taken_is_shown_as_it_is(
         store.may.set()
         assert (await late).refresh
         assert provider.asked == ["r0", "r1"]
+
+
+async def test_a_used_refresh_token_is_refused_after_the_clock_was_set_back(
+    tmp_path: Path,
+) -> None:
+    async with rotating(tmp_path) as (found, login, provider):
+        provider.goes_on.set()
+        _, refresh = await found.logged_in(login)
+        await found.grants.refresh(refresh, CLIENT, "")
+        await aged(found, -3_600)
+        with pytest.raises(OAuthError, match="used before"):
+            await found.grants.refresh(refresh, CLIENT, "")
+
+
+async def test_a_renewal_that_died_is_taken_over_after_the_clock_was_set_back(
+    tmp_path: Path,
+) -> None:
+    async with rotating(tmp_path) as (found, login, provider):
+        _, refresh = await found.logged_in(login)
+        begun = asyncio.create_task(found.grants.refresh(refresh, CLIENT, ""))
+        await provider.is_asked.wait()
+        for task in asyncio.all_tasks():
+            if task.get_name() == "renew a grant":
+                task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await begun
+        provider.asked.clear()
+        provider.goes_on.set()
+        await aged(found, -3_600)
+        async with asyncio.timeout(10):
+            assert (await found.grants.refresh(refresh, CLIENT, "")).refresh

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import event, insert, select
+from sqlalchemy import delete, event, insert, select, text
 
 from armory.storage.cache import MemoryCache
 from armory.storage.changes import QUIET_S, ChangeFeed
@@ -81,6 +81,37 @@ async def test_changes_are_heard_after_the_clock_was_set_back(tmp_path: Path) ->
             change.changed("user", "ann")
         await feed.poll()
         assert heard == ["bob", "ann"]
+    finally:
+        await elsewhere.close()
+        await here.close()
+
+
+async def test_a_number_that_comes_again_after_a_restore_is_heard(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'armory.db'}"
+    here, elsewhere = Database(url), Database(url)
+    await here.open()
+    await elsewhere.open()
+    heard: list[str] = []
+
+    async def hear(value: str) -> None:
+        heard.append(value)
+
+    async def changed(value: str) -> None:
+        async with ChangeFeed(elsewhere, MemoryCache()).transaction() as change:
+            change.changed("user", value)
+
+    try:
+        feed = ChangeFeed(here, MemoryCache())
+        feed.subscribe("user", hear)
+        await feed.poll()
+        await changed("ann")
+        await feed.poll()
+        async with elsewhere.write() as connection:  # as a saved copy, or a standby, that lacks it
+            await connection.execute(delete(changes))
+            await connection.execute(text("DELETE FROM sqlite_sequence WHERE name = 'changes'"))
+        await changed("bob")
+        await feed.poll()
+        assert heard == ["ann", "bob"]
     finally:
         await elsewhere.close()
         await here.close()

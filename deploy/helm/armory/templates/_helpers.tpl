@@ -110,6 +110,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- $names := list .Values.existingSecret .Values.token.existingSecret .Values.postgres.existingSecret .Values.redis.existingSecret }}
 {{- range .Values.extraEnvFrom }}{{ $names = append $names (dig "secretRef" "name" "" .) }}{{ end }}
 {{- range .Values.extraEnv }}{{ $names = append $names (dig "valueFrom" "secretKeyRef" "name" "" .) }}{{ end }}
+{{- range .Values.extraVolumes }}
+{{- $names = append $names (dig "secret" "secretName" "" .) }}
+{{- range dig "projected" "sources" list . }}{{ $names = append $names (dig "secret" "name" "" .) }}{{ end }}
+{{- end }}
 {{- include "armory.objectVersions" (dict "root" . "kind" "Secret" "names" $names) }}
 {{- end }}
 
@@ -118,6 +122,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- $names := list }}
 {{- range .Values.extraEnvFrom }}{{ $names = append $names (dig "configMapRef" "name" "" .) }}{{ end }}
 {{- range .Values.extraEnv }}{{ $names = append $names (dig "valueFrom" "configMapKeyRef" "name" "" .) }}{{ end }}
+{{- range .Values.extraVolumes }}
+{{- $names = append $names (dig "configMap" "name" "" .) }}
+{{- range dig "projected" "sources" list . }}{{ $names = append $names (dig "configMap" "name" "" .) }}{{ end }}
+{{- end }}
 {{- include "armory.objectVersions" (dict "root" . "kind" "ConfigMap" "names" $names) }}
 {{- end }}
 

@@ -12,6 +12,7 @@ import pytest
 from yarl import URL
 
 from armory.errors import UpstreamUnavailable
+from armory.oauth.exchange import NoAnswer, exchange
 from armory.testing.certificates import certificate
 from armory.upstreams.oauth.client import NoToken
 from armory.upstreams.oauth.grants import ClientCredentials
@@ -90,6 +91,42 @@ async def test_an_authority_that_takes_anothers_place_in_the_file_is_trusted(
                 await client.send("GET", {}, None, 10)  # it is looked at again by this
             response = await client.send("GET", {}, None, 10)
             assert await response.read() == BODY
+    finally:
+        await client.close()
+        server.close()
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("proxied", [False, True])
+async def test_another_file_of_the_environment_is_trusted_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tunnel: str, proxied: bool
+) -> None:
+    before, after = tmp_path / "before", tmp_path / "after"
+    before.mkdir()
+    after.mkdir()
+    trusted = tmp_path / "all.pem"
+    monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
+    server = await served(before, 0)
+    port = server.sockets[0].getsockname()[1]
+    trusted.write_bytes((before / "cert.pem").read_bytes())
+    url = f"https://127.0.0.1:{port}/mcp"
+    client = HttpClient(UpstreamSpec("up", url=url, proxy=tunnel if proxied else None))
+    try:
+        async with asyncio.timeout(60):
+            response = await client.send("GET", {}, None, 10)
+            assert await response.read() == BODY
+            assert (await exchange("GET", url)).body == BODY
+            server.close()
+            server = await served(after, port)
+            with pytest.raises(UpstreamUnavailable, match="not trusted"):
+                await client.send("GET", {}, None, 10)
+            with pytest.raises(NoAnswer, match="not trusted"):
+                await exchange("GET", url)
+            trusted.write_bytes((after / "cert.pem").read_bytes())
+            response = await client.send("GET", {}, None, 10)
+            assert await response.read() == BODY
+            assert (await exchange("GET", url)).body == BODY
     finally:
         await client.close()
         server.close()

@@ -1,0 +1,38 @@
+"""Which certificate authorities are trusted where the configuration names none.
+
+Owns: `trusted`. Never imports a room: every one that connects may ask.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+
+_kept: dict[tuple[str | int, ...], ssl.SSLContext] = {}
+
+
+def trusted() -> ssl.SSLContext:
+    """Those of the file that `SSL_CERT_FILE` names, or of the platform.
+
+    One context serves all connections: to read a hundred authorities takes tens of milliseconds and
+    a megabyte. It is made anew when another file is there, which is replaced while a gateway runs.
+    """
+    which = _which()
+    found = _kept.get(which)
+    if found is None:
+        found = ssl.create_default_context()
+        _kept.clear()
+        _kept[which] = found
+    return found
+
+
+def _which() -> tuple[str | int, ...]:
+    """What tells the file from the one that was there before."""
+    file = ssl.get_default_verify_paths().cafile
+    if not file:  # there is none
+        return ()
+    try:
+        found = os.stat(file)
+    except OSError:  # it is being replaced
+        return (file,)
+    return file, found.st_ino, found.st_size, found.st_mtime_ns
