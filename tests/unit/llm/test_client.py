@@ -219,9 +219,7 @@ async def test_a_parameter_that_goes_on_being_refused_is_an_error() -> None:
         (Turn(fault="garbage"), ChatMalformed, "no chat completion"),
         (Turn(fault="no_choices"), ChatMalformed, "no chat completion"),
         (
-            Turn(
-                fault="error_in_200", error={"code": 502, "message": "No provider for secret-key"}
-            ),
+            Turn(fault="error_in_200", error={"code": 502, "message": "No host for secret-key"}),
             ChatUnavailable,
             "reported an error. It says: No host for",
         ),
