@@ -12,6 +12,7 @@ _SCHEMAS = ("parameters", "input_schema")
 """Names of the arguments' schema where it is not MCP's `inputSchema`."""
 _ASIDE = ("type", "strict", "cache_control", "defer_loading", "allowed_callers", "input_examples")
 """Members that are for a model's API and say nothing of the tool."""
+_ONE_TEXT = "tool_input"
 _SCHEMA_MEMBERS = ("tool_call_schema", "args_schema", "params_json_schema", "fn_schema", *_SCHEMAS)
 
 
@@ -64,7 +65,7 @@ def of_object(given: Any) -> Mapping[str, Any] | None:
         return cast("Mapping[str, Any]", told) if isinstance(told, Mapping) else None
     if not isinstance(description, str):
         return None
-    schemas = (getattr(says, member, None) for member in _SCHEMA_MEMBERS)
+    schemas = (_of_one_text(given), *(getattr(says, member, None) for member in _SCHEMA_MEMBERS))
     found: dict[str, Any] = {"name": name, "description": description}
     for schema in schemas:
         if hasattr(schema, "model_json_schema"):
@@ -74,3 +75,11 @@ def of_object(given: Any) -> Mapping[str, Any] | None:
             break
     runs = given if callable(given) else getattr(given, "invoke", None)
     return {**found, "handle": runs if callable(runs) else None}
+
+
+def _of_one_text(given: Any) -> Mapping[str, Any] | None:
+    """The schema of LangChain's `Tool`, whose own is of how it calls its function; else None."""
+    args = getattr(given, "args", None)
+    if not isinstance(args, Mapping) or list(cast("Mapping[str, Any]", args)) != [_ONE_TEXT]:
+        return None
+    return {"type": "object", "properties": dict(args), "required": [_ONE_TEXT]}

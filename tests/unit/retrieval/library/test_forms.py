@@ -132,6 +132,22 @@ def test_an_object_that_tells_of_itself_is_called_what_it_says() -> None:
     assert (tool.name, tool.input_schema, tool.handle) == ("get_weather", SCHEMA, called)
 
 
+class OfOneText(Chained):
+    """As LangChain's `Tool` is: its schema is that of its own call, `args` has what it takes."""
+
+    args_schema = None
+    tool_call_schema = {"type": "object", "properties": {"args": {}, "config": {}, "kwargs": {}}}  # noqa: RUF012
+    args = {"tool_input": {"type": "string"}}  # noqa: RUF012
+
+
+def test_a_tool_of_one_text_takes_that() -> None:
+    assert Tool.of(OfOneText()).input_schema == {
+        "type": "object",
+        "properties": {"tool_input": {"type": "string"}},
+        "required": ["tool_input"],
+    }
+
+
 class Indexed:
     """A tool of LlamaIndex's kind: what it is called stands in its metadata."""
 
