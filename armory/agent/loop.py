@@ -266,7 +266,8 @@ class RetrievalAgent:
         return observation(name, hits, new=new, rejected=left_out), data
 
     def _say(self, run: _Run, model: str, user: str) -> None:
-        run.messages.append({"role": "assistant", "content": model})
+        # Some endpoints refuse a message without a text, others two of a user in a row.
+        run.messages.append({"role": "assistant", "content": model if model.strip() else "..."})
         run.messages.append({"role": "user", "content": user})
 
     def _hint(self, run: _Run) -> str:

@@ -6,12 +6,13 @@ upstream blocks. Never imports a room above `domain`.
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from armory.config.blocks.upstream import UpstreamConfig
+from armory.config.blocks.upstream import ToolsConfig, UpstreamConfig
 from armory.config.expand import referred
 from armory.config.fit import misplaced_keys
 from armory.domain.naming import slug
@@ -24,10 +25,13 @@ _TRANSPORTS = {
     "streamable_http": "streamable-http",
     "sse": "sse",
 }
-_URL_KEYS = ("url", "serverUrl", "httpUrl")
+_URL_KEYS = ("url", "serverUrl", "httpUrl", "baseUrl", "uri")
 _OFF = ("disabled",)
+_WITHIN = ("requestOptions", "transport")
+"""Mappings in which some clients keep a part of a server."""
 _SAME = {
     "environment": "env",
+    "envs": "env",
     "includeTools": "tools.allow",
     "enabled_tools": "tools.allow",
     "excludeTools": "tools.deny",
@@ -51,12 +55,15 @@ _LOGIN_KEYS = {
 _MILLISECONDS = 1_000
 """A time-out from here on is in milliseconds: nobody waits a quarter of an hour for one call."""
 _APART = {"startup": "start_timeout_s", "request": "call_timeout_s"}
-_ELSEWHERE = ("envFile", "source", "settings")
+_ELSEWHERE = ("envFile", "source", "settings", "isActive")
 _BRACED = re.compile(r"(?<!\$)\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
+_DOUBLY_BRACED = re.compile(r"\$\{\{\s*+(?:secrets|inputs)\.([A-Za-z_][A-Za-z0-9_]*+)\s*+\}\}")
 _LOCAL = ("local", "remote", "custom", "extension")
 _TYPE_KEYS = ("type", "transport", "transportType")
 _PLAIN_REFERENCE = re.compile(r"(?<!\$)\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_LOCAL_REFERENCE = re.compile(r"\$\{(userHome|workspaceFolder|pathSeparator)\}")
+_LOCAL_REFERENCE = re.compile(
+    r"\$\{(userHome|workspaceFolder|workspaceFolderBasename|pathSeparator|/)\}"
+)
 
 
 @dataclass(slots=True)
@@ -93,7 +100,13 @@ def import_servers(
         home: what `${userHome}` stands for.
         workspace: what `${workspaceFolder}` stands for.
     """
-    local = {"userHome": home, "workspaceFolder": workspace, "pathSeparator": "/"}
+    local = {
+        "userHome": home,
+        "workspaceFolder": workspace,
+        "workspaceFolderBasename": os.path.basename(workspace),
+        "pathSeparator": "/",
+        "/": "/",
+    }
     result = Imported()
     as_they_are = {name for name in map(str, servers) if slug(name) == name}
     for name, entry in servers.items():
@@ -104,7 +117,7 @@ def import_servers(
             result.upstreams[key] = entry
             result.names[key] = str(name)
             continue
-        if any(entry.get(flag) is True for flag in _OFF):
+        if any(entry.get(flag) is True for flag in _OFF) or entry.get("isActive") is False:
             result.notices.append(f"server {str(name)!r} is disabled there and left out")
             continue
         result.upstreams[key] = _fill_local(_block(key, entry, result.notices), local)
@@ -124,7 +137,7 @@ def _block(key: str, entry: dict[Any, Any], notices: list[str]) -> dict[str, Any
     takers = (_where, _how, _login, _credential, _named)
     dropped = [
         str(name)
-        for name, value in entry.items()
+        for name, value in _flat(entry)
         if not any(taken(block, str(name), value) for taken in takers)
         and name not in (*_OFF, *_ELSEWHERE)
     ]
@@ -137,6 +150,15 @@ def _block(key: str, entry: dict[Any, Any], notices: list[str]) -> dict[str, Any
             f"server {key!r}: {', '.join(dropped)} left out, which a gateway has no use for"
         )
     return block
+
+
+def _flat(entry: dict[Any, Any]) -> Iterator[tuple[Any, Any]]:
+    """The members of a server, those within another among them; one that is null is not there."""
+    for name, value in entry.items():
+        if name in _WITHIN and isinstance(value, dict):
+            yield from value.items()
+        elif value is not None:
+            yield name, value
 
 
 def _leave_to_program(block: dict[str, Any]) -> None:
@@ -173,7 +195,7 @@ def _where(block: dict[str, Any], name: str, value: Any) -> bool:
 
 
 def _how(block: dict[str, Any], name: str, value: Any) -> bool:
-    if name == "command":
+    if name in ("command", "cmd"):
         _command(block, value)
     elif name == "args":
         block["args"] = [*block.get("args", []), *value] if isinstance(value, list) else value
@@ -181,6 +203,8 @@ def _how(block: dict[str, Any], name: str, value: Any) -> bool:
         block["call_timeout_s"] = value / 1_000 if value >= _MILLISECONDS else value
     elif name == "timeout" and isinstance(value, dict):
         _times(block, value)
+    elif name == "startup_timeout_ms" and isinstance(value, (int, float)):
+        block["start_timeout_s"] = value / 1_000
     else:
         return False
     return True
@@ -198,6 +222,8 @@ def _credential(block: dict[str, Any], name: str, value: Any) -> bool:
         _put(block, "headers", {"Authorization": f"Bearer ${{{value}}}"})
     elif name == "env_http_headers" and isinstance(value, dict):
         _put(block, "headers", {header: f"${{{variable}}}" for header, variable in value.items()})
+    elif name == "env_keys" and isinstance(value, list):  # what Goose keeps in a keyring
+        _put(block, "env", {str(variable): f"${{{variable}}}" for variable in value})
     else:
         return False
     return True
@@ -207,9 +233,24 @@ def _named(block: dict[str, Any], name: str, value: Any) -> bool:
     place = _SAME.get(name, name if name in UpstreamConfig.model_fields else None)
     if name == "tools" and isinstance(value, list):  # Copilot's: those that are offered
         place = "tools.allow"
+    elif name == "tools" and _are_approvals(value):
+        return False
+    elif name == "available_tools":  # Goose's: none named is all of them
+        place = "tools.allow" if value else None
+    elif name == "env_vars" and isinstance(value, list):  # Codex: some say whose they are
+        value = [one.get("name") if isinstance(one, dict) else one for one in value]
     if place is not None:
         _put(block, place, value)
-    return place is not None
+    return place is not None or name == "available_tools"
+
+
+def _are_approvals(tools: Any) -> bool:
+    """Whether `tools` is Codex's table of which tool runs unasked, and no filter."""
+    return (
+        isinstance(tools, dict)
+        and not tools.keys() <= ToolsConfig.model_fields.keys()
+        and all(isinstance(inner, dict) for inner in tools.values())
+    )
 
 
 def _put(block: dict[str, Any], place: str, value: Any) -> None:
@@ -264,5 +305,6 @@ def _fill_local(value: Any, local: Mapping[str, str]) -> Any:
         return [_fill_local(inner, local) for inner in value]
     if isinstance(value, str):
         value = _BRACED.sub(lambda match: f"${{{match[1]}}}", value)
+        value = _DOUBLY_BRACED.sub(lambda match: f"${{{match[1]}}}", value)
         return _LOCAL_REFERENCE.sub(lambda match: local[match[1]], value)
     return value

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, TypedDict, TypeVar
 from openai import AsyncOpenAI, BadRequestError, NotFoundError, OpenAIError
 
 from armory.llm.errors import ChatError, ChatMalformed, ChatTimeout, ChatUnavailable
-from armory.llm.failures import Endpoint, chat_error
+from armory.llm.failures import Endpoint, chat_error, no_completion
 from armory.llm.parameters import Parameters, RequestParameters
 from armory.llm.tokens import estimate_tokens
 from armory.llm.written import content_of, text_of
@@ -146,10 +146,7 @@ class ChatClient:
         # A server that is no chat server answers anything at all: the types promise too much.
         choices = getattr(answer, "choices", None)
         if not isinstance(choices, list) or not choices:
-            raise ChatMalformed(
-                f"{self.base_url} answered something that is no chat completion (no `choices`). "
-                "Is the URL that of an OpenAI-compatible API, ending in /v1?"
-            )
+            raise no_completion(answer, self._endpoint)
         text = text_of(getattr(choices[0], "message", None))
         usage = getattr(answer, "usage", None)
         return Completion(

@@ -72,6 +72,25 @@ def chat_error(error: Exception, asked: Endpoint) -> ChatError:
     return ChatError(f"{where} could not be used ({type(error).__name__}).")
 
 
+def no_completion(answer: object, asked: Endpoint) -> ChatError:
+    """What an answer means that is no error by its status, and no completion.
+
+    Args:
+        answer: as the library read it; routers such as OpenRouter put an error into it.
+        asked: what was asked.
+    """
+    error = getattr(answer, "error", None)
+    if not error:
+        return ChatMalformed(
+            f"{asked.base_url} answered something that is no chat completion (no `choices`). "
+            "Is the URL that of an OpenAI-compatible API, ending in /v1?"
+        )
+    said = error_text(error, asked.key)
+    says = f" It says: {said}" if said else ""
+    where = f"The chat model {asked.model!r} at {asked.base_url}"
+    return ChatUnavailable(f"{where} reported an error.{says}")
+
+
 def _certificate(error: BaseException) -> SSLCertVerificationError | None:
     """The refusal of a certificate that is the cause of an error; None: it has another."""
     cause: BaseException | None = error

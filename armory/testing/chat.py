@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from aiohttp import web
 
-Fault = Literal["hang", "close", "truncate", "garbage", "no_choices", "empty"]
+Fault = Literal["hang", "close", "truncate", "garbage", "no_choices", "empty", "error_in_200"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Turn:
             the names that servers use in turn.
         fault: `hang` never answers, `close` drops the connection, `truncate` breaks a stream off
             without its end, `garbage` answers no JSON, `no_choices` answers another object, `empty`
-            a completion without text.
+            a completion without text, `error_in_200` the error object with status 200.
         usage: whether token counts are sent; or what is sent in their place.
     """
 
@@ -93,7 +93,7 @@ class ScriptedChat:
             return web.Response(text="<html>not an API</html>", content_type="text/html")
         if turn.fault == "no_choices":
             return web.json_response({"hello": "world"})
-        if turn.status != 200:
+        if turn.status != 200 or turn.fault == "error_in_200":
             error = turn.error or {"message": "scripted failure", "type": "scripted"}
             return web.json_response({"error": error}, status=turn.status, headers=turn.headers)
         text = "" if turn.fault == "empty" else turn.text

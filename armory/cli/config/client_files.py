@@ -1,7 +1,8 @@
 """The files in which MCP clients keep their servers.
 
 Owns: reading them and finding the maps. Claude Desktop and Code, Cursor, VS Code, Gemini CLI and
-others (JSON, comments allowed), Codex (TOML), opencode, Zed. Never imports a room but `domain`.
+others (JSON, comments allowed), Codex (TOML), opencode, Zed, Goose and Continue (YAML). Never
+imports a room but `config` and `domain`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from armory.cli.config.switched_off import Off, off_in, off_in_project
+from armory.config.loaded import ConfigProblems
+from armory.config.source import Source
 from armory.domain.naming import slug
 from armory.errors import ConfigError
 
@@ -29,7 +32,12 @@ _PLACES = (
     ("mcp_servers",),
     ("context_servers",),
     ("mcp",),
+    ("amp.mcpServers",),
+    ("settings", "mcp", "servers"),
+    ("customizations", "vscode", "mcp", "servers"),
+    ("extensions",),
 )
+_GOOSE = ("extensions",)
 Servers = dict[str, Any]
 
 
@@ -63,8 +71,8 @@ def servers_of(file: Path) -> Servers:
     if all(servers is None for servers, _ in maps):
         raise ConfigError(
             f"{file} has no servers; expected a map 'mcpServers' (Claude, Cursor and others), "
-            "'servers' (VS Code), 'mcp_servers' (Codex), 'mcp' (opencode) or "
-            "'context_servers' (Zed)"
+            "'servers' (VS Code), 'mcp_servers' (Codex), 'mcp' (opencode), "
+            "'context_servers' (Zed) or 'extensions' (Goose)"
         )
     return found
 
@@ -100,16 +108,36 @@ def _map_in(data: Mapping[str, Any]) -> Servers | None:
         found: Any = data
         for part in place:
             found = cast("dict[str, Any]", found).get(part) if isinstance(found, dict) else None
+        if isinstance(found, list):
+            found = _by_name(cast("list[Any]", found))
         if isinstance(found, dict) and not _are_settings(place, cast("Servers", found)):
             return cast("Servers", found)
     return None
 
 
+def _by_name(listed: list[Any]) -> Servers | None:
+    """A list of servers, as Continue has it, by their names; None: it is a list of something else.
+
+    A block of another place (`uses`) is called by that.
+    """
+    servers: Servers = {}
+    for entry in listed:
+        if isinstance(entry, dict):
+            rest = dict(cast("dict[str, Any]", entry))
+            name = str(rest.pop("name", None) or rest.get("uses") or "server")
+            servers[f"{name}-{len(servers) + 1}" if name in servers else name] = rest
+    named = any(isinstance(entry, dict) and "name" in entry for entry in listed)
+    return servers if named else None
+
+
 def _are_settings(place: tuple[str, ...], found: Servers) -> bool:
-    """Whether `mcp` is no map of servers but Gemini CLI's settings: lists of names and the like."""
-    return (
-        place == ("mcp",) and bool(found) and not any(isinstance(v, dict) for v in found.values())
-    )
+    """Whether it is no map of servers but settings of that name: lists and the like under Gemini
+    CLI's `mcp`, what an editor's `extensions` are, of which Goose's have a type.
+    """
+    entries = [inner for _, inner in _entries(found)]
+    if place == _GOOSE:
+        return not any("type" in entry for entry in entries)
+    return place == ("mcp",) and bool(found) and not entries
 
 
 def _or_nothing(file: Path) -> Mapping[str, Any]:
@@ -127,7 +155,7 @@ def _read(file: Path) -> dict[str, Any]:
         raise ConfigError(f"{file} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{file} is no text in UTF-8: {error}") from None
-    return _toml(file, text) if file.suffix == ".toml" else _json(file, text)
+    return _READERS.get(file.suffix, _json)(file, text)
 
 
 def _json(file: Path, text: str) -> dict[str, Any]:
@@ -136,7 +164,7 @@ def _json(file: Path, text: str) -> dict[str, Any]:
     except RecursionError:
         raise ConfigError(f"{file} is nested too deep; expected a map of servers") from None
     except ValueError as error:
-        expected = "expected the file of a client, in JSON, or in TOML where it is named so"
+        expected = "expected the file of a client, in JSON, or in TOML or YAML where it is named so"
         raise ConfigError(f"{file} is no JSON: {error}; {expected}") from None
     return cast("dict[str, Any]", data) if isinstance(data, dict) else {}
 
@@ -148,6 +176,16 @@ def _toml(file: Path, text: str) -> dict[str, Any]:
         raise ConfigError(f"{file} is nested too deep; expected a map of servers") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{file} is no TOML: {error}") from None
+
+
+def _yaml(file: Path, text: str) -> dict[str, Any]:
+    source = Source(text)
+    if source.problems:
+        raise ConfigProblems(source.problems, str(file))
+    return source.data
+
+
+_READERS = {".toml": _toml, ".yaml": _yaml, ".yml": _yaml}
 
 
 def without_comments(text: str) -> str:

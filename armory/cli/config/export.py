@@ -27,6 +27,10 @@ from armory.errors import ConfigError, InvalidRequest
 
 TOKEN = "ARMORY_TOKEN"
 _NAME = "armory"
+_HEADER = "AUTH_HEADER"
+_TO_FILL_IN = "YOUR-TOKEN"
+_PLAIN_FOR_MCP_REMOTE = ("localhost", "127.0.0.1")
+"""The only hosts that mcp-remote reaches without TLS unasked."""
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 Json = dict[str, Any]
 
@@ -63,8 +67,17 @@ def _spawned(gateway: Gateway) -> Json:
 
 
 def _bridged(gateway: Gateway) -> Json:
-    header = ["--header", f"Authorization:Bearer ${{{TOKEN}}}"] if gateway.token else []
-    return {"command": "npx", "args": ["-y", "mcp-remote", gateway.url, *header]}
+    """mcp-remote, in whatever client: it gets little of the environment, and some clients cut
+    arguments at blanks, so the header is a variable of its own `env`.
+    """
+    where = urlsplit(gateway.url)
+    args = ["-y", "mcp-remote", gateway.url]
+    if where.scheme == "http" and where.hostname not in _PLAIN_FOR_MCP_REMOTE:
+        args.append("--allow-http")
+    if not gateway.token:
+        return {"command": "npx", "args": args}
+    args += ["--header", f"Authorization:${{{_HEADER}}}"]
+    return {"command": "npx", "args": args, "env": {_HEADER: f"Bearer {_TO_FILL_IN}"}}
 
 
 def _codex(gateway: Gateway) -> Json:
@@ -105,7 +118,7 @@ CLIENTS = {
     "windsurf": Client(
         "~/.codeium/windsurf/mcp_config.json", "mcpServers", _http(_ENV, "serverUrl")
     ),
-    "zed": Client("~/.config/zed/settings.json", "context_servers", _http("YOUR-TOKEN")),
+    "zed": Client("~/.config/zed/settings.json", "context_servers", _http(_TO_FILL_IN)),
 }
 _ASKED = {"id": "armory-token", "type": "promptString", "description": "Token", "password": True}
 

@@ -41,7 +41,7 @@ def import_file(
     file: Path, into: Path, env_file: Path | None, only_print: bool, as_json: bool
 ) -> None:
     """Take over the servers of FILE: Claude Desktop and Code, Cursor, VS Code, Gemini CLI and the
-    like (JSON), Codex (TOML), opencode, Zed.
+    like (JSON), Codex (TOML), opencode, Zed, Goose and Continue (YAML).
 
     With secrets in clear what is written is for its owner alone. Variables of a `.env` beside
     armory.yaml are known to `${VAR}` there.
@@ -49,13 +49,14 @@ def import_file(
     servers, workspace = servers_of(file), _workspace_of(file)
     existing = existing_in(into)
     taken = taken_in(existing, into)
-    again = [name for name, entry in servers.items() if _is_there(name, entry, taken)]
-    imported = import_servers(
-        {name: entry for name, entry in servers.items() if name not in again},
-        taken=set(taken),
-        home=os.path.expanduser("~"),
-        workspace=str(workspace),
-    )
+    local = {"home": os.path.expanduser("~"), "workspace": str(workspace)}
+    again = [
+        name
+        for name, entry in servers.items()
+        if _is_there(name, import_servers({name: entry}, **local), taken)
+    ]
+    new = {name: entry for name, entry in servers.items() if name not in again}
+    imported = import_servers(new, taken=set(taken), **local)
     notices = [*imported.notices, *_left_out(imported)]
     if any(_WORKSPACE in str(servers[name]) for name in imported.names.values()):
         notices.append(f"{_WORKSPACE} is taken as {workspace}")
@@ -122,14 +123,14 @@ def _file_references(imported: Imported) -> list[str]:
     ]
 
 
-def _is_there(name: str, entry: Any, taken: dict[str, Any]) -> bool:
+def _is_there(name: str, alone: Imported, taken: dict[str, Any]) -> bool:
     """Whether the server is there under its name, or was taken over under its key before."""
     if name in taken:
         return True
-    block = taken.get(slug(name))
-    if not (isinstance(block, dict) and isinstance(entry, dict)):
+    held, given = taken.get(slug(name)), alone.upstreams.get(slug(name))
+    if not (isinstance(held, dict) and isinstance(given, dict)):
         return False
-    return all(_fits(block.get(member), entry.get(member)) for member in ("command", "url"))
+    return all(_fits(held.get(member), given.get(member)) for member in ("command", "url"))
 
 
 def _fits(held: Any, given: Any) -> bool:

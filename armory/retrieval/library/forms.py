@@ -12,7 +12,8 @@ _SCHEMAS = ("parameters", "input_schema")
 """Names of the arguments' schema where it is not MCP's `inputSchema`."""
 _ASIDE = ("type", "strict", "cache_control", "defer_loading", "allowed_callers", "input_examples")
 """Members that are for a model's API and say nothing of the tool."""
-_SCHEMA_MEMBERS = ("tool_call_schema", "args_schema", "params_json_schema", *_SCHEMAS)
+_ONE_TEXT = "tool_input"
+_SCHEMA_MEMBERS = ("tool_call_schema", "args_schema", "params_json_schema", "fn_schema", *_SCHEMAS)
 
 
 class ToolLike(Protocol):
@@ -47,18 +48,24 @@ def as_mcp(given: Mapping[str, Any]) -> Mapping[str, Any]:
 def of_object(given: Any) -> Mapping[str, Any] | None:
     """A tool object of another library as MCP's JSON; None where it is no tool.
 
-    LangChain's tools and those like them have a name, a description and a schema; MCP's SDK has
-    pydantic models.
+    LangChain's tools and those like them have a name, a description and a schema, LlamaIndex's in
+    their metadata; MCP's SDK has pydantic models, and FastMCP makes them.
     """
-    name, description = getattr(given, "name", None), getattr(given, "description", None)
-    if isinstance(given, type) or not isinstance(name, str):
+    if isinstance(given, type):
+        return None
+    if callable(made := getattr(given, "to_mcp_tool", None)):
+        given = made()
+    named = isinstance(getattr(given, "name", None), str)
+    says = given if named else getattr(given, "metadata", None)
+    name, description = getattr(says, "name", None), getattr(says, "description", None)
+    if not isinstance(name, str):
         return None
     if hasattr(given, "model_dump") and not hasattr(given, "args_schema"):
         told: Any = given.model_dump(by_alias=True, exclude_none=True)
         return cast("Mapping[str, Any]", told) if isinstance(told, Mapping) else None
     if not isinstance(description, str):
         return None
-    schemas = (getattr(given, member, None) for member in _SCHEMA_MEMBERS)
+    schemas = (_of_one_text(given), *(getattr(says, member, None) for member in _SCHEMA_MEMBERS))
     found: dict[str, Any] = {"name": name, "description": description}
     for schema in schemas:
         if hasattr(schema, "model_json_schema"):
@@ -68,3 +75,11 @@ def of_object(given: Any) -> Mapping[str, Any] | None:
             break
     runs = given if callable(given) else getattr(given, "invoke", None)
     return {**found, "handle": runs if callable(runs) else None}
+
+
+def _of_one_text(given: Any) -> Mapping[str, Any] | None:
+    """The schema of LangChain's `Tool`, whose own is of how it calls its function; else None."""
+    args = getattr(given, "args", None)
+    if not isinstance(args, Mapping) or list(cast("Mapping[str, Any]", args)) != [_ONE_TEXT]:
+        return None
+    return {"type": "object", "properties": dict(args), "required": [_ONE_TEXT]}

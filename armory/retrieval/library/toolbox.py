@@ -156,7 +156,8 @@ class Tool:
     @classmethod
     def of(cls, given: Given) -> Tool:
         """A tool from itself, a callable (name, docstring, signature), a mapping of MCP's, OpenAI's
-        or Anthropic's form, (identifier, mapping), or a tool of LangChain or of MCP's SDK.
+        or Anthropic's form, (identifier, mapping), or a tool of LangChain, LlamaIndex, FastMCP or
+        MCP's SDK.
 
         Raises:
             InvalidRequest: none of these, or a mapping or callable without a name.

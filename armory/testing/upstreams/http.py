@@ -76,6 +76,7 @@ class ScriptedUpstream:
         requests: headers and body of every POST, in order.
         questions: its own requests to clients.
         sessions: capabilities by session id; clear it and every session has expired.
+        unknown_session: status and text for requests of another session.
         fail_with: answer every request with this HTTP status.
         refuses_in_json: whether a POST to `/sse` is turned away with a JSON-RPC error.
         tokens: access tokens, one of which every request has to carry; None: it needs none.
@@ -104,6 +105,7 @@ class ScriptedUpstream:
         self.offers_get = offers_get
         self.requests: list[tuple[Mapping[str, str], Json]] = []
         self.sessions: dict[str, Json] = {}
+        self.unknown_session: tuple[int, str] = (404, "session not found")
         self.deleted: list[str] = []
         self.gets: dict[str, web.StreamResponse] = {}
         self.get_opened = asyncio.Event()
@@ -251,7 +253,8 @@ class ScriptedUpstream:
         if not session:
             return _refusal(message, 400, -32000, "Bad Request: no session", None)
         if session not in self.sessions:
-            return web.Response(status=404, text="session not found")
+            status, text = self.unknown_session
+            return web.Response(status=status, text=text)
         if "method" not in message:
             self.questions.answered(message)
             return web.Response(status=202)

@@ -101,7 +101,7 @@ def session_over(status: int, body: bytes | bytearray, request_id: int) -> bool:
             if own_id(message.id) == request_id:
                 return status == 400 and _misses_modern(message)
     except UnreadableMessage:
-        return status == 404
+        pass  # plain words, as mcp-go has them
     return status == 404 or b"session" in body.lower()
 
 

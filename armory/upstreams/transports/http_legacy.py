@@ -190,9 +190,9 @@ class LegacyHttpLink(StatefulLink):
                 )
 
     async def _answer(self, response: Answer, pending: Pending, session: str | None) -> Reply:
-        if response.status >= 300 and response.content_type != "application/json":
-            raise await self._client.failure(response)
         had_session = session is not None
+        if response.status >= 300 and response.content_type != "application/json":
+            raise await self._turned_away(response, pending, had_session)
         if pending.call.method == "initialize":
             self._session_id = session = response.headers.get(SESSION_HEADER)
         kind = response.content_type
@@ -217,6 +217,15 @@ class LegacyHttpLink(StatefulLink):
             if reply is not None:
                 return reply
         raise http_failure(self.server, response.status, body)
+
+    async def _turned_away(
+        self, response: Answer, pending: Pending, had_session: bool
+    ) -> HttpFailure:
+        """What an answer means that is no message."""
+        failure = await self._client.failure(response)
+        if had_session and session_over(failure.status, failure.body, pending.id):
+            return HttpFailure(self.server, 404, failure.body, None)
+        return failure
 
     # --- the session
 

@@ -15,7 +15,7 @@ from armory.domain.naming import is_server_key
 from armory.errors import InvalidRequest
 from armory.web.rest.problems import not_found
 from armory.web.rest.routes import Reply, RestCall, Route
-from armory.web.rest.shapes import GoneTools, IndexedTools, NewTools, RemovedTools
+from armory.web.rest.shapes import GoneTools, IndexedTools, RemovedTools, ToolsToIndex
 
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 """A NUL in JSON; in the pattern of a schema it has one more backslash."""
@@ -27,7 +27,7 @@ class IndexHandlers:
     def routes(self) -> list[Route]:
         """The routes of the index."""
         return [
-            Route("POST", "/v2/index_tools", self.index, _INDEX, IndexedTools, body=NewTools,
+            Route("POST", "/v2/index_tools", self.index, _INDEX, IndexedTools, body=ToolsToIndex,
                   access="admin", description=_INDEX_TEXT),
             Route("DELETE", "/v2/index_tools", self.unindex, _UNINDEX, RemovedTools,
                   params=GoneTools, access="admin", problems=(404,)),
@@ -35,7 +35,7 @@ class IndexHandlers:
 
     async def index(self, call: RestCall) -> Reply:
         """`POST /v2/index_tools`."""
-        given: NewTools = call.body
+        given: ToolsToIndex = call.body
         by_server: dict[str, list[dict[str, Any]]] = {}
         for place, tool in enumerate(given.tools):
             _check_tool(tool, place)

@@ -86,10 +86,10 @@ class RetrieveHandlers:
             query=query,
             top_k=top_k,
             ranker=(ranker, "multi_factor"),
-            filter=(Filter, Filter()),
+            filter=(Filter, Field(default_factory=Filter)),
             mode=(Literal["search", "agent"], "search"),
             debug=(bool, False),
-            context=(Context, Context()),
+            context=(Context, Field(default_factory=Context)),
             rejected=(Rejected, Field(default=[])),
         )
         spent: dict[str, Any] = {"problems": (429,), "limit_headers": True}
@@ -205,7 +205,8 @@ class RetrieveHandlers:
                 parameter="mode",
             )
         for name, field in type(given).model_fields.items():
-            if name not in _AGENT_TAKES and getattr(given, name) != field.default:
+            usual = field.get_default(call_default_factory=True)
+            if name not in _AGENT_TAKES and getattr(given, name) != usual:
                 message = f"`{name}` does not go with mode `agent`"
                 raise Problem(422, "invalid_request", message, parameter=name)
         standing = await call.spend()

@@ -181,7 +181,7 @@ class Installations(Answer):
     installations: list[InstallationAnswer]
 
 
-class NewTools(Shape):
+class ToolsToIndex(Shape):
     """Tools for the index that no upstream offers."""
 
     tools: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=TOOLS_AT_ONCE)] = Field(

@@ -81,9 +81,13 @@ async def test_a_turn_that_comes_as_a_tool_call_or_in_parts_is_carried_out(
     assert ran.result.tools[0].tool.name == "ci__deploy"
 
 
-async def test_an_empty_turn_is_asked_for_once_more(run: Run, shelf: Shelf) -> None:
-    ran = await run(shelf, Turn(fault="empty"), DONE)
+@pytest.mark.parametrize("turn", [Turn(fault="empty"), Turn(" \n\n")])
+async def test_an_empty_turn_is_asked_for_once_more(run: Run, shelf: Shelf, turn: Turn) -> None:
+    ran = await run(shelf, turn, DONE)
     assert ran.kinds == ["malformed", "thought", "final_answer"]
+    sent = ran.requests[1]["messages"]
+    assert [one["role"] for one in sent] == ["system", "user", "assistant", "user"]
+    assert all(one["content"].strip() for one in sent)  # endpoints refuse messages without a text
 
 
 @pytest.mark.parametrize(

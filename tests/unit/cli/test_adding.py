@@ -195,3 +195,22 @@ def test_what_is_said_of_secrets_in_clear_can_be_done(
         Path("armory.yaml").unlink()
     assert taken_over({"hub": entry}, "--env", ".env") == 0
     assert "in-clear" not in Path("armory.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"command": "x", "env": {"API_TOKEN": "in-clear"}},
+        {"serverUrl": "https://example.com/mcp?key=in-clear-0123456789"},
+        {"command": ["bun", "x", "one"]},
+        {"command": {"path": "${workspaceFolder}/one"}},
+    ],
+    ids=["command", "windsurf", "opencode", "zed"],
+)
+def test_a_server_that_was_taken_over_is_left_as_it_is(
+    entry: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for _ in range(2):
+        assert taken_over({"My Server": entry}, "--env", ".env") == 0
+    assert "My Server is in armory.yaml already" in capsys.readouterr().err
+    assert list(load_file(Path("armory.yaml")).config.upstreams) == ["my-server"]

@@ -141,3 +141,22 @@ def test_a_client_that_starts_the_gateway_gets_its_whole_path(
     assert run("--client", "claude-desktop", "--json") == 0
     told = json.loads(capsys.readouterr().out)["config"]["mcpServers"]["armory"]
     assert told["command"] == str(Path.cwd() / program)
+
+
+@pytest.mark.parametrize(
+    ("url", "options"),
+    [
+        (URL, []),
+        ("http://127.0.0.1:8080/mcp", []),
+        ("http://[::1]:8080/mcp", ["--allow-http"]),
+        ("http://tools.lan:8080/mcp", ["--allow-http"]),
+    ],
+)
+def test_mcp_remote_reaches_the_gateway_and_says_who_asks(
+    url: str, options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("--client", "mcp-remote", "--url", url, "--token") == 0
+    told = json.loads(capsys.readouterr().out)["mcpServers"]["armory"]
+    header = ["--header", "Authorization:${AUTH_HEADER}"]
+    assert told["args"] == ["-y", "mcp-remote", url, *options, *header]
+    assert told["env"] == {"AUTH_HEADER": "Bearer YOUR-TOKEN"}

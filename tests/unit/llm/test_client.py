@@ -218,6 +218,11 @@ async def test_a_parameter_that_goes_on_being_refused_is_an_error() -> None:
         (Turn(fault="close"), ChatUnavailable, "cannot be reached"),
         (Turn(fault="garbage"), ChatMalformed, "no chat completion"),
         (Turn(fault="no_choices"), ChatMalformed, "no chat completion"),
+        (
+            Turn(fault="error_in_200", error={"code": 502, "message": "No host for secret-key"}),
+            ChatUnavailable,
+            "reported an error. It says: No host for",
+        ),
     ],
 )
 async def test_each_fault_has_its_error(turn: Turn, error: type[ChatError], said: str) -> None:

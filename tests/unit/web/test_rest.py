@@ -301,6 +301,17 @@ async def test_the_description_covers_every_route_and_answers_fit_it(client: Any
         jsonschema.Draft202012Validator(schema).validate(found.body)
 
 
+async def test_the_description_is_one_of_which_generators_make_clients_that_compile(
+    client: Any,
+) -> None:
+    document = (await client("GET", "/openapi.json", token=None)).body
+    schemas: dict[str, Any] = document["components"]["schemas"]
+    members = [one for schema in schemas.values() for one in schema.get("properties", {}).values()]
+    assert not [one for one in members if isinstance(one.get("default"), dict)]
+    # in Go, NewX makes an X
+    assert not [name for name in schemas if name.startswith("New") and name[3:] in schemas]
+
+
 async def test_answers_of_an_index_that_lags_behind_are_not_kept(client: Any) -> None:
     service = client.service
     service.follows_registry = False  # the index hears of it later, as with a slow model

@@ -74,7 +74,7 @@ class ToolDetail(ToolRow):
 class Arguments(Shape):
     """What to call a tool with."""
 
-    arguments: dict[str, Any] = Field(default={})
+    arguments: dict[str, Any] = Field(default_factory=dict)
 
 
 class CallAnswer(Answer):

@@ -132,6 +132,62 @@ def test_an_object_that_tells_of_itself_is_called_what_it_says() -> None:
     assert (tool.name, tool.input_schema, tool.handle) == ("get_weather", SCHEMA, called)
 
 
+class OfOneText(Chained):
+    """As LangChain's `Tool` is: its schema is that of its own call, `args` has what it takes."""
+
+    args_schema = None
+    tool_call_schema = {"type": "object", "properties": {"args": {}, "config": {}, "kwargs": {}}}  # noqa: RUF012
+    args = {"tool_input": {"type": "string"}}  # noqa: RUF012
+
+
+def test_a_tool_of_one_text_takes_that() -> None:
+    assert Tool.of(OfOneText()).input_schema == {
+        "type": "object",
+        "properties": {"tool_input": {"type": "string"}},
+        "required": ["tool_input"],
+    }
+
+
+class Indexed:
+    """A tool of LlamaIndex's kind: what it is called stands in its metadata."""
+
+    class metadata:
+        name = "get_weather"
+        description = "Weather of a city"
+        fn_schema = Arguments
+
+    def __call__(self, *args: Any, **arguments: Any) -> str:
+        """Run the function that it was made of."""
+        return f"snow in {arguments['city']}"
+
+
+class Served:
+    """A tool of FastMCP's kind, a model with members of its own."""
+
+    name = "get_weather"
+    description = "Weather of a city"
+    task_config = "forbidden"
+
+    def model_dump(self, **_: Any) -> dict[str, Any]:
+        return {**WEATHER, "task_config": self.task_config}
+
+    def to_mcp_tool(self) -> mcp.types.Tool:
+        return mcp.types.Tool.model_validate({**WEATHER, "inputSchema": SCHEMA})
+
+
+def test_a_tool_is_not_called_like_its_class() -> None:
+    indexed = Indexed()
+    tool = Tool.of(indexed)
+    assert (tool.name, tool.description) == ("get_weather", "Weather of a city")
+    assert tool.input_schema["properties"]["city"]["description"] == "of which"
+    assert tool.handle is indexed
+
+
+def test_a_tool_that_can_say_itself_in_mcp_does() -> None:
+    tool = Tool.of(Served())
+    assert (tool.name, tool.input_schema) == ("get_weather", SCHEMA)
+
+
 def test_what_the_caller_changes_afterwards_changes_no_tool() -> None:
     given: dict[str, Any] = {
         **WEATHER,

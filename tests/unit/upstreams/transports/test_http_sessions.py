@@ -90,6 +90,26 @@ async def test_a_renewal_outlives_the_call_that_began_it(
     assert len(server.sessions) == 1
 
 
+@pytest.mark.parametrize("unknown", [(404, "gone"), (400, "Invalid session ID\n")])
+async def test_a_session_is_renewed_however_the_upstream_says_that_it_knows_none(
+    pool: Pool, server: ScriptedUpstream, unknown: tuple[int, str]
+) -> None:
+    await call(pool)
+    server.sessions.clear()
+    server.unknown_session = unknown
+    assert (await call(pool))["isError"] is False
+
+
+async def test_what_is_refused_as_wrong_renews_no_session(
+    pool: Pool, server: ScriptedUpstream
+) -> None:
+    await call(pool)
+    server.sessions.clear()
+    server.unknown_session = (400, "Bad Request")
+    with pytest.raises(UpstreamUnavailable, match="HTTP 400"):
+        await call(pool)
+
+
 async def test_a_session_that_cannot_be_renewed_is_opened_anew_by_the_next_call(
     pool: Pool, server: ScriptedUpstream, script: Reluctant
 ) -> None:

@@ -1,0 +1,162 @@
+"""What single clients write otherwise than the rest: Goose, Continue, Codex, Cherry Studio."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from armory.cli.config.client_files import servers_of
+from armory.config.clients import Imported, import_servers
+from armory.errors import ConfigError
+
+GOOSE = """
+GOOSE_MODE: smart_approve
+extensions:
+  developer: {bundled: true, enabled: true, name: developer, timeout: 300, type: builtin}
+  github:
+    type: stdio
+    name: GitHub
+    cmd: npx
+    args: [-y, server-github]
+    bundled: null
+    enabled: true
+    env_keys: [GITHUB_TOKEN]
+    envs: {LEVEL: "on"}
+    timeout: 300
+    available_tools: []
+  remote:
+    type: streamable_http
+    name: remote
+    uri: https://example.com/mcp
+    headers: {}
+    enabled: false
+    available_tools: [search]
+"""
+CONTINUE = """
+name: mine
+mcpServers:
+  - name: My SQLite
+    command: npx
+    args: [-y, mcp-sqlite]
+    env: {KEY: "${{ secrets.KEY }}"}
+  - name: remote
+    type: streamable-http
+    url: https://example.com/mcp
+    requestOptions:
+      headers: {Authorization: "Bearer ${{secrets.REMOTE}}"}
+      verifySsl: false
+  - uses: someone/other
+  - name: remote
+    command: another
+"""
+CODEX = """
+[mcp_servers.docs]
+command = "docs"
+startup_timeout_ms = 20000
+env_vars = ["HOME_OF_DOCS", {name = "TOKEN", source = "local"}]
+[mcp_servers.docs.tools.search]
+approval_mode = "approve"
+"""
+
+
+def read(tmp_path: Path, name: str, text: str) -> Imported:
+    (tmp_path / name).write_text(text)
+    return import_servers(servers_of(tmp_path / name))
+
+
+def test_the_extensions_of_goose(tmp_path: Path) -> None:
+    found = read(tmp_path, "config.yaml", GOOSE)
+    assert found.upstreams["github"] == {
+        "command": "npx",
+        "args": ["-y", "server-github"],
+        "enabled": True,
+        "env": {"GITHUB_TOKEN": "${GITHUB_TOKEN}", "LEVEL": "on"},
+        "call_timeout_s": 300,
+    }
+    assert found.upstreams["remote"] == {
+        "transport": "streamable-http",
+        "url": "https://example.com/mcp",
+        "headers": {},
+        "enabled": False,
+        "tools": {"allow": ["search"]},
+    }
+    assert "command" not in found.upstreams["developer"]
+
+
+def test_the_list_of_continue(tmp_path: Path) -> None:
+    found = read(tmp_path, "config.yml", CONTINUE)
+    assert found.upstreams["my-sqlite"]["env"] == {"KEY": "${KEY}"}
+    assert found.upstreams["remote"] == {
+        "transport": "streamable-http",
+        "url": "https://example.com/mcp",
+        "headers": {"Authorization": "Bearer ${REMOTE}"},
+    }
+    assert found.upstreams["remote-4"] == {"command": "another"}
+    assert found.names.keys() == {"my-sqlite", "remote", "someone-other", "remote-4"}
+    assert any("verifySsl left out" in notice for notice in found.notices)
+
+
+def test_what_codex_adds_to_a_server_makes_it_no_other(tmp_path: Path) -> None:
+    found = read(tmp_path, "config.toml", CODEX)
+    assert found.upstreams["docs"] == {
+        "command": "docs",
+        "start_timeout_s": 20.0,
+        "inherit_env": ["HOME_OF_DOCS", "TOKEN"],
+    }
+    assert found.notices == [
+        "server 'docs': tools left out, which a gateway has no use for",
+    ]
+
+
+def test_what_is_null_is_not_there() -> None:
+    entry = {"command": "x", "args": None, "env": None, "url": None}
+    assert import_servers({"a": entry}).upstreams["a"] == {"command": "x"}
+
+
+def test_cherry_studios_own_switch_and_address() -> None:
+    servers = {
+        "off": {"isActive": False, "command": "x"},
+        "on": {"isActive": True, "type": "streamableHttp", "baseUrl": "https://example.com/mcp"},
+    }
+    found = import_servers(servers)
+    assert found.upstreams == {
+        "on": {"transport": "streamable-http", "url": "https://example.com/mcp"}
+    }
+    assert found.notices == ["server 'off' is disabled there and left out"]
+
+
+def test_names_that_editors_fill_in() -> None:
+    entry = {"command": "${workspaceFolder}${/}run", "args": ["${workspaceFolderBasename}"]}
+    found = import_servers({"a": entry}, workspace="/home/ann/shop")
+    assert found.upstreams["a"] == {"command": "/home/ann/shop/run", "args": ["shop"]}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"amp.mcpServers": {"a": {"command": "x"}}},
+        {"folders": [], "settings": {"mcp": {"servers": {"a": {"command": "x"}}}}},
+        {"customizations": {"vscode": {"mcp": {"servers": {"a": {"command": "x"}}}}}},
+        {"mcpServers": {"a": {"transport": {"type": "stdio", "command": "x"}}}},
+    ],
+    ids=["amp", "workspace", "devcontainer", "nested"],
+)
+def test_other_places(tmp_path: Path, data: Any) -> None:
+    assert read(tmp_path, "x.json", json.dumps(data)).upstreams == {"a": {"command": "x"}}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("extensions: {recommendations: [x]}", "has no servers"),
+        ("servers: [{url: 'https://example.com'}]", "has no servers"),
+        ("mcpServers:\n\t- x", "a tab"),
+        ("- x", "a mapping of blocks is expected"),
+    ],
+)
+def test_yaml_without_servers(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        read(tmp_path, "x.yaml", text)
