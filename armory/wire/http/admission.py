@@ -178,7 +178,7 @@ class Admission:
                 raise RequestRejected(refusal(403, codes.INVALID_REQUEST, message), "origin")
             extra = cors_headers(origin)
         if request.method == "OPTIONS":
-            raise RequestRejected(_preflight(origin, request))
+            raise RequestRejected(preflight(origin, request))
         endings = self._authenticator.endings
         principal = await self._authenticated(request, extra)
         endpoint = self._endpoint(kind, request, principal)
@@ -265,7 +265,8 @@ def _refused(
     return refusal(status, code, failure.message, id=id, data=data, headers=headers)
 
 
-def _preflight(origin: str | None, request: web.Request) -> web.Response:
+def preflight(origin: str | None, request: web.Request) -> web.Response:
+    """The answer to `OPTIONS`; `origin`: of a page that may ask, None: no page does."""
     if origin is None:
         return web.Response(status=204, headers={"Allow": "GET, POST, DELETE, OPTIONS"})
     asked = request.headers.get("Access-Control-Request-Headers")
