@@ -57,9 +57,8 @@ def file_lines(files: Iterable[Path]) -> Iterator[bytes]:
             with file.open("rb") as opened:
                 yield from (line.rstrip(b"\n") for line in opened)
         except OSError as error:
-            raise ConfigError(
-                f"the audit {file} cannot be read: {error.strerror}", path="observability.audit.to"
-            ) from None
+            # it may be one that the configuration does not name
+            raise ConfigError(f"the audit {file} cannot be read: {error.strerror}") from None
 
 
 @asynccontextmanager

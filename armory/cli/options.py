@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from armory.cli.output import say_notice
-from armory.config.home import FILE_NAME, find_config
+from armory.config.home import default_config, find_config
 from armory.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def writing_options(command: _F) -> _F:
     return click.option(
         "--into",
         type=click.Path(dir_okay=False, path_type=Path),
-        default=Path(FILE_NAME),
-        show_default=True,
-        help="The configuration to add to; written when it does not exist.",
+        default=default_config,
+        help="The configuration to add to, written when it does not exist; default: "
+        "$ARMORY_CONFIG, else ./armory.yaml.",
     )(command)

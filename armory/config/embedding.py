@@ -25,3 +25,13 @@ def lacks_openai_key(config: Config) -> bool:
     """Whether embeddings would need a key that is not there."""
     openai = config.tool_rag.openai
     return provider(config) == "openai" and openai.api_key is None and openai.base_url is None
+
+
+def without_a_key(config: Config) -> str:
+    """What `tool_rag` has to say so that no key is needed."""
+    model = "embedding_model: embedded"
+    return (
+        model
+        if config.tool_rag.embedding_provider == "auto"
+        else f"embedding_provider: auto, {model}"
+    )

@@ -1,6 +1,6 @@
 """Where things are: the folder of Armory's data, and the configuration file.
 
-Owns: `armory_home`, `home_here`, `find_config`. Never imports a model.
+Owns: `armory_home`, `home_here`, `find_config`, `default_config`. Never imports a model.
 """
 
 from __future__ import annotations
@@ -48,9 +48,16 @@ def home_here(config: str | None = None) -> File:
     Raises:
         ConfigError: as by `armory_home`, or the `.env` is no UTF-8 text.
     """
-    file = File(config or os.environ.get("ARMORY_CONFIG") or FILE_NAME)
+    file = File(config) if config else default_config()
     variables = read_variables(file.parent / DOTENV) if file.is_file() else {}
     return armory_home({**variables, **os.environ})
+
+
+def default_config() -> File:
+    """The file that is meant where none is named, whether it is there or not: `$ARMORY_CONFIG`,
+    else `./armory.yaml`.
+    """
+    return File(os.environ.get("ARMORY_CONFIG") or FILE_NAME)
 
 
 def find_config(given: str | None, environ: Mapping[str, str] | None = None) -> File:

@@ -13,6 +13,7 @@ from armory.domain.principal import Principal
 from armory.domain.visibility import VisibleCatalog
 from armory.gateway.context import RequestContext
 from armory.gateway.metatools.definitions import purpose, searching_tool, servers_shown
+from armory.gateway.queries.carriers import lists_all
 from armory.gateway.queries.filters import with_filtering
 from armory.gateway.settings import GROUPS, MANIFEST, GatewaySettings
 from armory.gateway.views.view import View
@@ -90,13 +91,15 @@ class Description:
             servers = view.servers(context.endpoint)
             return "".join(lists.instructions for lists in servers.values())
         visible = view.visible(context)
-        known = view.instructions.get(visible.tools.key)
+        searching = self._filters(view.settings) and not lists_all(context)
+        key = (visible.tools.key, searching)
+        known = view.instructions.get(key)
         if known is None:
-            known = view.instructions[visible.tools.key] = self._instructions(view, visible)
+            tool = searching_tool(view.settings) if searching else None
+            known = view.instructions[key] = self._instructions(view, visible, tool)
         return known
 
-    def _instructions(self, view: View, visible: VisibleCatalog) -> str:
-        searching = self._filters(view.settings) and searching_tool(view.settings)
+    def _instructions(self, view: View, visible: VisibleCatalog, searching: str | None) -> str:
         lines = [
             "Armory, a gateway in front of several MCP servers. Tools are named server__tool."
             + (f" Use {searching} to find tools that are not listed." if searching else "")

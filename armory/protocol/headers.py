@@ -13,6 +13,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
+import msgspec
+
 SESSION_HEADER = "Mcp-Session-Id"
 VERSION_HEADER = "MCP-Protocol-Version"
 METHOD_HEADER = "Mcp-Method"
@@ -157,6 +159,30 @@ def _flaw(node: Mapping[str, Any]) -> str | None:
         shown = repr(kind) if isinstance(kind, str) else "no single type"
         return f"{HEADER_KEY} is for strings, integers and booleans; the type is {shown}"
     return None
+
+
+def unannotated(schema: Any) -> Any:
+    """A schema without `x-mcp-header` annotations, as it is shown to who need not send headers; the
+    same object where there are none.
+    """
+    return _without_key(schema) if HEADER_KEY_JSON in msgspec.json.encode(schema) else schema
+
+
+def _without_key(node: Any) -> Any:
+    if isinstance(node, dict):
+        source = cast("dict[str, Any]", node)
+        changed = {
+            key: _without_key(child)
+            for key, child in source.items()
+            if key != HEADER_KEY or isinstance(child, dict)  # a property may bear this name
+        }
+        same = len(changed) == len(source) and all(changed[k] is source[k] for k in changed)
+        return source if same else changed
+    if isinstance(node, list):
+        items = cast("list[Any]", node)
+        copies = [_without_key(child) for child in items]
+        return items if all(a is b for a, b in zip(copies, items, strict=True)) else copies
+    return node
 
 
 def schemas_in(root: object) -> Iterator[tuple[tuple[str, ...] | None, dict[str, Any]]]:

@@ -14,6 +14,7 @@ from msgspec import Raw
 
 from armory.audit.record import Entry, arguments_of, result_of
 from armory.domain.naming import expose_names, expose_uri
+from armory.domain.principal import Principal
 from armory.gateway.endpoint import Endpoint
 from armory.gateway.metatools.definitions import CALL
 from armory.gateway.observed import failure_of
@@ -30,8 +31,10 @@ from armory.telemetry.conventions import CALLERS_FAULT, TARGETS, TOOL_ERROR, Kin
 if TYPE_CHECKING:
     from armory.audit.writer import AuditLog
 
-OnDenied = Callable[[str, str | None, str], None]
-"""Told of each request that is not let in: its path, its address, the code of the refusal."""
+OnDenied = Callable[[str, str | None, str, Principal | None], None]
+"""Told of each request that is not let in: its path, its address, the code of the refusal, and who
+asked, where the credential was good.
+"""
 _NAME_CHARS = 200
 _REFUSED = frozenset(("unknown_tool", "rate_limited", "quota_exceeded"))
 
@@ -108,7 +111,9 @@ def path_of(endpoint: Endpoint) -> str:
     return f"/mcp/set/{endpoint.name}" if endpoint.kind == "set" else f"/mcp/{endpoint.name}"
 
 
-def note_denied(audit: AuditLog, path: str, remote: str | None, code: str) -> None:
+def note_denied(
+    audit: AuditLog, path: str, remote: str | None, code: str, principal: Principal | None
+) -> None:
     """Have recorded that somebody was not let in.
 
     Args:
@@ -116,9 +121,12 @@ def note_denied(audit: AuditLog, path: str, remote: str | None, code: str) -> No
         path: where it asked.
         remote: its address.
         code: of the refusal.
+        principal: who it is; None: its credential was not good.
     """
-    who = remote or "unknown"
-    audit.note(Entry(time(), who, "none", path[:_NAME_CHARS], "", "denied", code=code))
+    who, by = (
+        (remote or "unknown", "none") if principal is None else (principal.owner, principal.key)
+    )
+    audit.note(Entry(time(), who, by, path[:_NAME_CHARS], "", "denied", code=code))
 
 
 def _outcome(operation: Operation, reply: Reply | None) -> tuple[str, str | None]:

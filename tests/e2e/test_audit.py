@@ -74,10 +74,10 @@ async def test_every_request_is_recorded(tmp_path: Path, to: str) -> None:
     ):
         answers: list[Any] = []
 
-        async def ask(method: str, token: str = TOKEN, **params: Any) -> int:
+        async def ask(method: str, token: str = TOKEN, at: str = "/mcp", **params: Any) -> int:
             body = modern_body(1, method, params)
             headers = {**modern_headers(body), "Authorization": f"Bearer {token}"}
-            async with http.post(f"{url}/mcp", json=body, headers=headers) as answer:
+            async with http.post(url + at, json=body, headers=headers) as answer:
                 answers.append(await answer.read())
                 return answer.status
 
@@ -91,6 +91,8 @@ async def test_every_request_is_recorded(tmp_path: Path, to: str) -> None:
         await ask("tools/list")
         await ask("resources/read", uri="web+mem://one")
         assert await ask("tools/list", token="wrong") == 401
+        assert await ask("tools/list", at="/mcp/nowhere") == 404
+        assert await ask("tools/list", token="wrong", at="/mcp/nowhere") == 401
     code, found = await armory(tmp_path)
     assert code == 0
     calls = [record for record in found if not record["method"].startswith("armory/")]
@@ -106,9 +108,13 @@ async def test_every_request_is_recorded(tmp_path: Path, to: str) -> None:
         ("ada", "tools/list", None, None, "ok", None),
         ("ada", "resources/read", "web+mem://one", "web", "ok", None),
         ("127.0.0.1", "", None, None, "denied", "http_401"),
+        ("ada", "", None, None, "denied", "http_404"),
+        ("127.0.0.1", "", None, None, "denied", "http_401"),
     ]
-    first = calls[0]
+    first, known, unknown = calls[0], *calls[-2:]
     assert (first["credential"], first["endpoint"]) == ("token:ci", "/mcp")
+    assert (known["credential"], known["endpoint"]) == ("token:ci", "/mcp/nowhere")
+    assert unknown["credential"] == "none"
     assert first["arguments"] == sha256(b'{"secret": 1}')
     assert first["result"] == sha256(bytes(msgspec.json.decode(answers[0], type=Answer).result))
     kept = [r["tool"] for r in calls if "result" in r]

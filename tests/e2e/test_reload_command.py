@@ -93,7 +93,9 @@ def test_a_refused_file_is_told_until_it_holds(
     assert refused() == "0.0"
     assert served.readiness()[1]["not_ready"] == []
     file.unlink()
-    assert armory("reload").returncode != 0
+    asked = armory("reload", "--json")
+    error = json.loads(asked.stdout)["error"]
+    assert (asked.returncode, error["exit_code"], error["code"]) == (2, 2, "config")
     assert refused() == "1.0"
     assert "live.yaml" in served.readiness()[1]["not_ready"][0]
     file.write_text("\n")  # as if nothing were wanted any more, which has to be said

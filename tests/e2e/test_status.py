@@ -147,7 +147,10 @@ def test_a_gateway_known_by_another_name_is_asked_from_its_own_machine(
     ):
         done = armory(*asked, env=env)
         assert (done.returncode, done.stderr) == (0, said), asked
-    assert weak not in armory("console", env=env).stdout
+    link = armory("console", env=env)
+    assert weak not in link.stdout
+    assert "refuses what a browser asks of 127.0.0.1: add 127.0.0.1 to server.all" in link.stderr
+    assert "or open the link at tools.example.org" in link.stderr
     base = served.base.replace("127.0.0.1", "localhost")
     for asked in (("tools", "--url", f"{base}/mcp"), ("logs", "notes", "--url", base)):
         done = armory(*asked, env=env)

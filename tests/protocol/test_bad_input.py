@@ -290,6 +290,22 @@ async def test_discovery_document(front: Front) -> None:
     assert "2026-07-28" in document["protocolVersions"]
 
 
+async def test_pages_of_allowed_origins_read_the_discovery_document(front: Front) -> None:
+    place, shared = front.url + "/.well-known/mcp.json", "Access-Control-Allow-Origin"
+    for origin, told in (
+        ("http://localhost:3000", "http://localhost:3000"),
+        ("https://evil", None),
+    ):
+        for method in ("GET", "OPTIONS"):
+            asked = front.http.request(method, place, headers={"Origin": origin})
+            async with asked as response:
+                assert response.status == {"GET": 200, "OPTIONS": 204}[method]
+                assert response.headers.get(shared) == told
+    asked = {"Origin": "http://localhost:3000", "Access-Control-Request-Headers": "authorization"}
+    async with front.http.options(place, headers=asked) as response:
+        assert response.headers["Access-Control-Allow-Headers"] == "authorization"
+
+
 async def test_base_path(front: Front) -> None:
     async with serving(front.gateway, settings=HttpSettings(base_path="/tools")) as (url, _):
         front.url = url

@@ -138,6 +138,10 @@ async def test_parameter_headers_are_made_anew_and_stripped_from_query_endpoints
     _, message = await front.modern("tools/list")
     shown = message["result"]["tools"][0]["inputSchema"]
     assert "x-mcp-header" not in shown["properties"]["zone"]
+    search = {"name": "search_tools", "arguments": {"query": "now"}}
+    _, message = await front.modern("tools/call", search)
+    found = message["result"]["structuredContent"]["tools"]
+    assert [one["inputSchema"] for one in found if one["name"] == "new__now"] == [shown]
     params = {"name": "new__now", "arguments": {"zone": "Zürich"}}
     status, _ = await front.modern("tools/call", params)
     assert status == 200

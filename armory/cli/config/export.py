@@ -22,6 +22,7 @@ from armory.cli.config.merging import merged_json, merged_toml, toml_of
 from armory.cli.options import config_option, json_option
 from armory.cli.output import out, print_json, say_notice
 from armory.config import Config, find_config, load_file
+from armory.config.blocks.server import ServerConfig
 from armory.domain.hosts import is_loopback
 from armory.errors import ConfigError, InvalidRequest
 
@@ -154,14 +155,16 @@ def export(
 ) -> None:
     """Print what CLIENT needs in order to use this gateway, or add it to the client's file."""
     chosen = CLIENTS[client]
-    place, base, asks = _gateway(config, url, set_name)
+    place, base, configured = _gateway(config, url, set_name)
     asked = _endpoint(base, set_name, query)
     if client == "claude-desktop" and (url or set_name or query or token):
         raise InvalidRequest(
             "claude-desktop starts the gateway itself and sends no URL; use --client mcp-remote"
         )
-    if asks and not token and client != "claude-desktop":
-        say_notice(f"the gateway asks for a credential: --token takes it from ${TOKEN}")
+    if configured is not None and client != "claude-desktop":
+        if _asks_for_a_credential(configured) and not token:
+            say_notice(f"the gateway asks for a credential: --token takes it from ${TOKEN}")
+        _say_what_is_refused(configured.server, base)
     entry = chosen.entry(Gateway(asked, place, token))
     whole: Json = {chosen.place: {_NAME: entry}}
     if client == "vscode" and token:
@@ -181,15 +184,16 @@ def export(
         click.echo(toml_of(whole) if chosen.toml else json.dumps(whole, indent=2))
 
 
-def _gateway(config: str | None, url: str | None, set_name: str | None) -> tuple[Path, str, bool]:
-    """The configuration's file, the URL of the main endpoint, and whether it is known that clients
-    have to bring a credential.
+def _gateway(
+    config: str | None, url: str | None, set_name: str | None
+) -> tuple[Path, str, Config | None]:
+    """The configuration's file, the URL of the main endpoint, and what it was taken from.
 
     Raises:
         InvalidRequest: the configuration has no such set.
     """
     if url is not None:
-        return Path(config or "armory.yaml").absolute(), url, False
+        return Path(config or "armory.yaml").absolute(), url, None
     file = find_config(config)
     configured = load_file(file).config
     server, sets = configured.server, configured.sets
@@ -205,7 +209,20 @@ def _gateway(config: str | None, url: str | None, set_name: str | None) -> tuple
         )
     host = _EVERYWHERE.get(server.host, f"[{server.host}]" if ":" in server.host else server.host)
     endpoint = f"http://{host}:{server.port}{server.base_path.rstrip('/')}/mcp"
-    return file.absolute(), endpoint, _asks_for_a_credential(configured)
+    return file.absolute(), endpoint, configured
+
+
+def _say_what_is_refused(server: ServerConfig, url: str) -> None:
+    """Say so where the gateway does not take the URL's name as Host (`wire.http.host_checks`)."""
+    taken = {name.lower() for name in server.allowed_hosts}
+    parts = urlsplit(url)
+    known = not taken.isdisjoint(("*", parts.hostname, parts.netloc))
+    if taken and not known and not is_loopback(server.host):
+        say_notice(
+            f"the gateway refuses clients that come to {parts.hostname}: say --url as they reach "
+            f"it, by one of server.allowed_hosts ({', '.join(server.allowed_hosts)}), or add "
+            f"{parts.hostname} there"
+        )
 
 
 def _asks_for_a_credential(configured: Config) -> bool:

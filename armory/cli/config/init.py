@@ -13,17 +13,20 @@ import click
 
 from armory.cli.options import json_option
 from armory.cli.output import out, print_json
-from armory.config.home import FILE_NAME
+from armory.config.home import default_config
 from armory.config.schema import SCHEMA_FILE, schema_text
 from armory.errors import ConfigError
 
 
 @click.command()
-@click.argument("file", default=FILE_NAME, type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("file", default=default_config, type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @json_option
 def init(file: Path, force: bool, as_json: bool) -> None:
-    """Write a commented FILE (default: armory.yaml) and its JSON Schema beside it."""
+    """Write a commented FILE and its JSON Schema beside it.
+
+    Default: $ARMORY_CONFIG, else ./armory.yaml.
+    """
     if file.exists() and not force:
         raise ConfigError(f"{file} exists already; --force replaces it")
     schema = file.with_name(SCHEMA_FILE)

@@ -21,11 +21,18 @@ from armory.errors import (
     AccessDenied,
     ArmoryError,
     AuthenticationFailed,
+    BackendError,
+    ConfigError,
+    InvalidRequest,
+    QuotaExceeded,
+    RateLimited,
     UpstreamUnavailable,
 )
 from armory.errors import UnknownTool as NotFound
 from armory.runtime.entry.local_access import running
 
+_TOLD = (ConfigError, InvalidRequest, RateLimited, QuotaExceeded, BackendError)
+"""What else a gateway may say, each with the exit code that it has where it happens here."""
 _WITHIN_S = 15.0
 _SHOWN = 80
 
@@ -142,9 +149,10 @@ class Gateway:
 
     def _refusal(self, status: int, body: bytes) -> ArmoryError:
         try:
-            detail = str(json.loads(body)["detail"])
-        except (ValueError, KeyError, TypeError):
-            detail = f"HTTP {status}"
+            told = json.loads(body)
+            detail, code = str(told["detail"]), told.get("code")
+        except (ValueError, KeyError, TypeError, AttributeError):
+            detail, code = f"HTTP {status}", None
             if status not in (401, 403):
                 return UpstreamUnavailable(
                     f"no gateway answers at {self.url}: {detail}; the URL is that of the clients "
@@ -155,7 +163,9 @@ class Gateway:
             return AuthenticationFailed(f"{said}. Give a token with --token or $ARMORY_TOKEN")
         if status == 403 and "allowed_hosts" not in detail:
             return AccessDenied(f"{said}. Give a token with the scope `admin`")
-        return NotFound(detail) if status == 404 else ArmoryError(said)
+        if status == 404:
+            return NotFound(detail)
+        return next((kind(said) for kind in _TOLD if kind.code == code), ArmoryError(said))
 
 
 def gateways(url: str | None, token: str | None) -> list[Gateway]:

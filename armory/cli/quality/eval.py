@@ -73,7 +73,9 @@ def options_of(config: str | None) -> RetrievalOptions:
 @click.option("--usage", metavar="FILE", help="JSON lines {query, tool}: past successful uses.")
 @click.option("--failures", type=click.IntRange(0), default=0, help="Show so many failures.")
 @click.option("--min", "gates", multiple=True, metavar="FIGURE=N", help="Exit 1 below; repeatable.")
-@click.option("--config", metavar="FILE", help="Default: ./armory.yaml where it exists.")
+@click.option(
+    "--config", metavar="FILE", help="Default: $ARMORY_CONFIG, else ./armory.yaml where it exists."
+)
 @click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")
 def eval_command(
     folder: str,

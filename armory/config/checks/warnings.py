@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from armory.config.blocks.security import SecurityConfig
-from armory.config.embedding import lacks_openai_key
+from armory.config.embedding import lacks_openai_key, without_a_key
 from armory.config.model import Config
 from armory.domain.hosts import is_loopback
 
@@ -24,7 +24,7 @@ def warnings_of(config: Config) -> list[str]:
         said.append(
             f"tool_rag.embedding_model: {config.tool_rag.embedding_model!r} needs an OpenAI key "
             "and there is none, so tools are found by their words alone. Two ways out: set "
-            "OPENAI_API_KEY (or tool_rag.openai), or say `embedding_model: embedded`, which needs "
+            f"OPENAI_API_KEY (or tool_rag.openai), or say `{without_a_key(config)}`, which needs "
             "no key"
         )
     if not config.upstreams:

@@ -23,7 +23,12 @@ from armory.gateway.lists.pages import list_result, refuse_cursor
 from armory.gateway.metatools import definitions
 from armory.gateway.outcomes import Outcomes
 from armory.gateway.ports import Limiter, Retriever
-from armory.gateway.queries.carriers import ListRequest, check_size, read_list_request
+from armory.gateway.queries.carriers import (
+    ListRequest,
+    check_size,
+    raw_by_url,
+    read_list_request,
+)
 from armory.gateway.queries.filters import Patterns
 from armory.gateway.settings import GatewaySettings
 from armory.gateway.views.definitions import Form, ui_meta
@@ -94,7 +99,7 @@ class ToolLists:
         own = spec.query if spec and not by_groups else ()
         request = read_list_request(context, params, own, view.settings.experimental)
         if request.mode == "raw" and not request.narrowed:
-            return _everything(context, Form(context.era, headers=True), kept=True)
+            return _everything(context, Form(context.era, headers=True), kept=raw_by_url(context))
         if request.query is not None and request.mode is None and self.filters(view.settings):
             check_size(request.query, view.settings)
             return await self._filtered(context, request.query, request.names)

@@ -15,6 +15,7 @@ from armory.domain.catalog import ServerLists
 from armory.domain.results import Match, Selection
 from armory.domain.tool import ToolRecord
 from armory.gateway.metatools.definitions import purpose
+from armory.protocol.headers import unannotated
 from armory.protocol.meta import TOOL_REFERENCE
 from armory.protocol.rawjson import encode
 
@@ -69,7 +70,7 @@ def _found(match: Match, ui: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {
         "name": match.tool.name,
         "description": match.tool.description,
-        "inputSchema": match.tool.arguments_schema,
+        "inputSchema": unannotated(match.tool.arguments_schema),
         "score": round(match.score, 4),
         "reason": match.reason,
     }
@@ -159,7 +160,7 @@ def finding_structure(result: AgentResult) -> dict[str, Any]:
             {
                 "name": finding.tool.name,
                 "description": finding.tool.description,
-                "inputSchema": finding.tool.arguments_schema,
+                "inputSchema": unannotated(finding.tool.arguments_schema),
                 "score": round(finding.score, 4),
                 "reason": finding.reason,
             }

@@ -15,7 +15,7 @@ from armory.domain.naming import expose_uri
 from armory.domain.skills import exposed_skill
 from armory.domain.tool import SEARCH_HINT, ListedRecord, ToolRecord
 from armory.gateway.views.readable import readable
-from armory.protocol.headers import HEADER_KEY, HEADER_KEY_JSON
+from armory.protocol.headers import unannotated
 from armory.protocol.meta import ALWAYS_LOAD, UI, UI_RESOURCE
 from armory.protocol.versions import Era
 
@@ -59,8 +59,11 @@ def tool_bytes(record: ToolRecord, form: Form) -> bytes:
         changed["description"] = record.description
     if form.era == "legacy" and not _object_schema(definition.get("outputSchema")):
         changed.pop("outputSchema", None)
-    if not form.headers and HEADER_KEY_JSON in _encode(definition.get("inputSchema")):
-        changed["inputSchema"] = _without_headers(definition["inputSchema"])
+    if not form.headers:
+        schema = definition.get("inputSchema")
+        bare = unannotated(schema)
+        if bare is not schema:
+            changed["inputSchema"] = bare
     if form.load:
         changed["_meta"] = {**_members(changed.get("_meta")), ALWAYS_LOAD: True}
     return _encode(changed)
@@ -111,28 +114,6 @@ def _mapped_ui(meta: object, server: str) -> dict[str, Any] | None:
         if isinstance(link, str):
             changed[UI] = {**ui, "resourceUri": expose_uri(server, link)}
     return changed if changed != meta else None
-
-
-def _without_headers(node: Any) -> Any:
-    """A schema without `x-mcp-header` annotations; the same object where there are none."""
-    if isinstance(node, dict):
-        source = cast("dict[str, Any]", node)
-        changed = {
-            key: _without_headers(child)
-            for key, child in source.items()
-            if not _annotation(key, child)
-        }
-        same = len(changed) == len(source) and all(changed[k] is source[k] for k in changed)
-        return source if same else changed
-    if isinstance(node, list):
-        items = cast("list[Any]", node)
-        copies = [_without_headers(child) for child in items]
-        return items if all(a is b for a, b in zip(copies, items, strict=True)) else copies
-    return node
-
-
-def _annotation(key: str, child: object) -> bool:
-    return key == HEADER_KEY and not isinstance(child, dict)  # a property may bear this name
 
 
 def must_be_task(tool: ToolRecord) -> bool:

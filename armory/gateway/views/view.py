@@ -70,7 +70,7 @@ class View:
         listed = None if previous is None else previous.listed
         self.listed = ListedBytes(catalog, listed, joined_bytes=joined_bytes)
         self._pinned = LRUCache[str, tuple[str, ...]](_VISIBLE_KEPT)
-        self.instructions = LRUCache[str, str](_VISIBLE_KEPT)
+        self.instructions = LRUCache[tuple[str, bool], str](_VISIBLE_KEPT)
         self._usable = LRUCache[str, frozenset[str]](_VISIBLE_KEPT)
         self._whole = LRUCache[str, bool](_VISIBLE_KEPT)
         self._ttls = LRUCache[tuple[str, str], tuple[int, str]](_VISIBLE_KEPT)

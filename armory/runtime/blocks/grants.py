@@ -55,13 +55,16 @@ def grant(key: str, block: AuthConfig, home: Path) -> Grant:
 
 def _refuse(key: str, block: AuthConfig, allowed: frozenset[str]) -> None:
     """Refuse what is given and means nothing for this grant."""
-    if "per" in block.model_fields_set and block.type in _CALLERS and block.per == "gateway":
-        raise ConfigError(
-            f"{block.type} goes by each caller's own token, and never by one of the gateway's; "
-            "leave it out",
-            path=f"upstreams.{key}.auth.per",
-        )
-    for name in sorted(block.model_fields_set - allowed - {"type"}):
+    known = allowed | {"type"}
+    if "per" in block.model_fields_set and block.type in _CALLERS:
+        if block.per == "gateway":
+            raise ConfigError(
+                f"{block.type} goes by each caller's own token, and never by one of the gateway's; "
+                "leave it out",
+                path=f"upstreams.{key}.auth.per",
+            )
+        known |= {"per"}  # `principal`, which it is anyway
+    for name in sorted(block.model_fields_set - known):
         if getattr(block, name) != type(block).model_fields[name].get_default(
             call_default_factory=True
         ):

@@ -13,7 +13,7 @@ from sqlalchemy import select
 from sqlalchemy.engine import make_url
 
 from armory.config import Loaded
-from armory.config.embedding import lacks_openai_key
+from armory.config.embedding import lacks_openai_key, without_a_key
 from armory.errors import ArmoryError, ConfigError
 from armory.retrieval.retriever import Retriever
 from armory.runtime.doctor.findings import Finding, failed, ok, warning
@@ -119,7 +119,8 @@ async def retrieval(loaded: Loaded, opened: Retriever | None = None) -> list[Fin
     found: list[Finding] = []
     try:
         if lacks_openai_key(loaded.config):
-            fix = "set OPENAI_API_KEY (tool_rag.openai.api_key), or embedding_model: embedded"
+            free = without_a_key(loaded.config)
+            fix = f"set OPENAI_API_KEY (tool_rag.openai.api_key), or {free}"
             what = f"{rag.embedding_model} needs a key, and there is none"
             found.append(failed("embedder", what, fix))
         else:

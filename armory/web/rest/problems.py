@@ -34,7 +34,6 @@ TITLES = {
     403: "Not allowed",
     404: "Not found",
     405: "Method not allowed",
-    406: "Not acceptable",
     409: "Already exists",
     412: "Changed meanwhile",
     413: "Body too large",

@@ -40,12 +40,24 @@ Serve = Callable[[AdmittedRequest], Awaitable[web.StreamResponse]]
 
 
 class RequestRejected(Exception):
-    """A request that is answered already; without a reason it is none that was refused."""
+    """A request that is answered already; without a reason it is none that was refused.
 
-    def __init__(self, response: web.StreamResponse, reason: Reason | None = None) -> None:
+    Args:
+        response: what it is answered.
+        reason: why it is refused.
+        principal: who asked, where the credential is good.
+    """
+
+    def __init__(
+        self,
+        response: web.StreamResponse,
+        reason: Reason | None = None,
+        principal: Principal | None = None,
+    ) -> None:
         super().__init__()
         self.response = response
         self.reason: Reason | None = reason
+        self.principal = principal
 
 
 class Admission:
@@ -113,7 +125,8 @@ class Admission:
             self.refused[rejected.reason] += 1
         if self._on_denied is not None and request.method != "OPTIONS":
             remote, _ = self._hosts.seen_as(request.remote, request.headers)
-            self._on_denied(request.path, remote, f"http_{rejected.response.status}")
+            code = f"http_{rejected.response.status}"
+            self._on_denied(request.path, remote, code, rejected.principal)
         if self._before_refusal is not None:
             await self._before_refusal(request.protocol)
         return rejected.response
@@ -165,7 +178,7 @@ class Admission:
                 raise RequestRejected(refusal(403, codes.INVALID_REQUEST, message), "origin")
             extra = cors_headers(origin)
         if request.method == "OPTIONS":
-            raise RequestRejected(_preflight(origin, request))
+            raise RequestRejected(preflight(origin, request))
         endings = self._authenticator.endings
         principal = await self._authenticated(request, extra)
         endpoint = self._endpoint(kind, request, principal)
@@ -176,7 +189,7 @@ class Admission:
                 "that there are"
             )
             gone = refusal(404, codes.INVALID_REQUEST, message, headers=extra)
-            raise RequestRejected(gone, "endpoint")
+            raise RequestRejected(gone, "endpoint", principal)
         connection = request.protocol
         if hasattr(connection, "caller"):
             setattr(connection, "caller", principal.person)  # noqa: B010 what the server gave it
@@ -215,7 +228,7 @@ class Admission:
             headers = {**extra, "Retry-After": _RETRY_AFTER_S}
             id = await self._id_of(request)
             answer = _refused(503, codes.UNAVAILABLE, failure, headers, id)
-            raise RequestRejected(answer, "unavailable")
+            raise RequestRejected(answer, "unavailable", principal)
 
     async def _id_of(self, request: web.Request) -> bytes:
         """The id of what is asked, so that a client finds its request again; null: none."""
@@ -252,7 +265,8 @@ def _refused(
     return refusal(status, code, failure.message, id=id, data=data, headers=headers)
 
 
-def _preflight(origin: str | None, request: web.Request) -> web.Response:
+def preflight(origin: str | None, request: web.Request) -> web.Response:
+    """The answer to `OPTIONS`; `origin`: of a page that may ask, None: no page does."""
     if origin is None:
         return web.Response(status=204, headers={"Allow": "GET, POST, DELETE, OPTIONS"})
     asked = request.headers.get("Access-Control-Request-Headers")

@@ -22,11 +22,11 @@ from armory.protocol.rawjson import encode
 from armory.security.authentication import Authenticator
 from armory.tasks import spawn, stop
 from armory.wire.eras.inbound import is_modern
-from armory.wire.http.admission import REASONS, Admission, Kind, RequestRejected
+from armory.wire.http.admission import REASONS, Admission, Kind, RequestRejected, preflight
 from armory.wire.http.admitted import AdmittedRequest, json_answer, refusal, share_of
 from armory.wire.http.body import BodyReader
 from armory.wire.http.context import EdgeContext
-from armory.wire.http.host_checks import HostChecks
+from armory.wire.http.host_checks import HostChecks, cors_headers
 from armory.wire.http.keepalive import KeepaliveTimer
 from armory.wire.http.legacy import LegacyEndpoint
 from armory.wire.http.modern import ModernEndpoint
@@ -294,13 +294,20 @@ class HttpEdge:
 
     async def discovery(self, request: web.Request) -> web.StreamResponse:
         """The discovery document; servers and sets only for callers that are known."""
+        origin = request.headers.get("Origin")
+        shared = origin if origin is not None and self.hosts.origin_allowed(origin) else None
+        if request.method == "OPTIONS":
+            return preflight(shared, request)
         try:
             principal = await self._admission.caller(request)
         except RequestRejected as rejected:
             return rejected.response
         document = self._gateway.description.discovery(self._gateway.view, principal)
         document["protocolVersions"] = [*versions.LEGACY_VERSIONS, *versions.MODERN_VERSIONS]
-        return json_answer(None, encode(document), headers={"Cache-Control": "no-store"})
+        headers = {"Cache-Control": "no-store"}
+        if shared is not None:
+            headers |= cors_headers(shared)
+        return json_answer(None, encode(document), headers=headers)
 
 
 def _unfit(admitted: AdmittedRequest) -> web.StreamResponse | None:

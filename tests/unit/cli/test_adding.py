@@ -15,6 +15,7 @@ from armory.config import load_file
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ARMORY_CONFIG", raising=False)
 
 
 def taken_over(servers: dict[str, Any], *options: str) -> int:
@@ -22,6 +23,29 @@ def taken_over(servers: dict[str, Any], *options: str) -> int:
     with pytest.raises(SystemExit) as ended:
         main(("import", "theirs.json", *options))
     return int(ended.value.code or 0)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("import", "theirs.json"), ("add", "server.json", "--no-input"), ("init",)],
+    ids=["import", "add", "init"],
+)
+def test_what_is_written_is_the_configuration_that_the_variable_names(
+    arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = {"registryType": "pypi", "identifier": "x", "version": "1"}
+    package = {**found, "transport": {"type": "stdio"}}
+    server = {"name": "io.example/x", "description": "", "version": "1", "packages": [package]}
+    Path("server.json").write_text(json.dumps(server))
+    Path("theirs.json").write_text('{"mcpServers": {"x": {"command": "y"}}}')
+    Path("conf").mkdir()
+    named = Path("conf/gateway.yaml")
+    monkeypatch.setenv("ARMORY_CONFIG", str(named))
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert not ended.value.code
+    assert load_file(named).config.upstreams
+    assert not Path("armory.yaml").exists()
 
 
 @pytest.mark.parametrize("env", [{}, {"API_TOKEN": "in-clear"}])

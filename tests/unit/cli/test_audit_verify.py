@@ -51,3 +51,15 @@ def test_earlier_records_that_are_not_shown_are_told(
     shown = capsys.readouterr()
     assert len(shown.out.splitlines()) == min(limit, 3)
     assert ("these are the last 2, there may be earlier ones" in shown.err) == told
+
+
+@pytest.mark.parametrize("command", [("audit",), ("audit", "verify")])
+def test_a_file_that_is_named_and_not_there_is_not_blamed_on_the_configuration(
+    command: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main((*command, "--file", str(tmp_path / "nope.jsonl")))
+    told = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert "nope.jsonl cannot be read" in " ".join(told.split())
+    assert "observability" not in told

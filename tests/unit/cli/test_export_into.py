@@ -129,6 +129,31 @@ def test_that_the_gateway_asks_for_a_credential_is_told(
     assert ("asks for a credential: --token" in capsys.readouterr().err) == said
 
 
+@pytest.mark.parametrize(
+    ("server", "said"),
+    [
+        ("host: 0.0.0.0, allowed_hosts: [tools.example]", True),
+        ("host: '::', allowed_hosts: [tools.example]", True),
+        ("host: 0.0.0.0, allowed_hosts: [tools.example, 127.0.0.1]", False),
+        ("host: 0.0.0.0, allowed_hosts: ['127.0.0.1:8080']", False),
+        ("host: '::', allowed_hosts: ['::1']", False),
+        ("host: 0.0.0.0, allowed_hosts: ['*']", False),
+        ("host: 0.0.0.0", False),
+        ("allowed_hosts: [tools.example]", False),
+    ],
+)
+def test_a_url_that_the_gateway_refuses_is_told(
+    server: str, said: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("armory.yaml").write_text(
+        f"server: {{{server}}}\nsecurity: {{tokens: {{a: {{token: abcdefgh}}}}}}\n"
+    )
+    assert run("--client", "cursor", "--token") == 0
+    assert ("server.allowed_hosts (tools.example)" in capsys.readouterr().err) == said
+    assert run("--client", "claude-desktop") == 0  # which starts it, and goes to no URL
+    assert "allowed_hosts" not in capsys.readouterr().err
+
+
 def test_a_client_that_starts_the_gateway_gets_its_whole_path(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

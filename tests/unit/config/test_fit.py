@@ -8,6 +8,7 @@ import pytest
 
 from armory.config import ConfigProblems, load_text
 from armory.domain.naming import expose_names
+from armory.runtime.blocks.upstreams import upstream_specs
 from armory.runtime.checking import checked
 
 
@@ -86,6 +87,23 @@ def test_a_token_of_each_caller_s_own_is_none_of_the_gateway_s(tmp_path: Path, k
     (found,) = caught.value.problems
     assert found.path == "upstreams.a.auth.per"
     assert "each caller's own token" in found.message
+
+
+_CLIENT = "issuer: 'https://x', client_id: a, client_secret: b"
+_THERE = "audience: 'https://y', audience_client_id: c"
+
+
+@pytest.mark.parametrize(
+    "auth",
+    [
+        f"type: token_exchange, {_CLIENT}",
+        f"type: jwt_bearer, {_CLIENT}, {_THERE}",
+        "type: passthrough",
+    ],
+)
+def test_that_it_is_each_caller_s_own_may_be_said(auth: str) -> None:
+    text = f"upstreams: {{a: {{url: 'http://x', auth: {{{auth}, per: principal}}}}}}"
+    upstream_specs(load_text(text, environ={}))
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 
 from armory.config import load_text, warnings_of
 
@@ -126,3 +127,21 @@ def test_that_tokens_for_anybody_would_be_taken_is_pointed_out(jwt: str, said: s
     warnings = warnings_of(load_text(f"security: {{jwt: {{{jwt}}}}}", environ={}).config)
     found = [warning for warning in warnings if warning.startswith("security.jwt: ")]
     assert [said in warning for warning in found] == ([True] if said else [])
+
+
+@pytest.mark.parametrize(
+    "rag",
+    [
+        {"embedding_model": "text-embedding-3-small"},
+        {"embedding_provider": "openai"},
+        {"embedding_provider": "openai", "embedding_model": "mine"},
+    ],
+)
+def test_the_way_out_of_a_missing_key_is_one(rag: dict[str, str]) -> None:
+    def of_keys(block: dict[str, str]) -> list[str]:
+        said = warnings_of(load_text(yaml.safe_dump({"tool_rag": block}), environ={}).config)
+        return [line for line in said if "needs an OpenAI key" in line]
+
+    (said,) = of_keys(rag)
+    way = said.rpartition("or say `")[2].partition("`")[0]
+    assert of_keys({**rag, **yaml.safe_load(f"{{{way}}}")}) == []

@@ -110,6 +110,17 @@ async def test_who_may_see_a_part_of_a_server_waits_for_it(bench: Bench) -> None
         assert not awaits("up", ann)
 
 
+@pytest.mark.parametrize("mode", ["all", "raw", "search", "none"])
+async def test_who_asks_for_whole_lists_is_not_told_to_search(bench: Bench, mode: str) -> None:
+    for asked in (
+        bench.context(url={"mode": [mode]}),
+        bench.context(headers={"X-Armory-Mode": mode}),
+    ):
+        told = bench.gateway.description.of_endpoint(asked)["instructions"]
+        assert ("search_tools" in told) is (mode not in ("all", "raw"))
+        assert "up: " in told
+
+
 async def test_no_text_names_a_meta_tool_that_there_is_not(bench: Bench) -> None:
     for search, call, find in product((True, False), repeat=3):
         offered = {"search_tools": search, "call_tool": call, "find_tools": find}

@@ -227,6 +227,17 @@ async def test_cache_fields(bench: Bench) -> None:
     assert fields(Policy()) == (0, "private")
 
 
+async def test_a_raw_list_is_kept_where_its_url_asks_for_it(bench: Bench) -> None:
+    for upstream in bench.pool.upstreams.values():
+        upstream.lists = replace(upstream.lists, cache={"tools/list": (9, "public")})
+    bench.gateway.publish(bench.pool.catalog(bench.gateway.view.catalog))
+    header, url = {"X-Armory-Mode": "raw"}, {"mode": ["raw"]}
+    for headers, asked, ttl_ms in (({}, url, 9), (header, url, 9), (header, {}, 0), ({}, {}, 0)):
+        context = bench.context(headers=headers, url=asked)
+        listed = read(await bench.gateway.tool_lists.list(context, {}))
+        assert (len(listed["tools"]), listed["ttlMs"]) == (len(ALL), ttl_ms), (headers, asked)
+
+
 # -- definitions -----------------------------------------------------------------------------------
 
 
