@@ -138,7 +138,7 @@ class OAuthScheme:
             _log.info("access_token_refused", reason="no audience", issuer=issuer.name)
             raise AuthenticationFailed(REFUSED)
         subject, user = self._names(issuer, claims)
-        scopes = scopes_of(claims, self._settings.scopes_claim)
+        scopes = self._with_implied(scopes_of(claims, self._settings.scopes_claim))
         missing = [s for s in self._settings.scopes if s not in scopes and _bare(s) not in scopes]
         if missing:
             raise InsufficientScope(
@@ -155,6 +155,14 @@ class OAuthScheme:
             token,
             delegated=not self._is_own(issuer, claims),
         )
+
+    def _with_implied(self, scopes: frozenset[str]) -> frozenset[str]:
+        """Scopes with those that they imply, and that these imply in turn."""
+        implied, found, new = self._settings.implied_scopes, set(scopes), list(scopes)
+        while implied and new:
+            new = [one for one in implied.get(new.pop(), ()) if one not in found] + new
+            found.update(new)
+        return frozenset(found)
 
     def _is_own(self, issuer: Issuer, claims: Mapping[str, Any]) -> bool:
         """Whether the gateway itself asked for the token, for its console; any other program got it

@@ -204,6 +204,22 @@ async def test_a_token_holds_where_only_the_configured_audience_is_known(
         await checks.authenticate(bearer(provider.sign(aud=HERE)))
 
 
+async def test_a_broader_scope_has_those_that_it_implies(provider: IdentityProvider) -> None:
+    implied = {"mcp:admin": ["mcp:write"], "mcp:write": ["mcp:use"]}
+    checks = chain(provider, scopes=["mcp:use"], implied_scopes=implied)
+    found = await checks.authenticate(bearer(provider.sign(aud=HERE, scope="mcp:admin x")), HERE)
+    assert found.scopes == {"mcp:admin", "mcp:write", "mcp:use", "x"}
+    with pytest.raises(InsufficientScope) as refused:
+        await checks.authenticate(bearer(provider.sign(aud=HERE, scope="x")), HERE)
+    assert list(refused.value.scopes) == ["mcp:use"]
+
+
+async def test_scopes_that_imply_each_other_are_the_same(provider: IdentityProvider) -> None:
+    checks = chain(provider, scopes=["a"], implied_scopes={"a": ["b"], "b": ["a"]})
+    found = await checks.authenticate(bearer(provider.sign(aud=HERE, scope="b")), HERE)
+    assert found.scopes == {"a", "b"}
+
+
 async def test_scopes_that_every_token_needs(provider: IdentityProvider) -> None:
     checks = chain(provider, scopes=["mcp:use", "mcp:read"])
     with pytest.raises(InsufficientScope) as refused:
