@@ -17,7 +17,7 @@ from cachetools import TLRUCache
 from armory.domain.principal import Principal
 from armory.errors import AuthenticationFailed, InsufficientScope
 from armory.logger import Logger
-from armory.oauth.metadata import same_issuer, text
+from armory.oauth.metadata import resource_id, same_issuer, text
 from armory.security.claims import (
     FORM,
     MAX_TOKEN_CHARS,
@@ -57,7 +57,7 @@ class OAuthScheme:
     ) -> None:
         self._settings = settings
         self._issuers = tuple(issuers)
-        self._anywhere = frozenset(settings.audience)
+        self._anywhere = frozenset(map(resource_id, settings.audience))
         self._leeway_s = settings.clock_skew_s
         self._checked: TLRUCache[bytes, tuple[Principal | None, float, int]] = TLRUCache(
             10_000, ttu=lambda _key, entry, _now: entry[1], timer=time.monotonic
@@ -133,7 +133,7 @@ class OAuthScheme:
         return self._principal(first, claims, token)
 
     def _principal(self, issuer: Issuer, claims: Mapping[str, Any], token: str) -> Principal:
-        audience = audience_of(claims)
+        audience = frozenset(map(resource_id, audience_of(claims)))
         if not audience:
             _log.info("access_token_refused", reason="no audience", issuer=issuer.name)
             raise AuthenticationFailed(REFUSED)

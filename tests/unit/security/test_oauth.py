@@ -53,6 +53,14 @@ async def test_a_token_for_this_endpoint_names_user_and_scopes(provider: Identit
     assert found.expires_at > time.time()
 
 
+async def test_capitals_in_the_host_make_no_other_audience(provider: IdentityProvider) -> None:
+    checks = chain(provider, audience=["api://Armory"])
+    for said in ("HTTPS://Gateway.EXAMPLE/mcp", "api://armory"):
+        await checks.authenticate(bearer(provider.sign(aud=said)), HERE)
+    with pytest.raises(AuthenticationFailed):
+        await checks.authenticate(bearer(provider.sign(aud=HERE.replace("mcp", "MCP"))), HERE)
+
+
 async def test_claims_are_read_where_the_configuration_says(provider: IdentityProvider) -> None:
     checks = scheme(provider, user_claim="email", scopes_claim="roles", audience=["armory"])
     token = provider.sign(aud="armory", email="ann@example.org", roles=["admin"])
