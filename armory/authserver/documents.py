@@ -131,10 +131,12 @@ class Documents:
                 "secret"
             )
         uris = usable_redirects(found, self._patterns)
-        name = printable(text(found.get("client_name")))
+        name = text(found.get("client_name"))
+        if not name.strip():
+            raise UnusableClient("it has no client_name")
         keys = keys_in(found) if method == METHOD else ""
         # as it is asked for: letters of other alphabets look like those of a name that is known
-        return Client(url, name, uris, method, host=place.raw_host or "", keys=keys)
+        return Client(url, printable(name), uris, method, host=place.raw_host or "", keys=keys)
 
 
 def _size(found: Client | str) -> int:

@@ -15,6 +15,7 @@ from yarl import URL
 from armory.authserver import redirects
 from armory.authserver.clients import Client
 from armory.authserver.errors import OAuthError, UnusableClient
+from armory.oauth.metadata import resource_id
 
 _CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
 _MAX_STATE, _MAX_RESOURCE = 1_000, 500
@@ -118,7 +119,7 @@ def read(
         raise wrong("invalid_request", f"state has at most {_MAX_STATE} characters")
     if query.get("prompt") == "none":
         raise wrong("interaction_required", "somebody has to look")
-    resource = query.get("resource") or default_resource
+    resource = resource_id(query.get("resource") or default_resource)
     if len(resource) > _MAX_RESOURCE or not is_resource(resource):
         raise wrong("invalid_target", "resource must be the URL of an endpoint of this gateway")
     return Request(client.digest, uri, state, challenge, resource)

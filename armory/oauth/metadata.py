@@ -63,6 +63,13 @@ def same_issuer(one: str, other: str) -> bool:
     return one.rstrip("/") == other.rstrip("/")
 
 
+def resource_id(url: str) -> str:
+    """A resource identifier as it is compared: scheme and host may come in capitals."""
+    scheme, mark, rest = url.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme.lower()}://{host.lower()}{slash}{path}" if mark else url
+
+
 def is_secure(url: str) -> bool:
     """Whether a URL is https, or http on this machine."""
     try:

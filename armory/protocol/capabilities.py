@@ -1,7 +1,7 @@
 """What clients and servers declare: what a client answers, and the extensions of both.
 
 Owns: the requests that a server may make, what capabilities say of them, the names and settings of
-extensions. Never imports anything.
+extensions, what of them is declared in a session. Never imports anything.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ GROUPS_EXTENSION = "io.modelcontextprotocol/groups"
 GROUPS_DECLARED: dict[str, Any] = {"extensions": {GROUPS_EXTENSION: {}}}
 """The capabilities of a client that supports groups."""
 APPS_EXTENSION = "io.modelcontextprotocol/ui"
+TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
+"""Of long calls, in the modern era."""
 DIRECTORY_READ = "directoryRead"
 """The setting of a server that lists folders."""
 
@@ -78,6 +80,21 @@ def declaration(answers: int) -> Mapping[str, Any]:
         declared["sampling"] = {}
     if answers & ROOTS:
         declared["roots"] = {}
+    return declared
+
+
+def declared_in_sessions(capabilities: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a client's capabilities is declared upstream where either side has a session: all but
+    tasks.
+
+    Under `tasks`, a server would ask for the client's tasks by ids, and these are not kept apart by
+    server. The extension is of the modern era: its results mean nothing in a session.
+    """
+    declared = {name: value for name, value in capabilities.items() if name != "tasks"}
+    extensions = declared.get("extensions")
+    if isinstance(extensions, dict) and TASKS_EXTENSION in extensions:
+        named = cast("dict[str, Any]", extensions)
+        declared["extensions"] = {name: named[name] for name in named if name != TASKS_EXTENSION}
     return declared
 
 

@@ -17,7 +17,7 @@ from cachetools import TLRUCache
 from armory.domain.principal import Principal
 from armory.errors import AuthenticationFailed, InsufficientScope
 from armory.logger import Logger
-from armory.oauth.metadata import same_issuer, text
+from armory.oauth.metadata import resource_id, same_issuer, text
 from armory.security.claims import (
     FORM,
     MAX_TOKEN_CHARS,
@@ -57,7 +57,7 @@ class OAuthScheme:
     ) -> None:
         self._settings = settings
         self._issuers = tuple(issuers)
-        self._anywhere = frozenset(settings.audience)
+        self._anywhere = frozenset(map(resource_id, settings.audience))
         self._leeway_s = settings.clock_skew_s
         self._checked: TLRUCache[bytes, tuple[Principal | None, float, int]] = TLRUCache(
             10_000, ttu=lambda _key, entry, _now: entry[1], timer=time.monotonic
@@ -133,12 +133,12 @@ class OAuthScheme:
         return self._principal(first, claims, token)
 
     def _principal(self, issuer: Issuer, claims: Mapping[str, Any], token: str) -> Principal:
-        audience = audience_of(claims)
+        audience = frozenset(map(resource_id, audience_of(claims)))
         if not audience:
             _log.info("access_token_refused", reason="no audience", issuer=issuer.name)
             raise AuthenticationFailed(REFUSED)
         subject, user = self._names(issuer, claims)
-        scopes = scopes_of(claims, self._settings.scopes_claim)
+        scopes = self._with_implied(scopes_of(claims, self._settings.scopes_claim))
         missing = [s for s in self._settings.scopes if s not in scopes and _bare(s) not in scopes]
         if missing:
             raise InsufficientScope(
@@ -155,6 +155,14 @@ class OAuthScheme:
             token,
             delegated=not self._is_own(issuer, claims),
         )
+
+    def _with_implied(self, scopes: frozenset[str]) -> frozenset[str]:
+        """Scopes with those that they imply, and that these imply in turn."""
+        implied, found, new = self._settings.implied_scopes, set(scopes), list(scopes)
+        while implied and new:
+            new = [one for one in implied.get(new.pop(), ()) if one not in found] + new
+            found.update(new)
+        return frozenset(found)
 
     def _is_own(self, issuer: Issuer, claims: Mapping[str, Any]) -> bool:
         """Whether the gateway itself asked for the token, for its console; any other program got it

@@ -5,7 +5,7 @@ Owns: the dataclasses that `runtime` fills, and their defaults. Never imports an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -58,6 +58,7 @@ class OAuthSettings:
             plain names, those of the others are called `ISSUER|NAME`.
         audience: what a token may be for, beside the endpoint's own URL.
         scopes: that every token needs.
+        implied_scopes: narrower scopes that whoever has a broader one has, too, by the broader.
         user_claim: claim with the user's id.
         scopes_claim: claim with the scopes, a list or words in a text.
         client_id: the gateway itself at the first issuer; None: it is no client there.
@@ -70,6 +71,7 @@ class OAuthSettings:
     issuers: Sequence[str]
     audience: Sequence[str] = ()
     scopes: Sequence[str] = ()
+    implied_scopes: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     user_claim: str = "sub"
     scopes_claim: str = "scope"
     client_id: str | None = None

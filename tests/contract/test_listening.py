@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from armory.errors import UpstreamUnavailable
+from armory.protocol.capabilities import TASKS_EXTENSION
 from armory.protocol.link import FOREVER_S, Call
-from armory.protocol.meta import TASKS
 from armory.testing.clients.recording import RecordingClient
 from armory.testing.waiting import until
 from tests.contract.links import BOUND_S, MODERN, Rig, open_rig, raw
 
 pytestmark = pytest.mark.anyio
-TAKES_TASKS: dict[str, Any] = {"extensions": {TASKS: {}}}
+TAKES_TASKS: dict[str, Any] = {"extensions": {TASKS_EXTENSION: {}}}
 NEWS = "notifications/tasks"
 
 

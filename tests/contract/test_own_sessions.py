@@ -114,3 +114,13 @@ async def test_no_call_overtakes_the_one_that_has_the_log_level_set(legacy: Rig)
         await asyncio.gather(*(legacy.call("echo", {"text": t}, client=client) for t in texts))
         said = await legacy.call("report", client=client)
     assert said["structuredContent"]["texts"] == texts
+
+
+async def test_a_session_is_declared_no_tasks_of_a_modern_client(legacy: Rig) -> None:
+    """Some declare the same in either era; the server would ask for the client's tasks."""
+    extensions = {"io.modelcontextprotocol/tasks": {}, "com.example/x": {}}
+    tasks = {"requests": {"elicitation": {"create": {}}}}
+    client = RecordingClient({"elicitation": {}, "tasks": tasks, "extensions": extensions})
+    told = await legacy.call("who", client=client)
+    declared = {"elicitation": {}, "extensions": {"com.example/x": {}}}
+    assert told["structuredContent"]["capabilities"] == declared

@@ -17,8 +17,8 @@ import pytest
 from armory.domain.catalog import ServerLists
 from armory.gateway.gateway import Gateway, Services
 from armory.gateway.tasks.register import TaskRegister
+from armory.protocol.capabilities import TASKS_EXTENSION
 from armory.protocol.link import Call, Owner, Reply
-from armory.protocol.meta import TASKS
 from armory.protocol.session_events import Notified
 from armory.protocol.versions import Era
 from armory.security.authentication import Authenticator, StaticToken
@@ -43,7 +43,7 @@ pytestmark = pytest.mark.anyio
 NAMES = ("alice", "bob", "carol")
 TOKENS = {name: f"{name}-{'t' * 40}" for name in NAMES}
 SERVERS: dict[str, Era] = {"new": "modern", "old": "legacy"}
-TAKES_TASKS = {"extensions": {TASKS: {}}}
+TAKES_TASKS = {"extensions": {TASKS_EXTENSION: {}}}
 NEWS = {"new": "notifications/tasks", "old": "notifications/tasks/status"}
 
 

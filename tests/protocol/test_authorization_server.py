@@ -69,6 +69,21 @@ async def test_a_client_registers_logs_in_and_goes_on(world: World) -> None:
         assert second["refresh_token"] != first["refresh_token"]
 
 
+async def test_a_resource_may_be_named_in_capitals(world: World) -> None:
+    async with proxied(world) as (url, _), App(url) as app:
+        named = url.replace("http", "HTTP") + "/mcp"
+        tokens = await app.tokens(resource=named)
+        assert await allowed(world, url, tokens["access_token"])
+        form = {
+            "grant_type": "refresh_token",
+            "refresh_token": tokens["refresh_token"],
+            "client_id": app.client_id,
+            "resource": named,
+        }
+        async with world.http.post(f"{url}/oauth/token", data=form) as response:
+            assert response.status == 200
+
+
 async def test_one_replica_begins_and_another_goes_on(world: World) -> None:
     async with proxied(world) as (one, _), proxied(world) as (other, _), App(one) as app:
         # behind one name, as behind a load balancer

@@ -65,6 +65,8 @@ async def test_duplicated_headers_are_refused(front: Front) -> None:
         ({"io.modelcontextprotocol/protocolVersion": "2030-01-01"}, -32022),
         ({"io.modelcontextprotocol/clientCapabilities": None}, -32602),
         ({"io.modelcontextprotocol/clientCapabilities": []}, -32602),
+        ({"io.modelcontextprotocol/logLevel": "loud"}, -32602),
+        ({"io.modelcontextprotocol/logLevel": 3}, -32602),
     ],
 )
 async def test_the_envelope_is_checked(front: Front, meta: dict[str, Any], code: int) -> None:

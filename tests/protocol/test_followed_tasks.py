@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from armory.protocol.meta import TASKS
+from armory.protocol.capabilities import TASKS_EXTENSION
 from armory.testing.clients.raw import LegacyClient, messages, modern_body, modern_headers
 from armory.testing.upstreams.exchange import PREFIX, Json, Request, ScriptState, Wire
 from armory.testing.upstreams.http import ScriptedUpstream
@@ -21,7 +21,7 @@ from armory.testing.waiting import until
 from tests.protocol.gateways import Running, running
 
 pytestmark = pytest.mark.anyio
-TAKES_TASKS = {"extensions": {TASKS: {}}}
+TAKES_TASKS = {"extensions": {TASKS_EXTENSION: {}}}
 NEWS = "notifications/tasks"
 
 
@@ -189,7 +189,7 @@ async def test_a_session_is_made_no_task_of_the_modern_era(
     gateway: Running, upstream: ScriptedUpstream
 ) -> None:
     client = LegacyClient(gateway.url + "/mcp", gateway.http, "2025-11-25")
-    await client.initialize({"extensions": {TASKS: {}, "com.example/x": {"a": 1}}})
+    await client.initialize({"extensions": {TASKS_EXTENSION: {}, "com.example/x": {"a": 1}}})
     await client.request("tools/call", {"name": "up__who", "arguments": {}})
     asked = [m for _, m in upstream.requests if m["method"] == "tools/call"][-1]
     declared = asked["params"]["_meta"][f"{PREFIX}clientCapabilities"]

@@ -34,9 +34,14 @@ async def provider() -> AsyncGenerator[IdentityProvider]:
 
 @asynccontextmanager
 async def guarded(
-    front: Front, provider: IdentityProvider, *, needs: tuple[str, ...] = (), **settings: Any
+    front: Front,
+    provider: IdentityProvider,
+    *,
+    needs: tuple[str, ...] = (),
+    implied: dict[str, list[str]] | None = None,
+    **settings: Any,
 ) -> AsyncGenerator[str]:
-    oauth = OAuthSettings([provider.issuer], scopes=needs)
+    oauth = OAuthSettings([provider.issuer], scopes=needs, implied_scopes=implied or {})
     checks = Authenticator(
         (),
         [OAuthScheme(oauth, [Issuer(provider.issuer)])],
@@ -195,6 +200,17 @@ async def test_too_few_scopes_are_told_all_at_once(
         assert 'error="insufficient_scope", scope="mcp:use mcp:read"' in challenge
         all_of_them = provider.sign(aud=f"{url}/mcp", scope="mcp:read mcp:use other")
         assert (await asked(front, f"{url}/mcp", all_of_them))[0] == 200
+
+
+async def test_a_broader_scope_implies_narrower_ones(
+    front: Front, provider: IdentityProvider
+) -> None:
+    implied = {"mcp:all": ["mcp:use", "mcp:read"]}
+    async with guarded(front, provider, needs=("mcp:use", "mcp:read"), implied=implied) as url:
+        broad = provider.sign(aud=f"{url}/mcp", scope="mcp:all")
+        assert (await asked(front, f"{url}/mcp", broad))[0] == 200
+        other = provider.sign(aud=f"{url}/mcp", scope="mcp:al")
+        assert (await asked(front, f"{url}/mcp", other))[0] == 403
 
 
 async def test_a_provider_that_is_down_is_told_apart_from_a_bad_token(

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 MODES = ["2026-07-28", "legacy"]
 ELICIT = {"elicitation": {"form": {}}}
+VISIT = {"mode": "url", "url": "https://x.example", "message": "m"}
+WITH_TOOLS = {"messages": [], "maxTokens": 5, "tools": [{"name": "t", "inputSchema": {}}]}
 
 
 async def needing(call: Call, owner: Owner) -> Reply:
@@ -255,33 +257,57 @@ async def test_a_url_error_without_urls_stays_an_error(front: Front, data: Any) 
         assert message["error"] == {"code": -32603, "message": "visit", "data": data}
 
 
-@pytest.mark.parametrize("mode", ["form", "url"])
+@pytest.mark.parametrize("mode", ["form", "url", "tools"])
 async def test_a_mode_that_was_not_declared_is_named(front: Front, mode: str) -> None:
     """As -32021 to a modern client, as -32602 to an upstream that asks directly."""
-    other = {"elicitation": {"url" if mode == "form" else "form": {}}}
-    asked = {"form": FORM, "url": {"mode": "url", "url": "https://x.example", "message": "m"}}[mode]
+    method, other, lacking, asked = {
+        "form": ("elicitation/create", {"elicitation": {"url": {}}}, "elicitation", FORM),
+        "url": ("elicitation/create", {"elicitation": {"form": {}}}, "elicitation", VISIT),
+        "tools": ("sampling/createMessage", {"sampling": {}}, "sampling", WITH_TOOLS),
+    }[mode]
 
     async def needing(call: Call, owner: Owner) -> Reply:
         del call, owner
-        requests = {"a": {"method": "elicitation/create", "params": asked}}
+        requests = {"a": {"method": method, "params": asked}}
         return result({"resultType": "input_required", "inputRequests": requests}, "modern")
 
     async def questioning(call: Call, owner: Owner) -> Reply:
         del owner
         assert call.client is not None
-        answer = await call.client.ask("elicitation/create", raws(asked))
+        answer = await call.client.ask(method, raws(asked))
         return Reply(error=answer.error, era="legacy")
 
     front.pool.upstreams["new"].answer, front.pool.upstreams["old"].answer = needing, questioning
     params = {"name": "new__now", "arguments": {}}
     _, message = await front.modern("tools/call", params, capabilities=other)
     assert message["error"]["code"] == -32021
-    assert message["error"]["data"] == {"requiredCapabilities": {"elicitation": {mode: {}}}}
+    assert message["error"]["data"] == {"requiredCapabilities": {lacking: {mode: {}}}}
+    client = await front.start_legacy(capabilities=other)
+    assert (await client.request("tools/call", params))["error"]["code"] == -32603
     params = {"name": "old__now", "arguments": {}}
     _, message = await front.modern("tools/call", params, capabilities=other)
     assert message["error"]["code"] == -32602
-    client = await front.start_legacy(capabilities=other)
     assert (await client.request("tools/call", params))["error"]["code"] == -32602
+
+
+@pytest.mark.parametrize("responses", ["yes", {"input-1": "yes", "other": {}}, {"input-1": None}])
+async def test_answers_that_are_none_are_refused_and_asked_for_still(
+    front: Front, responses: Any
+) -> None:
+    """They would reach the upstream as a response that its SDK cannot read."""
+    front.pool.upstreams["old"].answer = asking
+    params = {"name": "old__now", "arguments": {}}
+    _, message = await front.modern("tools/call", params, capabilities=ELICIT)
+    again = {**params, "requestState": message["result"]["requestState"]}
+    bad = {**again, "inputResponses": responses}
+    status, message = await front.modern("tools/call", bad, capabilities=ELICIT)
+    assert (status, message["error"]["code"]) == (400, -32602)
+    assert "inputResponses" in message["error"]["message"]
+    said = {"input-1": {"action": "accept", "content": {"zone": "UTC"}}, "other": 3}
+    _, message = await front.modern(
+        "tools/call", {**again, "inputResponses": said}, capabilities=ELICIT
+    )
+    assert message["result"]["resultType"] == "input_required"
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from armory.protocol.capabilities import TASKS_EXTENSION
 from armory.protocol.link import Call, Owner, Reply
-from armory.protocol.meta import TASKS
 from armory.testing.front import plain, refused, result, tool
 from armory.testing.waiting import until
 
@@ -113,7 +113,7 @@ async def test_task_ids_are_mapped(front: Front) -> None:
         return result({**task, "resultType": "complete"}, "modern")
 
     front.pool.upstreams["new"].answer = relayed
-    params, takes = {"name": "new__now", "arguments": {}}, {"extensions": {TASKS: {}}}
+    params, takes = {"name": "new__now", "arguments": {}}, {"extensions": {TASKS_EXTENSION: {}}}
     _, message = await front.modern("tools/call", params, capabilities=takes)
     assert message["result"]["taskId"] == "new:7"
     named: dict[str, Any] = {"headers": {"Mcp-Name": "new:7"}, "capabilities": takes}

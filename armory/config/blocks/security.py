@@ -117,6 +117,9 @@ class OAuthConfig(Block):
     """What a token may be for, beside the endpoint's own URL."""
     scopes: Texts = Field(default_factory=list[str])
     """That every token needs; clients are told to ask for them."""
+    implied_scopes: dict[str, Texts] = Field(default_factory=dict[str, list[str]])
+    """Broader scopes, each with the narrower ones that whoever has it has, too, e.g. `{mcp:admin:
+    [mcp:use]}`."""
     user_claim: str = _OAUTH.user_claim
     """Claim with the user's id."""
     scopes_claim: str = _OAUTH.scopes_claim

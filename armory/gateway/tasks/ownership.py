@@ -18,10 +18,10 @@ from armory.domain.naming import split_task
 from armory.gateway.context import RequestContext
 from armory.gateway.ports import Pool
 from armory.gateway.tasks.register import MOST_S, Place, TaskRegister
+from armory.protocol.capabilities import TASKS_EXTENSION
 from armory.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, MISSING_CAPABILITY
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Reply
-from armory.protocol.meta import TASKS
 from armory.protocol.rawjson import (
     few_items,
     members_or_none,
@@ -143,7 +143,7 @@ def refuse_undeclared(context: RequestContext) -> None:
         RpcError: it did not.
     """
     if context.era == "modern" and not _declares(context.client.capabilities):
-        needed = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
+        needed = {"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}}
         raise RpcError(MISSING_CAPABILITY, "Missing required client capability", needed)
 
 
@@ -151,7 +151,9 @@ def _declares(capabilities: Mapping[str, Any]) -> bool:
     """Whether a client takes tasks for results."""
     extensions = capabilities.get("extensions")
     # a check against an abstract class costs more than the rest of a usual call's look here
-    return extensions is not None and isinstance(extensions, Mapping) and TASKS in extensions
+    return (
+        extensions is not None and isinstance(extensions, Mapping) and TASKS_EXTENSION in extensions
+    )
 
 
 def _ttl_s(task: Mapping[str, Raw]) -> float | None:

@@ -11,6 +11,7 @@ from typing import Any, cast
 from msgspec import Raw
 
 from armory.errors import UpstreamUnavailable
+from armory.protocol.capabilities import declared_in_sessions
 from armory.protocol.codes import MODERN_ERRORS, UNSUPPORTED_VERSION
 from armory.protocol.jsonrpc import ErrorObject, error_of
 from armory.protocol.link import Call, Reply
@@ -103,7 +104,7 @@ async def initialize(
     """
     params = {
         "protocolVersion": Raw(encode(version)),
-        "capabilities": Raw(encode(dict(capabilities))),
+        "capabilities": Raw(encode(declared_in_sessions(capabilities))),
         "clientInfo": Raw(encode(dict(session.client_info))),
     }
     if session.identity.era != "legacy":

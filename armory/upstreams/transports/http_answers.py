@@ -10,7 +10,7 @@ from armory.errors import ArmoryError
 from armory.http1.eventstream import Event, EventTooLarge
 from armory.http1.failing import broken
 from armory.http1.reading import BodyTooLarge
-from armory.protocol.codes import INVALID_PARAMS, MODERN_ERRORS
+from armory.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND, MODERN_ERRORS
 from armory.protocol.jsonrpc import error_of
 from armory.protocol.meta import PROTOCOL_VERSION
 from armory.protocol.rawjson import excerpt
@@ -26,6 +26,9 @@ from armory.tasks import step_by_step
 from armory.upstreams.session.budget import Budget
 from armory.upstreams.transports.error_bodies import is_message
 from armory.upstreams.transports.http_failures import http_failure
+
+_SESSION_NOT_FOUND = -32001
+"""What the TypeScript SDK calls it; the specification has no code for it."""
 
 
 def stream_errors() -> tuple[type[Exception], ...]:
@@ -99,7 +102,7 @@ def session_over(status: int, body: bytes | bytearray, request_id: int) -> bool:
     try:
         for message in decode(body):
             if own_id(message.id) == request_id:
-                return status == 400 and _misses_modern(message)
+                return _misses_modern(message) if status == 400 else _knows_no_session(message)
     except UnreadableMessage:
         pass  # plain words, as mcp-go has them
     return status == 404 or b"session" in body.lower()
@@ -112,3 +115,14 @@ def _misses_modern(message: UpstreamMessage) -> bool:
     error = error_of(message.error)
     missing = error.code == INVALID_PARAMS and PROTOCOL_VERSION in error.message
     return missing or error.code in MODERN_ERRORS
+
+
+def _knows_no_session(message: UpstreamMessage) -> bool:
+    """Whether a 404 with the request's own id is about the session: servers that answer every
+    error with a status of its own say so of methods and resources, too.
+    """
+    if not message.failed:
+        return False
+    error = error_of(message.error)
+    about = error.code == _SESSION_NOT_FOUND or "session" in error.message.lower()
+    return about and error.code != METHOD_NOT_FOUND

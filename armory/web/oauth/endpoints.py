@@ -22,6 +22,7 @@ from armory.authserver.metadata import document
 from armory.errors import ArmoryError
 from armory.logger import Logger
 from armory.oauth.exchange import json_object
+from armory.oauth.metadata import resource_id
 from armory.web.oauth.urls import (
     ANYBODY,
     BODY_BYTES,
@@ -100,7 +101,7 @@ class Endpoints:
         form = await form_of(request)
         client = await self._client(request, form)
         kind = form.get("grant_type")
-        grants, resource = self._server.grants, form.get("resource", "")
+        grants, resource = self._server.grants, resource_id(form.get("resource", ""))
         if kind == "authorization_code":
             code, verifier = form.get("code", ""), form.get("code_verifier", "")
             uri = form.get("redirect_uri", "")
@@ -119,8 +120,8 @@ class Endpoints:
         issuer, assertion = self._urls.issuer(request), form.get("assertion", "")
         asked = form.get("scope", "").split()
         said = await self._server.assertions.read(assertion, client, issuer, asked, time.time())
-        wanted = form.get("resource", "")
-        resource = said.resource or wanted or f"{issuer}/mcp"
+        wanted = resource_id(form.get("resource", ""))
+        resource = resource_id(said.resource) or wanted or f"{issuer}/mcp"
         if (wanted and wanted != resource) or not self._urls.is_resource(request, resource):
             raise OAuthError(
                 "invalid_target",

@@ -6,12 +6,12 @@ Owns: the answers to `initialize` and `server/discover`. Pure; never does I/O.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 from msgspec import Raw
 
-from armory.protocol.meta import SERVER_INFO, TASKS
+from armory.protocol.meta import SERVER_INFO
 from armory.protocol.rawjson import encode, value
 from armory.protocol.versions import LEGACY_VERSIONS, MODERN_VERSIONS
 
@@ -66,17 +66,3 @@ def capabilities_of(raw: Raw | None) -> dict[str, Any]:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return {}
     return found if isinstance(found, dict) else {}  # pyright: ignore[reportUnknownVariableType]
-
-
-def declared_upstream(capabilities: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a session's capabilities is declared upstream: all but tasks.
-
-    Under `tasks`, a server would ask for the client's tasks by ids, and these are not kept apart by
-    server. The extension is of the modern era: its results mean nothing in a session.
-    """
-    declared = {name: value for name, value in capabilities.items() if name != "tasks"}
-    extensions = declared.get("extensions")
-    if isinstance(extensions, dict) and TASKS in extensions:
-        named = cast("dict[str, Any]", extensions)
-        declared["extensions"] = {name: named[name] for name in named if name != TASKS}
-    return declared

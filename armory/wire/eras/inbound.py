@@ -12,8 +12,9 @@ from msgspec import Raw
 from armory.protocol import codes
 from armory.protocol.errors import RpcError
 from armory.protocol.headers import METHOD_HEADER, NAME_HEADER, VERSION_HEADER
-from armory.protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
-from armory.protocol.rawjson import brief, text_of
+from armory.protocol.meta import CLIENT_CAPABILITIES, LOG_LEVEL, PROTOCOL_VERSION
+from armory.protocol.methods import LOG_LEVELS
+from armory.protocol.rawjson import NULL, brief, text_of, text_or_none
 from armory.protocol.versions import LEGACY_VERSIONS, MODERN_VERSIONS
 from armory.wire.eras.handshakes import CAPABILITIES_BYTES, within_bounds
 from armory.wire.eras.mismatch import mismatch, repeated
@@ -55,7 +56,7 @@ def refusal(
         twice = repeated(headers)
         if twice is not None:
             return twice
-    if _is_usual(method, version, named, params, headers) and _has_capabilities(meta):
+    if _is_usual(method, version, named, params, headers) and _is_sound(meta):
         return None
     missing = [key for key in (PROTOCOL_VERSION, CLIENT_CAPABILITIES) if key not in meta]
     if missing:
@@ -69,10 +70,7 @@ def refusal(
         return _bad_meta(PROTOCOL_VERSION, meta, "a string")
     if version not in MODERN_VERSIONS:
         return version_refusal(version)
-    if _has_capabilities(meta):
-        return None
-    expected = f"an object of {CAPABILITIES_BYTES:,} bytes at most"
-    return _bad_meta(CLIENT_CAPABILITIES, meta, expected)
+    return _unsound(meta)
 
 
 def _is_usual(
@@ -95,9 +93,27 @@ def _is_usual(
     return name is not None and name == text_of(params, named)
 
 
+def _is_sound(meta: Mapping[str, Raw]) -> bool:
+    return _has_capabilities(meta) and (LOG_LEVEL not in meta or _is_level(meta[LOG_LEVEL]))
+
+
 def _has_capabilities(meta: Mapping[str, Raw]) -> bool:
     raw = meta.get(CLIENT_CAPABILITIES)
     return raw is not None and within_bounds(raw) and bytes(memoryview(raw)[:1]) == b"{"
+
+
+def _unsound(meta: Mapping[str, Raw]) -> RpcError | None:
+    if not _has_capabilities(meta):
+        expected = f"an object of {CAPABILITIES_BYTES:,} bytes at most"
+        return _bad_meta(CLIENT_CAPABILITIES, meta, expected)
+    if not _is_level(meta.get(LOG_LEVEL)):
+        return _bad_meta(LOG_LEVEL, meta, f"one of {', '.join(LOG_LEVELS)}")
+    return None
+
+
+def _is_level(raw: Raw | None) -> bool:
+    """Whether it asks for log messages of a level that there is, or for none."""
+    return raw is None or raw == NULL or text_or_none(raw) in LOG_LEVELS
 
 
 def _bad_meta(key: str, meta: Mapping[str, Raw], expected: str) -> RpcError:

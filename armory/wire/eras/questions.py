@@ -12,13 +12,20 @@ from msgspec import Raw
 
 from armory.protocol import codes, jsonrpc
 from armory.protocol.capabilities import CAPABILITY
-from armory.protocol.rawjson import text_of
+from armory.protocol.rawjson import NULL, text_of
 from armory.protocol.versions import URL_ELICITATION_SINCE, Era
+
+_NO_TOOLS = (NULL, Raw(b"[]"))
 
 
 def asks_url(params: Mapping[str, Raw]) -> bool:
     """Whether an elicitation is one in URL mode."""
     return text_of(params, "mode") == "url"
+
+
+def asks_with_tools(params: Mapping[str, Raw]) -> bool:
+    """Whether a sampling lets the model call tools."""
+    return any(params.get(name, NULL) not in _NO_TOOLS for name in ("tools", "toolChoice"))
 
 
 def is_unknown(method: str) -> bool:
@@ -35,10 +42,12 @@ def may_ask(
     needed = CAPABILITY.get(method)
     if needed is None or needed not in capabilities:
         return False
-    if needed != "elicitation":
-        return True
     declared = capabilities[needed]
     modes: Mapping[str, Any] = declared if isinstance(declared, dict) else {}  # pyright: ignore
+    if needed == "sampling":
+        return "tools" in modes or not asks_with_tools(params)
+    if needed != "elicitation":
+        return True
     if asks_url(params):
         new_enough = era == "modern" or version >= URL_ELICITATION_SINCE
         return "url" in modes and new_enough
@@ -48,7 +57,11 @@ def may_ask(
 def required(method: str, params: Mapping[str, Raw]) -> dict[str, Any]:
     """The capabilities that a client needs to declare for this request."""
     needed = CAPABILITY.get(method, method)
-    modes = {"url" if asks_url(params) else "form": {}} if needed == "elicitation" else {}
+    modes: dict[str, Any] = {}
+    if needed == "elicitation":
+        modes = {"url" if asks_url(params) else "form": {}}
+    elif needed == "sampling" and asks_with_tools(params):
+        modes = {"tools": {}}
     return {needed: modes}
 
 

@@ -23,7 +23,7 @@ from armory.protocol import codes, jsonrpc
 from armory.protocol.capabilities import CAPABILITY, may_be_asked
 from armory.protocol.errors import RpcError
 from armory.protocol.link import ClientChannel, Reply
-from armory.protocol.rawjson import NULL, encode, members_or_none, pack, text_of
+from armory.protocol.rawjson import NULL, brief, encode, members_or_none, pack, text_of
 from armory.wire.eras.questions import may_ask, required
 from armory.wire.interaction.legacy_rounds import RESPONSES, STATE, answer_rounds, asks_for_input
 from armory.wire.interaction.parked import ParkedCall
@@ -168,6 +168,7 @@ class Interactions:
         call = self._parked.get(handle)
         if call is None or call.binding.digest != binding.digest:
             raise refused_state()
+        answers = _answers(call, params)
         del self._parked[handle], self._of[handle]
         call.timer_off()
         if not permitted:
@@ -175,7 +176,7 @@ class Interactions:
             await call.end()
             raise refused_state()
         call.client = context.client
-        call.deliver(members_or_none(params.get(RESPONSES)) or {})
+        call.deliver(answers)
         return await self._attend(call, context)
 
     def _expire(self, handle: str) -> None:
@@ -269,6 +270,29 @@ def _visits(error: Raw) -> list[dict[str, Any]]:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return []
     return listed if all(isinstance(entry.get("url"), str) for entry in listed) else []
+
+
+def _answers(call: ParkedCall, params: Mapping[str, Raw]) -> Mapping[str, Raw]:
+    """What a retry answers. A server's SDK could not even read an answer that is no object.
+
+    Raises:
+        RpcError: there is such a one; the call stays parked.
+    """
+    raw = params.get(RESPONSES, NULL)
+    answers = {} if raw == NULL else members_or_none(raw)
+    given = (
+        {RESPONSES: raw}
+        if answers is None
+        else {f"{RESPONSES}.{key}": answers[key] for key in call.requests() if key in answers}
+    )
+    for name, answer in given.items():
+        if bytes(memoryview(answer)[:1]) != b"{":
+            raise RpcError(
+                codes.INVALID_PARAMS,
+                f"params.{name} is {brief(answer)}; expected an object",
+                {"parameter": name},
+            )
+    return answers or {}
 
 
 def _declined(responses: Raw | None) -> bool:

@@ -22,6 +22,7 @@ from armory.gateway.lists.groups import served_to
 from armory.gateway.requests import ClientRequest
 from armory.logger import Logger
 from armory.protocol import codes
+from armory.protocol.capabilities import declared_in_sessions
 from armory.protocol.errors import Malformed
 from armory.protocol.jsonrpc import Message, params_of
 from armory.protocol.link import Params
@@ -39,7 +40,6 @@ from armory.wire.caller import Caller
 from armory.wire.eras.handshakes import (
     CAPABILITIES_BYTES,
     capabilities_of,
-    declared_upstream,
     negotiated,
     within_bounds,
 )
@@ -182,7 +182,7 @@ class Sessions:
             caller.principal,
             caller.endpoint,
             negotiated(wanted),
-            declared_upstream(capabilities_of(declared)),
+            declared_in_sessions(capabilities_of(declared)),
             general,
         )
         session.on_kept = self.kept.keeps

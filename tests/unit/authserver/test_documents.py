@@ -46,10 +46,12 @@ class Site:
             raise web.HTTPNotFound
         if self.status != 200:
             return web.Response(status=self.status)
-        redirects = ["http://127.0.0.1/callback"]
-        return web.json_response(
-            {"client_id": f"{self.origin}{request.path}", "redirect_uris": redirects, **self.more}
-        )
+        said = {
+            "client_id": f"{self.origin}{request.path}",
+            "client_name": "A client",
+            "redirect_uris": ["http://127.0.0.1/callback"],
+        }
+        return web.json_response({**said, **self.more})
 
 
 @pytest.fixture
@@ -210,3 +212,11 @@ async def test_large_documents_are_kept_by_their_size(
     assert site.asked == ["/a", "/b", "/c", "/d", "/a"], "the oldest was not kept"
     await found.client(f"{site.origin}/d", ANN)
     assert len(site.asked) == 5
+
+
+@pytest.mark.parametrize("name", [None, "", 3])
+async def test_a_document_says_what_its_client_is_called(site: Site, name: Any) -> None:
+    """The specification requires it, and people decide by it."""
+    site.more = {"client_name": name}
+    with pytest.raises(UnusableClient, match="it has no client_name"):
+        await Documents().client(f"{site.origin}/client", ANN)

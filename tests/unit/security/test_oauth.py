@@ -53,6 +53,14 @@ async def test_a_token_for_this_endpoint_names_user_and_scopes(provider: Identit
     assert found.expires_at > time.time()
 
 
+async def test_capitals_in_the_host_make_no_other_audience(provider: IdentityProvider) -> None:
+    checks = chain(provider, audience=["api://Armory"])
+    for said in ("HTTPS://Gateway.EXAMPLE/mcp", "api://armory"):
+        await checks.authenticate(bearer(provider.sign(aud=said)), HERE)
+    with pytest.raises(AuthenticationFailed):
+        await checks.authenticate(bearer(provider.sign(aud=HERE.replace("mcp", "MCP"))), HERE)
+
+
 async def test_claims_are_read_where_the_configuration_says(provider: IdentityProvider) -> None:
     checks = scheme(provider, user_claim="email", scopes_claim="roles", audience=["armory"])
     token = provider.sign(aud="armory", email="ann@example.org", roles=["admin"])
@@ -202,6 +210,22 @@ async def test_a_token_holds_where_only_the_configured_audience_is_known(
     assert await checks.authenticate(bearer(provider.sign(aud="api://armory")))
     with pytest.raises(AuthenticationFailed, match="another resource"):
         await checks.authenticate(bearer(provider.sign(aud=HERE)))
+
+
+async def test_a_broader_scope_has_those_that_it_implies(provider: IdentityProvider) -> None:
+    implied = {"mcp:admin": ["mcp:write"], "mcp:write": ["mcp:use"]}
+    checks = chain(provider, scopes=["mcp:use"], implied_scopes=implied)
+    found = await checks.authenticate(bearer(provider.sign(aud=HERE, scope="mcp:admin x")), HERE)
+    assert found.scopes == {"mcp:admin", "mcp:write", "mcp:use", "x"}
+    with pytest.raises(InsufficientScope) as refused:
+        await checks.authenticate(bearer(provider.sign(aud=HERE, scope="x")), HERE)
+    assert list(refused.value.scopes) == ["mcp:use"]
+
+
+async def test_scopes_that_imply_each_other_are_the_same(provider: IdentityProvider) -> None:
+    checks = chain(provider, scopes=["a"], implied_scopes={"a": ["b"], "b": ["a"]})
+    found = await checks.authenticate(bearer(provider.sign(aud=HERE, scope="b")), HERE)
+    assert found.scopes == {"a", "b"}
 
 
 async def test_scopes_that_every_token_needs(provider: IdentityProvider) -> None:

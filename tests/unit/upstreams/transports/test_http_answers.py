@@ -60,3 +60,19 @@ def test_a_server_that_speaks_modern_revisions_alone_by_now_has_no_session(
     status: int, code: int, message: str, over: bool
 ) -> None:
     assert session_over(status, refusal(code, message), 1) is over
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "over"),
+    [
+        (-32001, "not known here", True),
+        (-32600, "Session not found", True),
+        (-32000, "Bad Request: no session", True),
+        (-32601, "Method not found: session/x", False),
+        (-32002, "Resource not found", False),
+    ],
+)
+def test_a_session_is_unknown_also_in_an_error_with_the_requests_own_id(
+    code: int, message: str, over: bool
+) -> None:
+    assert session_over(404, refusal(code, message), 1) is over

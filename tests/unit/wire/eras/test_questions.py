@@ -13,6 +13,7 @@ from armory.wire.eras.questions import may_ask, refusal, required
 
 INFO = {"name": "armory", "version": "1"}
 VERSION = "2026-07-28"
+SAMPLE = "sampling/createMessage"
 
 
 @pytest.mark.parametrize(
@@ -45,6 +46,12 @@ VERSION = "2026-07-28"
             True,
         ),
         ("elicitation/create", {}, {"elicitation": 3}, "modern", VERSION, True),
+        (SAMPLE, {"tools": []}, {"sampling": {}}, "modern", VERSION, True),
+        (SAMPLE, {"tools": None, "toolChoice": None}, {"sampling": {}}, "modern", VERSION, True),
+        (SAMPLE, {"tools": [{"name": "t"}]}, {"sampling": {}}, "modern", VERSION, False),
+        (SAMPLE, {"toolChoice": {}}, {"sampling": {}}, "legacy", "2025-11-25", False),
+        (SAMPLE, {"tools": [{}]}, {"sampling": {"tools": {}}}, "legacy", "2025-11-25", True),
+        (SAMPLE, {"tools": [{}]}, {"sampling": 3}, "legacy", "2025-06-18", False),
     ],
 )
 def test_who_may_be_asked(
@@ -62,6 +69,8 @@ def test_what_is_lacking_is_named_with_its_mode() -> None:
     assert required("elicitation/create", raws({"mode": "url"})) == {"elicitation": {"url": {}}}
     assert required("elicitation/create", {}) == {"elicitation": {"form": {}}}
     assert required("roots/list", {}) == {"roots": {}}
+    assert required(SAMPLE, {}) == {"sampling": {}}
+    assert required(SAMPLE, raws({"tools": [{}]})) == {"sampling": {"tools": {}}}
     assert required("nope", {}) == {"nope": {}}
 
 
