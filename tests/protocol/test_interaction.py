@@ -282,6 +282,7 @@ async def test_a_mode_that_was_not_declared_is_named(front: Front, mode: str) ->
     _, message = await front.modern("tools/call", params, capabilities=other)
     assert message["error"]["code"] == -32021
     assert message["error"]["data"] == {"requiredCapabilities": {lacking: {mode: {}}}}
+    assert f"needs {lacking}.{mode}, which" in message["error"]["message"]
     client = await front.start_legacy(capabilities=other)
     assert (await client.request("tools/call", params))["error"]["code"] == -32603
     params = {"name": "old__now", "arguments": {}}

@@ -20,7 +20,7 @@ from armory.gateway.calls.permitted import is_permitted
 from armory.gateway.context import RequestContext
 from armory.logger import Logger
 from armory.protocol import codes, jsonrpc
-from armory.protocol.capabilities import CAPABILITY, may_be_asked
+from armory.protocol.capabilities import may_be_asked
 from armory.protocol.errors import RpcError
 from armory.protocol.link import ClientChannel, Reply
 from armory.protocol.rawjson import NULL, brief, encode, members_or_none, pack, text_of
@@ -316,8 +316,9 @@ def _undeclared(context: RequestContext, requests: Mapping[str, Raw]) -> Raw | N
         method = text_of(request, "method") or ""
         params = members_or_none(request.get("params")) or {}
         if not may_ask(method, params, context.client.capabilities, "modern", ""):
-            needed = CAPABILITY.get(method, method)
-            message = f"the upstream needs {needed}, which the client did not declare"
-            data = {"requiredCapabilities": required(method, params)}
+            needed = required(method, params)
+            named = ", ".join(".".join((name, *modes)) for name, modes in needed.items())
+            message = f"the upstream needs {named}, which the client did not declare"
+            data = {"requiredCapabilities": needed}
             return jsonrpc.error(codes.MISSING_CAPABILITY, message, data)
     return None
