@@ -20,7 +20,7 @@ from armory.gateway.changes.changes import Changes
 from armory.gateway.context import RequestContext
 from armory.gateway.lists.tool_lists import ToolLists
 from armory.gateway.metatools import answers as shapes
-from armory.gateway.metatools.arguments import WrongArgument, read_search
+from armory.gateway.metatools.arguments import read_search
 from armory.gateway.metatools.definitions import CALL, FIND, SEARCH, servers_shown
 from armory.gateway.outcomes import Outcomes
 from armory.gateway.ports import Finder, Limiter
@@ -28,6 +28,7 @@ from armory.gateway.queries.carriers import check_size, meta_explain
 from armory.gateway.results.answers import Answers, unknown
 from armory.gateway.views.definitions import ui_meta
 from armory.protocol.codes import INVALID_PARAMS
+from armory.protocol.errors import RpcError
 from armory.protocol.link import Reply
 from armory.protocol.methods import TOOLS_CHANGED
 
@@ -77,8 +78,7 @@ class MetaTools:
         """Answer a call of `search_tools`.
 
         Raises:
-            WrongArgument: an argument is missing or out of range.
-            RpcError: they are no object, or what stands beside them is out of range.
+            RpcError: an argument is missing or out of range.
             RateLimited: not now.
         """
         started = time.perf_counter()
@@ -113,8 +113,7 @@ class MetaTools:
         """Answer a call of `find_tools`.
 
         Raises:
-            WrongArgument: an argument is missing or out of range.
-            RpcError: they are no object, or what stands beside them is out of range.
+            RpcError: an argument is missing or out of range.
             RateLimited: not now.
             BackendError: the model failed before anything was found.
         """
@@ -124,7 +123,7 @@ class MetaTools:
             raise unknown("tool", FIND)
         arguments = read_search(params)
         if len(arguments.texts) != 1:
-            raise WrongArgument(
+            raise RpcError(
                 INVALID_PARAMS,
                 "arguments.query is a list; find_tools takes one text, the whole task",
                 {"parameter": "query"},

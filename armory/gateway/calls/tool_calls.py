@@ -26,7 +26,7 @@ from armory.gateway.calls.meta_tools import CALL_METHOD, MetaTools
 from armory.gateway.calls.mirrored import mirrored_headers
 from armory.gateway.calls.task_tools import drive, needs_task
 from armory.gateway.context import RequestContext
-from armory.gateway.metatools.arguments import WrongArgument, reading_call
+from armory.gateway.metatools.arguments import reading_call
 from armory.gateway.metatools.definitions import CALL, META_TOOLS, SEARCH
 from armory.gateway.outcomes import Outcomes
 from armory.gateway.ports import Limiter, Pool
@@ -39,7 +39,6 @@ from armory.gateway.results.answers import (
     takes_long,
     unknown_call,
     with_nearest,
-    wrong_call,
 )
 from armory.gateway.results.channels import exposed_channel
 from armory.gateway.results.uri_rewriting import original_task
@@ -109,10 +108,9 @@ class ToolCalls:
         name = need_text(params, "name")
         searched = False
         if name in META_TOOLS and self._meta_tools.offered(context, name):
-            own = await self._own(context, name, params, raising=raising)
-            if isinstance(own, Reply):
-                return own
-            params = own
+            if name != CALL:
+                return await self._own(context, name, params)
+            params = await step_by_step(reading_call(params))
             name = need_text(params, "name")
             searched = True
         record = context.view.tool(context, name)
@@ -207,22 +205,13 @@ class ToolCalls:
             return unknown_call(error.message, nearest, search=SEARCH in own)
         raise UnknownTool(with_nearest(error.message, nearest), nearest=nearest)
 
-    async def _own(
-        self, context: RequestContext, name: str, params: dict[str, Raw], *, raising: bool
-    ) -> Reply | dict[str, Raw]:
-        """The answer of a meta-tool; of `call_tool`, the parameters that it stands for."""
+    async def _own(self, context: RequestContext, name: str, params: dict[str, Raw]) -> Reply:
         try:
-            if name == CALL:
-                return await step_by_step(reading_call(params))
             if name == SEARCH:
                 return await self._meta_tools.search(context, params)
             return await self._meta_tools.find(context, params)
         except _FAILED as error:
             return failed_call(error)
-        except WrongArgument as wrong:
-            if raising:
-                raise
-            return wrong_call(wrong)
 
     def _send(
         self, context: RequestContext, record: ToolRecord, params: dict[str, Raw]

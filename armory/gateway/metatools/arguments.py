@@ -25,10 +25,6 @@ from armory.protocol.scanning.values import at_once
 _DIGEST = re.compile(r"[0-9a-f]{32}")
 
 
-class WrongArgument(RpcError):
-    """What a model wrote as an argument cannot be taken: it can write another one."""
-
-
 @dataclass(frozen=True, slots=True)
 class SearchArguments:
     """What `search_tools` or `find_tools` was called with; only the latter knows `rejected`."""
@@ -54,17 +50,9 @@ def read_search(params: Mapping[str, Raw]) -> SearchArguments:
     """The arguments of a `search_tools` call.
 
     Raises:
-        WrongArgument: one is missing or out of range.
-        RpcError: they are no object.
+        RpcError: one is missing or out of range.
     """
     arguments = _arguments(params)
-    try:
-        return _read(arguments)
-    except RpcError as wrong:
-        raise WrongArgument(wrong.code, wrong.message, wrong.data) from None
-
-
-def _read(arguments: Mapping[str, Raw]) -> SearchArguments:
     raw = arguments.get("query")
     if raw is None:
         raise RpcError(
@@ -103,13 +91,12 @@ def reading_call(params: Mapping[str, Raw]) -> Generator[None, None, dict[str, R
     called with may be large.
 
     Raises:
-        WrongArgument: no name, or arguments for the tool that are no object.
-        RpcError: its own arguments are none.
+        RpcError: no name, or arguments that are no object.
     """
     arguments = yield from _opening_arguments(params)
     name = text_of(arguments, "name")
     if name is None:
-        raise WrongArgument(
+        raise RpcError(
             INVALID_PARAMS,
             "arguments.name is missing; expected the tool's exact name",
             {"parameter": "name"},
@@ -119,7 +106,7 @@ def reading_call(params: Mapping[str, Raw]) -> Generator[None, None, dict[str, R
     inner = arguments.get("arguments")
     if inner is not None and bytes(memoryview(inner)) != b"null":
         if bytes(memoryview(inner)[:1]) != b"{":  # not opened: it may have very many members
-            raise WrongArgument(
+            raise RpcError(
                 INVALID_PARAMS,
                 f"arguments.arguments is {brief(inner)}; expected an object, the called tool's own "
                 "arguments",

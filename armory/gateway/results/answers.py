@@ -15,13 +15,12 @@ import msgspec
 from msgspec import Raw
 
 from armory.domain.naming import split_name
-from armory.errors import ArmoryError, InvalidRequest, LoginNeeded, UnknownTool, UpstreamUnavailable
+from armory.errors import ArmoryError, LoginNeeded, UnknownTool, UpstreamUnavailable
 from armory.gateway.context import RequestContext
 from armory.gateway.ports import OnCompacted, Pool
 from armory.gateway.results.compact import compact_result, wants_toon
 from armory.gateway.results.uri_rewriting import exposing_data, exposing_result
 from armory.gateway.tasks.ownership import TaskOwnership
-from armory.protocol.errors import RpcError
 from armory.protocol.link import Reply
 from armory.protocol.meta import ERROR
 from armory.protocol.outline import LINKS, PIECE_BYTES, has_links, outlining
@@ -209,19 +208,6 @@ def unknown_call(message: str, nearest: Sequence[str], *, search: bool) -> Reply
         "content": [{"type": "text", "text": text}],
         "isError": True,
         "_meta": {ERROR: {"code": "unknown_tool", "nearest": list(nearest)}},
-    }
-    return Reply(result=Raw(encode(result)))
-
-
-def wrong_call(error: RpcError) -> Reply:
-    """A result that tells a model what it wrote wrongly, so that it can write it anew: an error of
-    the protocol would end the task of many a client.
-    """
-    details = {"code": InvalidRequest.code, **(error.data or {})}
-    result = {
-        "content": [{"type": "text", "text": error.message}],
-        "isError": True,
-        "_meta": {ERROR: details},
     }
     return Reply(result=Raw(encode(result)))
 
