@@ -13,6 +13,11 @@ interface Snippet {
 
 const json = (value: unknown): string => JSON.stringify(value, null, 2);
 const headers = (login: boolean, token: string): Record<string, unknown> => (login ? { headers: { Authorization: `Bearer ${token}` } } : {});
+/** What mcp-remote wants to be told where a gateway on another machine has no TLS. */
+const plainly = (url: string): string[] => {
+  const { protocol, hostname } = new URL(url);
+  return protocol === "http:" && !["localhost", "127.0.0.1"].includes(hostname) ? ["--allow-http"] : [];
+};
 
 const SNIPPETS: Snippet[] = [
   { client: "Claude Code", where: "In a terminal", text: (url, login) =>
@@ -31,8 +36,8 @@ const SNIPPETS: Snippet[] = [
   { client: "Zed", where: "settings.json", text: (url, login) =>
     json({ context_servers: { armory: { url, ...headers(login, "<token>") } } }) },
   { client: "Claude Desktop", where: "claude_desktop_config.json (by way of mcp-remote)", text: (url, login) => json({
-    mcpServers: { armory: { command: "npx", args: ["-y", "mcp-remote", url, ...(login ? ["--header", "Authorization:${AUTH}"] : [])],
-      ...(login ? { env: { AUTH: "Bearer <token>" } } : {}) } } }) },
+    mcpServers: { armory: { command: "npx", args: ["-y", "mcp-remote", url, ...plainly(url), ...(login ? ["--header", "Authorization:${AUTH_HEADER}"] : [])],
+      ...(login ? { env: { AUTH_HEADER: "Bearer <token>" } } : {}) } } }) },
 ];
 
 /** Whether clients need a credential; that of `armory console` is for nothing else. */
