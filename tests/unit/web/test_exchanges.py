@@ -21,9 +21,9 @@ from structlog.testing import capture_logs
 
 from armory.errors import ConfigError
 from armory.testing.serving import listen
-from armory.web.connections import connection, exchanges
 from armory.web.app import Listening, make_app
 from armory.web.binding import bind
+from armory.web.connections import connection, exchanges
 from armory.wire.http.body import read_body
 
 pytestmark = pytest.mark.anyio
