@@ -86,6 +86,21 @@ def test_a_call_that_takes_longer_than_there_is_time_is_answered(
     assert gateway.stop() == 0
 
 
+def test_commands_are_told_of_a_gateway_that_still_ends(
+    serve: Callable[..., Any], armory: Callable[..., Any]
+) -> None:
+    gateway = serve(configured(server={"drain_timeout_s": 600})).ready()
+    body = modern_body(7, "tools/call", {"name": "up__hang", "arguments": {}})
+    connection = begun(gateway, body, modern_headers(body))
+    wait_until(lambda: under_way(gateway), gateway.log, WITHIN_S)
+    gateway.process.send_signal(signal.SIGTERM)
+    told = f"the gateway here is ending (pid {gateway.process.pid})"
+    wait_until(lambda: told in armory("status").stderr, gateway.log, WITHIN_S)
+    connection.close()
+    gateway.process.wait(WITHIN_S)
+    assert "no gateway runs here" in armory("status").stderr
+
+
 BATCHES = "2025-03-26"
 
 

@@ -11,6 +11,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -29,7 +30,7 @@ from armory.errors import (
     UpstreamUnavailable,
 )
 from armory.errors import UnknownTool as NotFound
-from armory.runtime.entry.local_access import running
+from armory.runtime.entry.local_access import ending, running
 
 _TOLD = (ConfigError, InvalidRequest, RateLimited, QuotaExceeded, BackendError)
 """What else a gateway may say, each with the exit code that it has where it happens here."""
@@ -179,10 +180,7 @@ def gateways(url: str | None, token: str | None) -> list[Gateway]:
     local = running(home)
     if url is None:
         if not local:
-            raise UpstreamUnavailable(
-                f"no gateway runs here (none has left a note in {home}); start one with "
-                "`armory serve`, or give the --url of another"
-            )
+            raise UpstreamUnavailable(_none_runs(home))
         # not $ARMORY_TOKEN: it is for remote gateways, and may lack the scope `admin` here
         return [Gateway(found.url, found.token, found.pid, found.host) for found in local]
     parts = parts_of(url)
@@ -191,3 +189,11 @@ def gateways(url: str | None, token: str | None) -> list[Gateway]:
     if known:
         return [Gateway(base, token or known[0].token, known[0].pid, known[0].host)]
     return [Gateway(base, token)]
+
+
+def _none_runs(home: Path) -> str:
+    start = "start one with `armory serve`, or give the --url of another"
+    if left := ending(home):
+        pids = ", ".join(str(one.pid) for one in left)
+        return f"the gateway here is ending (pid {pids}): it finishes its calls in flight; {start}"
+    return f"no gateway runs here (none has left a note in {home}); {start}"

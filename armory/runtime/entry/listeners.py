@@ -43,9 +43,14 @@ class Listeners:
     note: Note
 
     async def close(self) -> None:
-        """Take the note away, then close the port of clients."""
-        await asyncio.to_thread(self.note.remove)
-        await self.listening.close()
+        """Close the port of clients once what is in flight has ended. Until then the note says that
+        the gateway ends.
+        """
+        await asyncio.to_thread(self.note.end)
+        try:
+            await self.listening.close()
+        finally:
+            await asyncio.to_thread(self.note.remove)
 
 
 async def open_listeners(

@@ -13,7 +13,7 @@ import json
 import os
 import secrets
 import threading
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -36,12 +36,14 @@ class LocalAccess:
         token: bearer token with the scope `admin`, good as long as the process lives.
         pid: the process.
         host: Host header that it takes; empty: that of `url`.
+        ending: whether it takes no connections any more, and finishes what is in flight.
     """
 
     url: str
     token: str
     pid: int
     host: str = ""
+    ending: bool = False
 
 
 def operator_token() -> StaticToken:
@@ -84,20 +86,34 @@ class Note:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             _remove_unheld(self._path.parent)
             self._lock.take()
-            with replacing(self._path) as file:
-                file.write(json.dumps(asdict(self._access)).encode())
+            self._put()
         except OSError as error:
             if not self._failed:
                 note = _log.warning if error.errno in NO_ROOM else _log.debug
                 note("no_local_access", error=str(error))
         self._failed = not self._path.exists()
 
+    def end(self) -> None:
+        """Say in it that the gateway ends."""
+        with self._turn:
+            self._access = replace(self._access, ending=True)
+            with contextlib.suppress(OSError):
+                if self._is_own():
+                    self._put()
+
+    def _put(self) -> None:
+        with replacing(self._path) as file:
+            file.write(json.dumps(asdict(self._access)).encode())
+
+    def _is_own(self) -> bool:
+        left = _read(self._path)
+        return left is not None and left.token == self._access.token
+
     def remove(self) -> None:
         """Take it away for good."""
         with self._turn:
             self._removed = True
-            left = _read(self._path)
-            if left is not None and left.token == self._access.token:
+            if self._is_own():
                 with contextlib.suppress(OSError):
                     self._path.unlink()
             self._lock.give_back()
@@ -168,6 +184,15 @@ def running_at(home: Path, port: int) -> LocalAccess | None:
 
 def running(home: Path) -> list[LocalAccess]:
     """The gateways of this `ARMORY_HOME` that run here; notes of dead ones are removed."""
+    return [one for one in _living(home) if not one.ending]
+
+
+def ending(home: Path) -> list[LocalAccess]:
+    """Those that still finish what was in flight when they were told to end."""
+    return [one for one in _living(home) if one.ending]
+
+
+def _living(home: Path) -> list[LocalAccess]:
     found: list[LocalAccess] = []
     for path in sorted((home / FOLDER).glob("*.json")):
         access = _read(path)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from armory.runtime.entry.local_access import FOLDER, LocalAccess, Note, running
+from armory.runtime.entry.local_access import FOLDER, LocalAccess, Note, ending, running
 
 
 def test_a_note_lives_as_long_as_its_gateway_and_is_for_its_user_alone(tmp_path: Path) -> None:
@@ -24,6 +24,18 @@ def test_a_note_lives_as_long_as_its_gateway_and_is_for_its_user_alone(tmp_path:
     note.remove()
     assert running(tmp_path) == []
     assert not file.exists()
+
+
+def test_a_gateway_that_ends_is_told_apart_until_it_has(tmp_path: Path) -> None:
+    note = Note(tmp_path, "http://127.0.0.1:8080", "a-token")
+    note.leave()
+    assert (len(running(tmp_path)), ending(tmp_path)) == (1, [])
+    note.end()
+    assert running(tmp_path) == []
+    assert [one.pid for one in ending(tmp_path)] == [os.getpid()]
+    note.remove()
+    note.end()
+    assert (running(tmp_path), ending(tmp_path)) == ([], [])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="macOS ends what writes too large a file")
