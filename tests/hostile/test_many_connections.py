@@ -111,7 +111,7 @@ async def test_room_is_made_without_a_look_at_all_others(
         else:
             await clients.connect(said)
     await clients.evicted(3 * ROOM)
-    assert looks < 40 * ROOM  # a look at all of them each time: 300 * ROOM
+    assert looks < 100 * ROOM  # a look at all of them each time: 300 * ROOM; here: 7 * ROOM
 
 
 async def test_who_had_no_request_goes_first_then_who_is_idle_for_longest(clients: Clients) -> None:
