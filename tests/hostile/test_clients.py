@@ -26,7 +26,7 @@ from armory.testing.serving import listen
 from armory.testing.waiting import until
 from armory.web.app import Listening, make_app
 from armory.web.binding import bind
-from armory.web.settings import RESERVED, ListenSettings
+from armory.web.settings import ListenSettings
 from armory.wire.http.answers import JsonAnswer, write_event
 from armory.wire.http.body import read_body
 
@@ -171,21 +171,6 @@ async def test_who_waits_makes_room(serve: Serve) -> None:
     assert len(listening.connections) == 20
     assert await asked(listening) == b"HTTP/1.1 200 OK"
     assert await ended(silent[0]) == b""
-
-
-async def test_with_every_connection_busy_health_is_answered(serve: Serve) -> None:
-    listening = await serve(ListenSettings(connections=3))
-    for _ in range(3):
-        await connect(listening, posted("/mcp", 10))
-    server = listening.connections
-    await until(lambda: len(server) == 3 and not any(one.waiting for one in server.every()))
-    assert await asked(listening) == b"HTTP/1.1 200 OK"
-    assert await asked(listening, "/mcp") == b"HTTP/1.1 503 Service Unavailable"
-    for _ in range(RESERVED + 20):
-        await connect(listening)
-    await until(lambda: server.cut.get("full", 0) + server.cut.get("evicted", 0) >= 20)
-    assert len(server) <= 3 + RESERVED
-    assert await asked(listening) == b"HTTP/1.1 200 OK"
 
 
 @pytest.mark.parametrize("path", ["/large", "/stream"])

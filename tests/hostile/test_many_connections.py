@@ -18,11 +18,12 @@ from armory.testing.waiting import until
 from armory.web.app import Listening, make_app
 from armory.web.binding import bind
 from armory.web.connections.connection import Connection
-from armory.web.settings import ListenSettings
+from armory.web.settings import RESERVED, ListenSettings
 
 pytestmark = pytest.mark.anyio
 PATIENCE_S = 20
 ROOM = 100
+HANG = b"POST /hang HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"
 ASK = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
@@ -127,6 +128,36 @@ async def test_who_had_no_request_goes_first_then_who_is_idle_for_longest(client
             await clients.evicted(count)
             assert await gone.read() == b""
     assert not first.at_eof()
+
+
+async def test_with_every_connection_busy_health_is_answered(clients: Clients) -> None:
+    connections = clients.connections
+    for _ in range(ROOM):
+        await clients.connect(HANG)
+    await until(lambda: [one.waiting for one in connections.every()] == [False] * ROOM)
+    await clients.answered()
+    refused = await clients.connect(ASK.replace(b"healthz", b"hang"))
+    async with asyncio.timeout(PATIENCE_S):
+        assert await refused.readline() == b"HTTP/1.1 503 Service Unavailable\r\n"
+    for _ in range(RESERVED + 20):
+        await clients.connect(b"")
+    await until(lambda: sum(connections.cut.get(why, 0) for why in ("full", "evicted")) >= 20)
+    assert len(connections) <= ROOM + RESERVED
+    await clients.answered()
+
+
+async def test_who_does_not_send_the_rest_makes_room(clients: Clients) -> None:
+    connections = clients.connections
+    half = b"POST /hang HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\na"
+    slow = [await clients.connect(half) for _ in range(ROOM // 2)]
+    for _ in range(ROOM // 2):  # whom the gateway itself makes wait
+        await clients.connect(HANG)
+    await until(lambda: sum(one.held_up_since is not None for one in connections.every()) == 50)
+    await clients.answered()
+    async with asyncio.timeout(PATIENCE_S):
+        assert (await slow[0].read()).startswith(b"HTTP/1.1 408 ")
+    assert connections.cut == {"body": 1}
+    assert len(connections) == ROOM
 
 
 HEAD = b"POST /hang HTTP/1.1\r\nHost: a\r\n"

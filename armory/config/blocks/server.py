@@ -49,7 +49,7 @@ class LimitsConfig(Block):
     """Longest request line, and longest single header, in bytes (a query may stand in one)."""
     connections: Count | None = _LISTEN.connections
     """Connections of clients at once; null: three quarters of the descriptors that the process may
-    have, at most 16,384. With more, those that wait for a request are closed; with none of
+    have, at most 16,384. With more, those that wait for their clients are closed; with none of
     these, only health is answered."""
     header_timeout_s: Seconds = _LISTEN.header_timeout_s
     """A client that has not sent the whole header of a request by then is cut off."""

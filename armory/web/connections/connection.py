@@ -111,6 +111,18 @@ class Connection(Exchanges):
         return self._next_keepalive_close_time
 
     @property
+    def held_up_since(self) -> float | None:
+        """Since when its client has sent no rest of its request, or not read, as far as was looked;
+        None: it has.
+        """
+        if self.stalled is not None:
+            return self.stalled
+        request = self._current_request
+        if request is None or request is not self.seen or request.content.is_eof():
+            return None
+        return self.since
+
+    @property
     def arriving(self) -> int:
         """Bytes that came of its requests and are not understood yet."""
         if self._current_request is not None:

@@ -1,4 +1,4 @@
-"""Which connections wait for a request, and which of them makes room for another.
+"""Which connections wait for their clients, and which of them makes room for another.
 
 Owns: `Idle`. Never closes one.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from operator import itemgetter
 
 from armory.web.connections.connection import Connection
@@ -19,7 +19,7 @@ as many times as long."""
 
 class Idle:
     """Which connection makes room: who never had a request, the longest here first; then who waits
-    longest for another one.
+    longest for another one; then who has not sent the rest of one, or not read, for longest.
 
     Whoever opens connections where there is no room would make each of them cost a look at all.
 
@@ -32,7 +32,7 @@ class Idle:
         self._loop = loop
         self._every = every
         self._unused: OrderedDict[Connection, None] = OrderedDict()  # and those that were until now
-        self._used: list[tuple[float, Connection]] = []  # the most idle last
+        self._order: list[tuple[bool, float, Connection]] = []  # who is first to go is last
         self._again_at = float("-inf")
 
     def made(self, connection: Connection) -> None:
@@ -45,7 +45,7 @@ class Idle:
 
     def forget_order(self) -> None:
         """Hold none that have ended."""
-        self._used.clear()
+        self._order.clear()
 
     def next(self) -> Connection | None:
         """The one to make room; None: there is none just now."""
@@ -59,20 +59,32 @@ class Idle:
                 break
         for connection in used:
             del self._unused[connection]
-        return found or self._longest_idle()
+        return found or self._longest()
 
-    def _longest_idle(self) -> Connection | None:
+    def _longest(self) -> Connection | None:
         if (found := self._pop()) is not None or self._loop.time() < self._again_at:
             return found
-        waiting = ((one.idle_until, one) for one in self._every if one.waiting)
-        self._used = sorted(waiting, key=itemgetter(0))
-        self._used.reverse()  # of those of the same millisecond, who came first is last
+        self._order = sorted(self._waiting(), key=itemgetter(0, 1))
+        self._order.reverse()  # of those of the same millisecond, who came first is last
         self._again_at = self._loop.time() + _REST_S * len(self._every)
         return self._pop()
 
+    def _waiting(self) -> Iterator[tuple[bool, float, Connection]]:
+        for connection in self._every:
+            if connection.waiting:
+                yield False, connection.idle_until, connection
+            elif (since := connection.held_up_since) is not None:
+                yield True, since, connection
+
     def _pop(self) -> Connection | None:
-        while self._used:
-            until, connection = self._used.pop()
-            if until == connection.idle_until and connection.waiting and connection in self._every:
+        while self._order:
+            held_up, since, connection = self._order.pop()
+            if connection not in self._every:
+                continue
+            if held_up:
+                still = connection.held_up_since == since
+            else:
+                still = connection.waiting and connection.idle_until == since
+            if still:
                 return connection
         return None

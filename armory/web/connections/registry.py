@@ -1,7 +1,7 @@
 """Connections of clients: their number, and the time limits of each.
 
 Owns: `Connections`, which cuts those that stay silent, stop half-way or do not read. A new
-connection takes the place of one that waits for a request; when all are busy, only health checks
+connection takes the place of one that waits for its client; when all are busy, only health checks
 are answered. Never reads the content.
 """
 
@@ -124,7 +124,7 @@ class Connections:
     # -- what connections tell -----------------------------------------------------------------
 
     def made(self, connection: Connection) -> None:
-        """As `Owner.made`; where there are too many, an idle one is closed, or this one is."""
+        """As `Owner.made`; where there are too many, one that waits is closed, or this one is."""
         if len(self._open) - self._reserved >= self._capacity and not self._evict():
             connection.reserve = True
             self._reserved += 1
@@ -232,12 +232,13 @@ class Connections:
         return None
 
     def _evict(self, most: int = 1) -> bool:
-        """Cut so many idle connections; whether there was one."""
+        """Cut so many connections that wait for their clients; whether there was one."""
         for count in range(most):
             connection = self._idle.next()
             if connection is None:
                 return count > 0
-            self._end(connection, "evicted")
+            reason = "write" if connection.stalled is not None else "body"
+            self._end(connection, "evicted" if connection.waiting else reason)
         return True
 
     def _end(self, connection: Connection, reason: str, last: bytes | None = None) -> None:
