@@ -20,7 +20,7 @@ from armory.logger import Logger
 from armory.web.connections.arriving import COUNTED_BYTES
 from armory.web.connections.exchanges import Exchanges, forget_trace
 from armory.web.connections.owner import Owner
-from armory.web.connections.pacing import LARGE_PIECE
+from armory.web.connections.pacing import LARGE_PIECE, LINES_BYTES, has_many_lines
 
 _log = Logger(__name__)
 _ENDED_WITHIN_S = 1.0
@@ -33,9 +33,6 @@ TOO_LARGE = _HEAD % b"431 Request Header Fields Too Large"
 ENDING = _HEAD % b"503 Service Unavailable\r\nRetry-After: 1"
 AHEAD_BYTES = 512 * 1024
 """What is read of further requests while one is answered; the rest waits in the network."""
-_MANY_LINES, _LINES_BYTES = 500, 8 * 1024
-"""Of what has more line ends, such as a body in chunks of a byte each, so much is parsed in a turn:
-at most 1,400 chunks."""
 _SMALL_PARTS, _NO_PARTS = 32, deque[bytes]()
 """More parts of a body that wait to be read are put together."""
 
@@ -166,7 +163,7 @@ class Connection(Exchanges):
         """As `asyncio.Protocol.data_received`; very many lines are parsed some in a turn."""
         if self.rest and data:
             self.rest += data
-        elif len(data) > _LINES_BYTES and _has_many_lines(data):
+        elif len(data) > LINES_BYTES and has_many_lines(data):
             self.rest = data
             self._pause_transport_reading()
             self._parse_on()
@@ -178,7 +175,7 @@ class Connection(Exchanges):
         if self.transport is None:
             self.rest = b""
             return
-        piece, self.rest = self.rest[:_LINES_BYTES], self.rest[_LINES_BYTES:]
+        piece, self.rest = self.rest[:LINES_BYTES], self.rest[LINES_BYTES:]
         self._take(piece)
         if self.rest:
             self._loop.call_soon(self._parse_on)
@@ -342,15 +339,3 @@ class Connection(Exchanges):
             self.force_close()
         else:
             transport.abort()
-
-
-def _has_many_lines(data: bytes) -> bool:
-    """Whether it has very many line ends, of which JSON on the wire has none with a carriage
-    return; `bytes.count` takes a hundred times as long.
-    """
-    at = -1
-    for _ in range(_MANY_LINES + 1):
-        at = data.find(b"\r", at + 1)
-        if at < 0:
-            return False
-    return True
