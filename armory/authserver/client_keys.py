@@ -110,8 +110,7 @@ class ClientKeys:
                 options={"require": ["exp", "iss", "sub", "aud", "jti"], "verify_aud": False},
             )
 
-        key_id = kid if isinstance(kid, str) else None
-        return await self._of(client).checked(key_id, algorithm, decode)
+        return await self._of(client).checked(kid, algorithm, decode)
 
     def _of(self, client: Client) -> KeySet:
         found = self._keys.get(client.keys)

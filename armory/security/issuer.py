@@ -97,8 +97,7 @@ class Issuer:
             )
 
         try:
-            key_id = kid if isinstance(kid, str) else None
-            claims = await self.keys.checked(key_id, algorithm, decode)
+            claims = await self.keys.checked(kid, algorithm, decode)
         except jwt.ImmatureSignatureError:
             early = _early_by(token)
             _log.warning("clocks_apart", issuer=self.name, ahead_s=early, allowed=self._leeway_s)

@@ -130,9 +130,7 @@ class JwtScheme:
         if self._keys is None:
             claims = decode(self._secret)
         else:
-            kid = header.get("kid")
-            key_id = kid if isinstance(kid, str) else None
-            claims = await self._keys.checked(key_id, header["alg"], decode)
+            claims = await self._keys.checked(header.get("kid"), header["alg"], decode)
         # bound to a key that a bearer does not show; or it says that a session is over
         if isinstance(claims.get("cnf"), Mapping) or "events" in claims:
             raise jwt.InvalidTokenError

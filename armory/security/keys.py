@@ -137,16 +137,15 @@ class KeySet:
             raise BackendError(f"the token's key is not known, and {self._failure}")
         return None
 
-    async def checked(
-        self, key_id: str | None, algorithm: str, check: Callable[[jwt.PyJWK], T]
-    ) -> T:
-        """What a check makes of the key of that id. A signature that does not fit may be of a key
-        that has taken its place: some providers give each the same id, or none.
+    async def checked(self, kid: object, algorithm: str, check: Callable[[jwt.PyJWK], T]) -> T:
+        """What a check makes of the key that a token's header names. A signature that does not fit
+        may be of a key that has taken its place: some providers give each the same id, or none.
 
         Raises:
             BackendError: as `key`.
             jwt.PyJWTError: as `key` and `check`; there is no such key.
         """
+        key_id = kid if isinstance(kid, str) else None
         key = await self._known(key_id, algorithm)
         generation = self.generation
         try:
