@@ -105,22 +105,3 @@ async def test_a_used_refresh_token_is_refused_after_the_clock_was_set_back(
         await aged(found, -3_600)
         with pytest.raises(OAuthError, match="used before"):
             await found.grants.refresh(refresh, CLIENT, "")
-
-
-async def test_a_renewal_that_died_is_taken_over_after_the_clock_was_set_back(
-    tmp_path: Path,
-) -> None:
-    async with rotating(tmp_path) as (found, login, provider):
-        _, refresh = await found.logged_in(login)
-        begun = asyncio.create_task(found.grants.refresh(refresh, CLIENT, ""))
-        await provider.is_asked.wait()
-        for task in asyncio.all_tasks():
-            if task.get_name() == "renew a grant":
-                task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await begun
-        provider.asked.clear()
-        provider.goes_on.set()
-        await aged(found, -3_600)
-        async with asyncio.timeout(10):
-            assert (await found.grants.refresh(refresh, CLIENT, "")).refresh
