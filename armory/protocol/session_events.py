@@ -15,6 +15,21 @@ from armory.protocol.link import Params
 _log = Logger(__name__)
 
 
+_WITHIN = "\n"
+"""Between a principal's key and the id of its client's session, in the key of an upstream session
+that one client has to itself (`Placing.key_of`)."""
+
+
+def is_of_one_client(owner: str) -> bool:
+    """Whether one client has an upstream session with this key to itself."""
+    return _WITHIN in owner
+
+
+def principal_of(owner: str) -> str:
+    """The key of the principal of that client; "" where the session is not one client's."""
+    return owner.rpartition(_WITHIN)[0]
+
+
 @dataclass(frozen=True, slots=True)
 class Notified:
     """The upstream sent a notification that belongs to no request.

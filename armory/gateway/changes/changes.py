@@ -33,7 +33,7 @@ from armory.protocol.methods import (
     RESOURCE_UPDATED,
 )
 from armory.protocol.rawjson import members_or_none, pack, text_of
-from armory.protocol.session_events import Notified
+from armory.protocol.session_events import Notified, is_of_one_client, principal_of
 
 _log = Logger(__name__)
 _RELAYED = ABOUT_TASKS | {ELICITATION_COMPLETE, LOGGED}
@@ -221,7 +221,7 @@ class Changes:
 
         # URIs need not show that one is below another. So in a session that serves one client alone
         # every update counts of an upstream of which it watches anything.
-        if "\n" in session:  # `Placing.key`
+        if is_of_one_client(session):
             concerned = self.resources.all_watchers(server, session)
         else:
             concerned = self.resources.watchers(server, session, {uri, *_above(uri)})
@@ -299,7 +299,7 @@ class Changes:
         """Those whom an upstream session with this key (`Pool.key`) may serve."""
         if not owner:
             return self._subscriptions
-        return self._of.get(owner) or self._of.get(owner.rpartition("\n")[0], ())
+        return self._of.get(owner) or self._of.get(principal_of(owner), ())
 
     def _serves(self, server: str, owner: str, subscription: Subscription) -> bool:
         """Whether a client is served by one upstream session."""

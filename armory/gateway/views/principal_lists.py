@@ -23,6 +23,7 @@ from armory.gateway.views.view import View
 from armory.logger import Logger
 from armory.protocol.capabilities import answers_of
 from armory.protocol.link import Owner
+from armory.protocol.session_events import is_of_one_client
 from armory.security.policy import Policy
 from armory.threads import for_callers
 
@@ -137,7 +138,7 @@ class PrincipalLists:
             Whether that is news: nobody has been told yet that they see something else.
         """
         auto = view.settings.by_capabilities & view.catalog.servers.keys() - self.servers
-        if not key or "\n" in key or server not in auto:  # the gateway's own, or one client's
+        if not key or is_of_one_client(key) or server not in auto:  # the gateway's own
             return False
         if key not in self._differ and len(self._differ) >= ENTRIES:
             del self._differ[next(iter(self._differ))]

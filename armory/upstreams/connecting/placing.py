@@ -37,7 +37,8 @@ class Placing:
         if isolation == "shared" or owner.principal is INTERNAL:
             return OWN
         if owner.session_id is not None and (legacy or isolation == "session"):
-            return f"{owner.principal.key}\n{owner.session_id}"  # what one client has to itself
+            # what one client has to itself, as `session_events.is_of_one_client` knows it
+            return f"{owner.principal.key}\n{owner.session_id}"
         return owner.principal.key
 
     def counted(self, owner: Owner) -> Owner:
