@@ -122,6 +122,11 @@ class ClientListening:
     async def end(self) -> None:
         """Stop receiving changes."""
         await asyncio.shield(self._changes.remove(self.subscription))
+        self.subscription.deliver = _unheard  # which would hold this one, as this holds it
+
+
+def _unheard(_method: str, _params: Params) -> None:
+    """Of what has ended nothing is told."""
 
 
 async def start_listening(

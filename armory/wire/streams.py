@@ -348,4 +348,5 @@ async def pump(
                 await write(piece)
             found = data = piece = b""  # nothing of it is held while the next is waited for
     finally:
+        found = data = piece = b""  # nor by the trace of an error
         stream.detach(reader)

@@ -7,11 +7,13 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import socket
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import suppress
 from typing import Any
 
+import aiohttp
 import pytest
 from msgspec import Raw
 from yarl import URL
@@ -23,6 +25,8 @@ from armory.gateway.gateway import Gateway
 from armory.http1.connection import Connection as UpstreamConnection
 from armory.http1.pool import Connections
 from armory.http1.response import ClosedEarly
+from armory.protocol import codes
+from armory.protocol.errors import RpcError
 from armory.protocol.link import Call, Owner, Reply
 from armory.protocol.upstream_messages import UnreadableMessage, decode
 from armory.testing.clients.raw import modern_body, modern_headers
@@ -49,58 +53,60 @@ from armory.upstreams.session.handshake import initialize
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.stdio import StdioLink
 from armory.web.connections.connection import Connection
+from armory.wire.interaction.parked import ParkedCall
 from armory.wire.sessions.session import Session
+from armory.wire.streams import EventStream
+from tests.garbage import Gone, none_collected, there_are
 
 pytestmark = pytest.mark.anyio
 LEGACY = "2025-11-25"
 JSON_TYPES = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 
 
+LARGE = 16 << 20
 KINDS = (
     Connection,
+    EventStream,
+    ParkedCall,
     BaseLink,
     Session,
     StdioLink,
     UpstreamConnection,
     UpstreamUnavailable,
 )
-Gone = Callable[[type], Awaitable[None]]
-
-
-def there_are(kind: type) -> int:
-    """How many, garbage included."""
-    return sum(issubclass(type(found), kind) for found in gc.get_objects())
 
 
 @pytest.fixture
 def gone() -> Generator[Gone]:
     """Waits until no more objects of a kind are there than before; nothing is collected."""
-    gc.collect()
-    gc.disable()
-    before = {kind: there_are(kind) for kind in KINDS}
-
-    async def waiting(kind: type) -> None:
-        await until(lambda: there_are(kind) <= before[kind])
-
-    yield waiting
-    gc.enable()
+    with none_collected(KINDS) as waiting:
+        yield waiting
 
 
 class Front:
-    """A gateway whose tool `hold` does not answer."""
+    """A gateway whose tool `hold` does not answer, and whose tool `large` does so at length."""
 
     def __init__(self) -> None:
         self.begun = asyncio.Event()
         self.port = 0
-        lists = ServerLists(tools=[tool("hold", "holds"), tool("echo", "answers")])
+        names = ("hold", "echo", "large", "fail")
+        lists = ServerLists(tools=[tool(name, name) for name in names])
         self.pool = ScriptedPool({"up": ScriptedUpstream(lists, self.answer, "modern")})
 
     async def answer(self, call: Call, owner: Owner) -> Reply:
         del owner
         self.pool.calls.clear()  # which would hold whom they are for
-        if plain(call.params).get("name") == "hold":
-            self.begun.set()
-            await asyncio.Event().wait()
+        match plain(call.params).get("name"):
+            case "hold":
+                self.begun.set()
+                await asyncio.Event().wait()
+            case "large":
+                content = [{"type": "text", "text": "x" * LARGE}]
+                return result({"resultType": "complete", "content": content}, "modern")
+            case "fail":
+                raise RpcError(codes.INTERNAL_ERROR, "it fails")
+            case _:
+                pass
         return result({"resultType": "complete", "content": []}, "modern")
 
     async def open(
@@ -151,6 +157,76 @@ async def test_a_client_that_leaves_in_mid_call_leaves_nothing(front: Front, gon
     _, writer = await front.open(body, modern_headers(body))
     await asyncio.wait_for(front.begun.wait(), 30)
     writer.transport.abort()
+    await gone(Connection)
+
+
+async def narrow(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection that takes little where its client does not read."""
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    made.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(made, ("127.0.0.1", port))
+    return await asyncio.open_connection(sock=made, limit=4096)
+
+
+def stuck() -> bool:
+    """Whether an answer waits for a client that does not read."""
+    return any(type(o) is Connection and o.writing_paused for o in gc.get_objects())
+
+
+async def test_a_client_that_leaves_without_reading_an_answer_leaves_nothing(
+    front: Front, gone: Gone
+) -> None:
+    body = modern_body(1, "tools/call", {"name": "up__large", "arguments": {}})
+    _, writer = await narrow(front.port)
+    front.send(writer, body, modern_headers(body))
+    await until(stuck)
+    writer.transport.abort()
+    await gone(Connection)
+
+
+async def test_a_client_that_leaves_an_event_stream_unread_leaves_nothing(
+    front: Front, gone: Gone
+) -> None:
+    reader, writer = await narrow(front.port)
+    writer.write(b"GET /sse HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    line = b""
+    while not line.startswith(b"data: "):
+        line = await asyncio.wait_for(reader.readline(), 30)
+    path = line.removeprefix(b"data: ").strip().decode()
+    call = {"name": "up__large", "arguments": {}}
+    async with aiohttp.ClientSession() as client:
+        for id in range(3):
+            said = modern_body(id, "tools/call", call)
+            async with client.post(f"http://127.0.0.1:{front.port}{path}", json=said) as accepted:
+                assert accepted.status == 202
+    await until(stuck)
+    writer.transport.abort()
+    await gone(EventStream)
+    await gone(Connection)
+
+
+async def test_a_client_that_listened_leaves_nothing(front: Front, gone: Gone) -> None:
+    body = modern_body(1, "subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+    reader, writer = await front.open(body, modern_headers(body))
+    await asyncio.wait_for(reader.readuntil(b"acknowledged"), 30)
+    writer.transport.abort()
+    await gone(EventStream)
+
+
+@pytest.mark.parametrize("name", ["hold", "fail"])
+async def test_a_client_that_may_be_asked_leaves_nothing(
+    front: Front, gone: Gone, name: str
+) -> None:
+    call = {"name": f"up__{name}", "arguments": {}}
+    body = modern_body(1, "tools/call", call, capabilities={"elicitation": {"form": {}}})
+    reader, writer = await front.open(body, modern_headers(body))
+    if name == "hold":
+        await asyncio.wait_for(front.begun.wait(), 30)
+    else:
+        await answered(reader)
+    writer.transport.abort()
+    await gone(ParkedCall)
     await gone(Connection)
 
 

@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from functools import cache
 
 from armory.runtime.memory.file_pages import file_bytes, let_go
 
@@ -113,6 +114,7 @@ def return_large_buffers() -> bool:
     )
 
 
+@cache  # the library as an object is a cycle: a few kept, not one at each look
 def _glibc(name: str, *takes: type) -> Callable[..., int] | None:
     """A function of glibc; None where there is none."""
     if not sys.platform.startswith("linux"):

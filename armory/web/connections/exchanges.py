@@ -38,9 +38,9 @@ KNOWN = is_known(aiohttp.__version__)
 """Whether this is such an aiohttp; with any other, aiohttp's own loop serves. To support a newer
 one, compare its `RequestHandler.start`."""
 INTERNALS = (
-    "_buffer_paused", "_close", "_current_request", "_drain_helper", "_force_close",
-    "_handle_request", "_handler_waiter", "_keepalive", "_keepalive_handle", "_keepalive_timeout",
-    "_lingering_time", "_loop", "_manager", "_messages", "_msg_queue_resume_size",
+    "_buffer_paused", "_close", "_current_request", "_drain_helper", "_drain_waiter",
+    "_force_close", "_handle_request", "_handler_waiter", "_keepalive", "_keepalive_handle",
+    "_keepalive_timeout", "_lingering_time", "_loop", "_manager", "_messages", "_msg_queue_resume_size",
     "_next_keepalive_close_time", "_parser", "_pause_reading_for_buffer",
     "_pause_transport_reading", "_paused", "_process_keepalive", "_reading_paused",
     "_request_count", "_request_factory", "_request_handler", "_request_in_progress",
@@ -170,6 +170,18 @@ class Exchanges(RequestHandler):
             return await self._handle_request(request, None, partial(_returned, response))
         self._served()
         return response, False
+
+    async def _drain_helper(self) -> None:
+        """Wait until there is room for more. aiohttp's own keeps what it waits for in a variable:
+        the error that it gets of a client that goes away, by its trace that frame and all above
+        with the answer that they write, and so itself, until the garbage collector comes.
+        """
+        if not KNOWN or self.transport is None:
+            await super()._drain_helper()
+        elif self._paused:
+            if self._drain_waiter is None:
+                self._drain_waiter = self._loop.create_future()
+            await self._drain_waiter
 
     def _served(self) -> None:
         """What aiohttp does when a request has been answered."""

@@ -80,7 +80,7 @@ async def _answer(
         call = await _call(services, route, request, request_id, asked, cors)
         done = await _handled(services, route, call, request)
     except Problem as problem:
-        failed = problem
+        failed = problem.with_traceback(None)  # which would hold this frame
     except asyncio.CancelledError:
         if not answered_overdue(request):
             raise

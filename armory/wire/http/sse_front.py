@@ -110,6 +110,7 @@ class SseFront:
             return response
         finally:
             await stop(writing)
+            writing = None  # whose error would hold this frame
             edge.streams.give_back(caller.principal.person)
             edge.streams.drop_pipe(out)
             out.on_held = None

@@ -134,7 +134,7 @@ class Interactions:
         key = context.principal.person
         mine = sum(owner.person == key for owner in self._of.values())
         if len(self._parked) >= self._capacity or mine >= self._per_principal:
-            if call.running.done():  # answered already: only a question is left
+            if call.answered:  # answered already: only a question is left
                 return await self._finished(context, call)
             self._running.discard(call)
             self.refused += 1
@@ -153,7 +153,7 @@ class Interactions:
     async def _finished(self, context: RequestContext, call: ParkedCall) -> Reply:
         self._running.discard(call)
         call.leave()
-        return await self._sealed(context, call.running.result(), call.binding)
+        return await self._sealed(context, call.outcome(), call.binding)
 
     async def _resume(
         self,

@@ -46,22 +46,38 @@ class ParkedCall:
         self._wake.set()
         if not task.cancelled():
             task.exception()  # retrieved: of a parked call nobody else would
+        if self._over:  # nobody asks what it came to
+            self.task = None
 
     @property
-    def running(self) -> asyncio.Future[Reply]:
-        """The call's task."""
-        if self.task is None:
-            raise RuntimeError("the call was never started")
-        return self.task
+    def answered(self) -> bool:
+        """Whether the call itself has ended, or was."""
+        return self.task is None or self.task.done()
 
     @property
     def over(self) -> bool:
         """Whether it has ended and nothing is asked any more: a question outlives the answer."""
-        task = self.running
+        task = self.task
+        if task is None:
+            return True
         if not task.done():
             return False
         failed = task.cancelled() or task.exception() is not None
         return failed or not self._questions
+
+    def outcome(self) -> Reply:
+        """What it came to; asked once.
+
+        Raises:
+            asyncio.CancelledError: it was ended.
+        """
+        task, self.task = self.task, None  # whose error would hold, by its trace, this call
+        try:
+            if task is None:
+                raise asyncio.CancelledError
+            return task.result()
+        finally:
+            task = None
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
@@ -102,18 +118,18 @@ class ParkedCall:
             return await future
         finally:
             self._questions.pop(key, None)
+            del future  # whose error would hold, by its trace, this frame
 
     async def pause(self) -> None:
         """Wait until the task is done or something is asked."""
-        task = self.running
-        while not task.done() and not self._questions:
+        while not self.answered and not self._questions:
             self._wake.clear()
             await self._wake.wait()
         # A server that asks several things at once sends them one after the other.
         known = 0
-        while not task.done() and len(self._questions) > known:
+        while self.task is not None and not self.answered and len(self._questions) > known:
             known = len(self._questions)
-            await asyncio.wait((task,), timeout=BATCH_S)
+            await asyncio.wait((self.task,), timeout=BATCH_S)
 
     def requests(self) -> dict[str, Any]:
         """The open questions, as `inputRequests`."""
@@ -149,8 +165,9 @@ class ParkedCall:
 
     async def end(self, reason: CancelReason | None = None) -> None:
         """Cancel the call and wait for it."""
+        task = self.task
         self.stop(reason)
-        await stop(self.task, timeout_s=5)
+        await stop(task, timeout_s=5)
 
 
 def _modern_form(params: Params) -> Params:

@@ -22,10 +22,12 @@ from armory.security.limits.ratelimit import RateLimiter
 from armory.testing.embedder import HashingEmbedder
 from armory.testing.service import ADMIN_TOKEN, catalog_of, running_service
 from armory.web import rest
+from armory.web.connections.connection import Connection
 from armory.web.rest.problems import problem_of
 from armory.web.rest.routes import Answer, Shape
 from armory.web.rest.searching import Searching
 from armory.web.rest.services import RestLimits
+from tests.garbage import none_collected
 from tests.unit.web.conftest import Client, tool
 
 pytestmark = pytest.mark.anyio
@@ -54,6 +56,18 @@ async def test_tools_for_apps_alone_are_not_found(tmp_path: Path) -> None:
         first = searching.visible(ANONYMOUS, packs=True)
         assert first.names == {"maps__find_place"}
         assert searching.visible(ANONYMOUS, packs=True) is first  # retrieval keeps its mask by it
+
+
+async def test_a_request_that_is_refused_leaves_nothing(tmp_path: Path) -> None:
+    async with running_service(
+        f"sqlite:///{tmp_path / 'armory.db'}", catalog_of({}), allow_anonymous=True
+    ) as service:
+        with none_collected([Connection]) as gone:
+            async with aiohttp.ClientSession() as session:
+                url = f"{service.url}/v1/retrieve_tools"
+                async with session.post(url, data=b"{}", headers={"Content-Type": "x/y"}) as answer:
+                    assert answer.status == 415
+            await gone(Connection)
 
 
 async def test_a_found_tool_tells_of_its_user_interface(tmp_path: Path) -> None:
