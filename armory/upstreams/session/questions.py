@@ -355,7 +355,10 @@ class Questions:
         finally:
             for pending in waiting:
                 pending.resume()
-        await self._replies.send(data)
+        if not await self._replies.send(data) and len(waiting) == 1:
+            (only,) = waiting
+            why = f"its session ended before the answer to {only.call.method}"
+            only.fail(self._link.unavailable(why))
 
     def _progressed(self, token: Raw, params: Params) -> None:
         self._replies.send_beside(jsonrpc.notification(PROGRESS, {**params, PROGRESS_TOKEN: token}))
