@@ -74,9 +74,10 @@ class OAuthScheme:
         digest = hashlib.sha256(credential.encode("utf-8", "surrogatepass")).digest()
         kept = self._checked.get(digest)
         if kept is not None and kept[2] == self._generation:
-            if kept[0] is None:
+            known = kept[0]
+            if known is None or known.expires_at is None or known.expires_at <= time.time():
                 raise AuthenticationFailed(REFUSED)
-            return kept[0]
+            return known
         if len(credential) > MAX_TOKEN_CHARS:
             return None
         signed = FORM.fullmatch(credential) is not None
