@@ -117,9 +117,17 @@ class Pinning:
                 says what this would have, and is stored with the next snapshot that can be.
         """
         kept = self.judged(catalog)
+        self.store()
+        return kept
+
+    def store(self) -> None:
+        """Store what is not stored yet.
+
+        Raises:
+            OSError: it cannot be.
+        """
         if self._unsaved and self.mode != "off":
             self._write()
-        return kept
 
     def judged(self, catalog: Catalog) -> Catalog:
         """As `admit`; nothing is stored."""

@@ -203,6 +203,27 @@ async def test_tools_are_listed_where_their_definitions_cannot_be_kept(tmp_path:
 
 
 @pytest.mark.anyio
+async def test_definitions_are_kept_as_soon_as_they_can_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though no list changes: whatever a start finds then would be taken as the first."""
+    monkeypatch.setattr(keeper, "STORE_AGAIN_S", 0.01)
+    file = tmp_path / "pins.json"
+    pinning = Pinning(file, "block")
+    file.mkdir()
+    async with House(pinning) as house:
+        house.lists = {"s": lists("a", a="one")}
+        assert await house.settle() == ["s__a"]
+        file.rmdir()
+        await until(file.is_file)
+        published = len(house.published)
+    async with House(Pinning(file, "block")) as house:
+        house.lists = {"s": lists("a", a="two")}
+        assert await house.settle() == []
+    assert published == 1
+
+
+@pytest.mark.anyio
 async def test_it_tells_how_many_tools_are_being_indexed() -> None:
     begun, go = asyncio.Event(), asyncio.Event()
 
