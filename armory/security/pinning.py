@@ -190,6 +190,14 @@ class Pinning:
             _log.info("pins_forgotten", upstream=key, tools=len(self._pins.pop(key)))
         return self._removed != before
 
+    def follow(self, before: Pinning) -> None:
+        """Take over what one before could not store; what the file has counts more."""
+        if "off" in (self.mode, before.mode) or not before._unsaved:
+            return
+        for server, pins in before._pins.items():
+            self._pins[server] = pins | self._pins.get(server, {})
+        self._unsaved = True
+
     def withholds(self, tool: ToolRecord) -> bool:
         """Whether a tool that only some callers have is withheld: where another one is pinned."""
         if self.mode != "block":

@@ -145,6 +145,8 @@ class CatalogKeeper:
     def reconfigure(self, rules: Mapping[str, ToolRules], pinning: Pinning | None) -> None:
         """Other rules about tools from now on; what was approved meanwhile comes back."""
         self._rules = dict(rules)
+        if pinning is not None and self._pinning is not None:
+            pinning.follow(self._pinning)
         self._pinning = pinning
         self.build_again()
 
@@ -231,17 +233,18 @@ class CatalogKeeper:
         except OSError as error:
             _log.error("pins_not_stored", error=str(error))
             if self._storing is None or self._storing.done():
-                self._storing = tasks.spawn(self._store(self._pinning), "storing pins")
+                self._storing = tasks.spawn(self._store(), "storing pins")
             return await in_turn(self._pinning.judged, catalog)
 
-    async def _store(self, pinning: Pinning) -> None:
+    async def _store(self) -> None:
         """Store what is pinned as soon as that can be: after a start without it, any definition
         would be taken as the first.
         """
-        while pinning is self._pinning:
+        while True:
             await asyncio.sleep(STORE_AGAIN_S)
             with suppress(OSError):
-                await in_turn(pinning.store)
+                if self._pinning is not None:
+                    await in_turn(self._pinning.store)
                 return
 
     def _with_written_examples(self, catalog: Catalog, examples: Examples) -> Catalog:

@@ -224,6 +224,24 @@ async def test_definitions_are_kept_as_soon_as_they_can_be(
 
 
 @pytest.mark.anyio
+async def test_a_reload_forgets_no_definition_that_could_not_be_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper, "STORE_AGAIN_S", 0.01)
+    file = tmp_path / "data" / "pins.json"
+    before, after = Pinning(file, "block"), Pinning(file, "block")
+    (tmp_path / "data").touch()  # no folder, so that nothing can be kept in it
+    async with House(before) as house:
+        house.lists = {"s": lists("a", "b", a="one")}
+        assert await house.settle() == ["s__a", "s__b"]
+        house.keeper.reconfigure({}, after)
+        house.lists = {"s": lists("a", "b", a="two")}
+        assert await house.settle() == ["s__b"]
+        (tmp_path / "data").unlink()
+        await until(file.is_file)
+
+
+@pytest.mark.anyio
 async def test_it_tells_how_many_tools_are_being_indexed() -> None:
     begun, go = asyncio.Event(), asyncio.Event()
 
