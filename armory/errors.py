@@ -7,7 +7,7 @@ A tool's own failure is a result (`isError: true`), never one of these.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class ArmoryError(Exception):
@@ -61,13 +61,16 @@ class AccessDenied(ArmoryError):
 
 
 class InsufficientScope(AccessDenied):
-    """The credential lacks scopes that every request needs; `scopes` are all of those."""
+    """The credential lacks scopes that every request needs; `scopes` are all of those, `principal`
+    (`domain.principal`) is whose it is.
+    """
 
     code = "insufficient_scope"
 
-    def __init__(self, message: str, *, scopes: Sequence[str]) -> None:
+    def __init__(self, message: str, *, scopes: Sequence[str], principal: Any) -> None:
         super().__init__(message)
         self.scopes = tuple(scopes)
+        self.principal = principal
 
 
 class UnknownTool(ArmoryError):

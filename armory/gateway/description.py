@@ -13,7 +13,6 @@ from armory.domain.principal import Principal
 from armory.domain.visibility import VisibleCatalog
 from armory.gateway.context import RequestContext
 from armory.gateway.metatools.definitions import purpose, searching_tool, servers_shown
-from armory.gateway.queries.carriers import lists_all
 from armory.gateway.queries.filters import with_filtering
 from armory.gateway.settings import GROUPS, MANIFEST, GatewaySettings
 from armory.gateway.views.view import View
@@ -32,10 +31,16 @@ class Description:
 
     Args:
         filters: whether a query filters listings under some settings.
+        lacks_some: whether what a client lists lacks tools; asked where queries filter.
     """
 
-    def __init__(self, filters: Callable[[GatewaySettings], bool]) -> None:
+    def __init__(
+        self,
+        filters: Callable[[GatewaySettings], bool],
+        lacks_some: Callable[[RequestContext], bool],
+    ) -> None:
         self._filters = filters
+        self._lacks_some = lacks_some
 
     def of_endpoint(self, context: RequestContext) -> dict[str, Any]:
         """`capabilities`, `instructions` and `serverInfo` of the endpoint, as the client's era has
@@ -91,7 +96,7 @@ class Description:
             servers = view.servers(context.endpoint)
             return "".join(lists.instructions for lists in servers.values())
         visible = view.visible(context)
-        searching = self._filters(view.settings) and not lists_all(context)
+        searching = self._filters(view.settings) and self._lacks_some(context)
         key = (visible.tools.key, searching)
         known = view.instructions.get(key)
         if known is None:

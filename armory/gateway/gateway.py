@@ -27,6 +27,7 @@ from armory.gateway.description import Description
 from armory.gateway.lists.groups import Groups
 from armory.gateway.lists.manifest import Manifest
 from armory.gateway.lists.tool_lists import ToolLists
+from armory.gateway.lists.whole import lacks_some
 from armory.gateway.outcomes import Outcomes
 from armory.gateway.ports import (
     Finder,
@@ -155,7 +156,7 @@ class Gateway:
         outcomes = Outcomes(services.events, services.attribution, services.contents)
         answers = Answers(self.tasks, services.on_compacted)
         self.tool_lists = ToolLists(retriever, limiter, outcomes)
-        self.description = Description(self.tool_lists.filters)
+        self.description = Description(self.tool_lists.filters, lacks_some)
         meta_tools = MetaTools(
             self.tool_lists, services.finder, limiter, answers, self.changes, outcomes
         )

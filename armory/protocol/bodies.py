@@ -15,7 +15,6 @@ from armory.protocol.errors import Malformed
 from armory.protocol.rawjson import items_in_steps
 from armory.protocol.scanning.nesting import DepthScan, deeper_than
 from armory.protocol.scanning.taking_apart import TooWide
-from armory.protocol.scanning.values import at_once
 
 BATCH_ITEMS = 100
 BATCH_BYTES = 32 << 20
@@ -66,11 +65,6 @@ def _too_deep(limit: int) -> Malformed:
 def is_batch(body: bytes) -> bool:
     """Whether the body is a JSON array."""
     return body.lstrip(b" \t\r\n")[:1] == b"["
-
-
-def decode_batch(body: bytes, most: int = BATCH_ITEMS) -> list[Raw]:
-    """As `batch_items`, in one go."""
-    return at_once(batch_items(body, most))
 
 
 def batch_items(body: bytes, most: int = BATCH_ITEMS) -> Generator[None, None, list[Raw]]:

@@ -6,6 +6,7 @@ Owns: which of its keys goes where. Never imports a transport.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from armory.retrieval.options import CALIBRATION, NO_EMBEDDER, Limits
 from armory.retrieval.rankers.base import RankSettings
 from armory.retrieval.rankers.multi_factor import weights_of
 from armory.retrieval.registry import (
+    VECTORS_FILE,
     OpenAISettings,
     QdrantSettings,
     RetrievalOptions,
@@ -29,6 +31,7 @@ from armory.retrieval.retriever import Retriever
 from armory.retrieval.search.candidates import Experience
 from armory.retrieval.settings import RetrieverSettings
 from armory.storage.cache import Cache, Values
+from armory.storage.private import private_file
 
 Progress = Callable[[int, int], None]
 QUERIES_CACHED = 10_000
@@ -61,6 +64,7 @@ def open_retriever(
     """
     if not loaded.config.tool_rag.enabled:
         return None
+    _keep_vectors_private(loaded)
     remote = provider(loaded.config) == "openai" and loaded.config.tool_rag.cache_embeddings
     return build_retriever(
         retrieval_options(loaded),
@@ -70,6 +74,15 @@ def open_retriever(
         on_progress=on_progress,
         on_written=on_written,
     )
+
+
+def _keep_vectors_private(loaded: Loaded) -> None:
+    """As every file in the gateway's own folder; a cache elsewhere may be shared."""
+    folder = loaded.config.storage.cache_dir
+    if folder and (path := Path(folder)).is_relative_to(loaded.home):
+        with suppress(OSError):  # without a file there is no cache, which is said then
+            path.mkdir(parents=True, exist_ok=True)
+            private_file(path / VECTORS_FILE)
 
 
 def retrieval_options(loaded: Loaded) -> RetrievalOptions:

@@ -17,6 +17,8 @@ from armory.security.authentication import Authenticator
 from armory.tasks import Tasks
 
 _log = Logger(__name__)
+_LOOK_S = 60.0
+"""How often it is looked what time it is: the event loop's stands still while a machine sleeps."""
 
 
 async def while_valid(principal: Principal, work: Awaitable[None]) -> bool:
@@ -25,10 +27,20 @@ async def while_valid(principal: Principal, work: Awaitable[None]) -> bool:
     Returns:
         Whether the work came to its end.
     """
-    if principal.expires_at is None:
+    expires_at = principal.expires_at
+    if expires_at is None:
         await work
         return True
-    limit = asyncio.timeout(max(0.0, principal.expires_at - time.time()))
+    loop = asyncio.get_running_loop()
+    limit = asyncio.timeout(_left_s(expires_at))
+
+    def look() -> None:
+        nonlocal looking
+        if not limit.expired():
+            limit.reschedule(loop.time() + _left_s(expires_at))
+            looking = loop.call_later(_LOOK_S, look)
+
+    looking = loop.call_later(_LOOK_S, look)
     try:
         async with limit:
             await work
@@ -36,7 +48,13 @@ async def while_valid(principal: Principal, work: Awaitable[None]) -> bool:
         if not limit.expired():
             raise
         return False
+    finally:
+        looking.cancel()
     return True
+
+
+def _left_s(expires_at: float) -> float:
+    return max(0.0, expires_at - time.time())
 
 
 @asynccontextmanager

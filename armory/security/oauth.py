@@ -74,9 +74,10 @@ class OAuthScheme:
         digest = hashlib.sha256(credential.encode("utf-8", "surrogatepass")).digest()
         kept = self._checked.get(digest)
         if kept is not None and kept[2] == self._generation:
-            if kept[0] is None:
+            known = kept[0]
+            if known is None or known.expires_at is None or known.expires_at <= time.time():
                 raise AuthenticationFailed(REFUSED)
-            return kept[0]
+            return known
         if len(credential) > MAX_TOKEN_CHARS:
             return None
         signed = FORM.fullmatch(credential) is not None
@@ -139,13 +140,7 @@ class OAuthScheme:
             raise AuthenticationFailed(REFUSED)
         subject, user = self._names(issuer, claims)
         scopes = self._with_implied(scopes_of(claims, self._settings.scopes_claim))
-        missing = [s for s in self._settings.scopes if s not in scopes and _bare(s) not in scopes]
-        if missing:
-            raise InsufficientScope(
-                f"the token lacks scopes that every one needs here: {' '.join(sorted(missing))}",
-                scopes=self._settings.scopes,
-            )
-        return Principal(
+        principal = Principal(
             subject,
             user,
             scopes,
@@ -155,6 +150,14 @@ class OAuthScheme:
             token,
             delegated=not self._is_own(issuer, claims),
         )
+        missing = [s for s in self._settings.scopes if s not in scopes and _bare(s) not in scopes]
+        if missing:
+            raise InsufficientScope(
+                f"the token lacks scopes that every one needs here: {' '.join(sorted(missing))}",
+                scopes=self._settings.scopes,
+                principal=principal,
+            )
+        return principal
 
     def _with_implied(self, scopes: frozenset[str]) -> frozenset[str]:
         """Scopes with those that they imply, and that these imply in turn."""

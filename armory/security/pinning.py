@@ -117,9 +117,17 @@ class Pinning:
                 says what this would have, and is stored with the next snapshot that can be.
         """
         kept = self.judged(catalog)
+        self.store()
+        return kept
+
+    def store(self) -> None:
+        """Store what is not stored yet.
+
+        Raises:
+            OSError: it cannot be.
+        """
         if self._unsaved and self.mode != "off":
             self._write()
-        return kept
 
     def judged(self, catalog: Catalog) -> Catalog:
         """As `admit`; nothing is stored."""
@@ -181,6 +189,14 @@ class Pinning:
         for key in removed.keys() - self._removed.keys():
             _log.info("pins_forgotten", upstream=key, tools=len(self._pins.pop(key)))
         return self._removed != before
+
+    def follow(self, before: Pinning) -> None:
+        """Take over what one before could not store; what the file has counts more."""
+        if "off" in (self.mode, before.mode) or not before._unsaved:
+            return
+        for server, pins in before._pins.items():
+            self._pins[server] = pins | self._pins.get(server, {})
+        self._unsaved = True
 
     def withholds(self, tool: ToolRecord) -> bool:
         """Whether a tool that only some callers have is withheld: where another one is pinned."""

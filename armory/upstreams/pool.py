@@ -294,7 +294,7 @@ class Pool:
             key: self._upstreams.get(key) or self._make(spec) for key, spec in new.items()
         }
         for upstream in old:
-            self._retire(upstream)
+            self._retire(upstream, "the configuration changed")
 
     def renew(self, server: str) -> None:
         """Serve from new sessions from now on; calls in flight on the old ones end.
@@ -304,7 +304,7 @@ class Pool:
         """
         old = self.upstream(server)
         self._upstreams[server] = self._make(old.spec)
-        self._retire(old)
+        self._retire(old, "the upstream was started anew")
 
     def logins_changed(self) -> None:
         """People logged in or out elsewhere: look at the vault again."""
@@ -317,7 +317,7 @@ class Pool:
         await stop(self._reaper)
         upstreams = tuple(self._upstreams.values())
         self._upstreams = {}
-        await asyncio.gather(*(upstream.retire(0) for upstream in upstreams))
+        await asyncio.gather(*(upstream.retire(0, "the gateway ends") for upstream in upstreams))
         await self._retiring.ended()
 
     def _make(self, spec: UpstreamSpec) -> Upstream:
@@ -331,10 +331,10 @@ class Pool:
             self._vault,
         )
 
-    def _retire(self, upstream: Upstream) -> None:
+    def _retire(self, upstream: Upstream, why: str) -> None:
         """Let an upstream go that another one stands in for already, or none."""
         upstream.links.stop_watching()
-        self._retiring.spawn(upstream.retire(_DRAIN_S), f"retire {upstream.spec.key}")
+        self._retiring.spawn(upstream.retire(_DRAIN_S, why), f"retire {upstream.spec.key}")
         self.observers.on_session_event(Replaced(upstream.spec.key))
 
     def _start_reaper(self) -> None:

@@ -87,6 +87,7 @@ class Upstream:
         )
         self.lists = ListFetcher(spec, self.connector, self.links, clock)
         self._clock = clock
+        self._cut_by = ""
 
     async def request(self, owner: Owner, call: Call) -> Reply:
         """As `Pool.request`."""
@@ -121,6 +122,9 @@ class Upstream:
                 breaker.failed(self._clock.now(), dead)
             else:
                 breaker.abandoned()
+            if self._cut_by and type(error) is UpstreamUnavailable:
+                why = f"upstream {self.spec.key!r}: the call was cut, since {self._cut_by}"
+                raise UpstreamUnavailable(why, upstream=self.spec.key) from None
             raise
         except BaseException:
             breaker.abandoned()
@@ -296,10 +300,11 @@ class Upstream:
         declared = declared_by(owner) if capabilities is None else capabilities
         return await self.lists.seen_by(owner, declared)
 
-    async def retire(self, drain_s: float) -> None:
-        """Let calls in flight end, then close everything."""
+    async def retire(self, drain_s: float, why: str) -> None:
+        """Let calls in flight end, then close everything; what is cut is told why."""
         if drain_s and not await self.queue.drained(drain_s):
             log.warning("upstream_calls_cut", upstream=self.spec.key, calls=self.queue.inside)
+        self._cut_by = why
         await self.links.close()
         await self.connector.close()
 

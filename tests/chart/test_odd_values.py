@@ -107,6 +107,9 @@ def test_where_a_pod_may_run_does_not_part_it_from_its_volume(render: Render) ->
     own = {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
     objects = render({"persistence": {"enabled": True}, "affinity": own})
     assert pod(objects)["affinity"] == own
+    for nothing in ({"podAffinity": {}}, {"podAffinity": {}, **affinity}):
+        objects = render({"persistence": {"enabled": True}, "affinity": nothing})
+        assert pod(objects)["affinity"]["podAffinity"]
     assert pod(render({"affinity": affinity}))["affinity"] == affinity
 
 
@@ -146,6 +149,8 @@ def test_the_test_asks_by_a_name_that_the_gateway_has(render: Render) -> None:
 
     assert '"$url/v1/tools" "tools.example.org"' in asked("tools.example.org", alone=True)
     assert '"$url/v1/tools" "tools.example.org"' in asked("tools.example.org", "armory.tools")
+    for variable in ("${NAME}", "${env:NAME}"):  # which the shell fills in, too
+        assert '"$url/v1/tools" "${NAME}"' in asked(variable)
     assert "no_proxy='*'" in asked()
     assert 'armory tools --url "$url/mcp"' in asked()
     assert 'armory tools --url "$url/mcp"' in asked("tools.example.org", "*")

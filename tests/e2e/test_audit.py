@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,13 @@ from armory.cli.main import cli
 from armory.config import load_text
 from armory.runtime import open_runtime
 from armory.testing.clients.raw import modern_body, modern_headers
+from armory.testing.identity import IdentityProvider
 from armory.testing.upstreams.http import ScriptedUpstream
 from armory.testing.waiting import until
 
 pytestmark = pytest.mark.anyio
 TOKEN = "a-token-of-some-length"
+KNOWN = {"tokens": {"ci": {"token": TOKEN, "user": "ada"}}}
 
 
 class Answer(msgspec.Struct):
@@ -36,11 +38,13 @@ def sha256(data: bytes) -> str:
 
 
 @asynccontextmanager
-async def gateway(folder: Path, url: str, **audit: str) -> AsyncGenerator[str]:
+async def gateway(
+    folder: Path, url: str, *, security: Mapping[str, Any] = KNOWN, **audit: str
+) -> AsyncGenerator[str]:
     config = {
         "upstreams": {"web": {"url": url}},
         "tool_rag": {"enabled": False},
-        "security": {"tokens": {"ci": {"token": TOKEN, "user": "ada"}}},
+        "security": dict(security),
         "observability": {"audit": audit},
     }
     (folder / "armory.yaml").write_text(yaml.safe_dump(config))
@@ -165,6 +169,28 @@ async def test_what_is_done_over_rest_is_recorded_and_looking_is_not(tmp_path: P
     assert first["arguments"] == sha256(b'{"secret": 1}')
     assert first["result"] == sha256(answers[0])
     assert [r["tool"] for r in found if "result" in r] == ["web__who", "web__fail"]
+
+
+async def test_who_lacks_scopes_that_everybody_needs_is_named(tmp_path: Path) -> None:
+    async with IdentityProvider() as provider:
+        oauth = {"issuer": provider.issuer, "scopes": ["mcp:use"]}
+        async with (
+            gateway(tmp_path, "http://127.0.0.1:9", security={"oauth": oauth}, to="a.jsonl") as url,
+            aiohttp.ClientSession() as http,
+        ):
+            token = provider.sign(aud=f"{url}/mcp", scope="mcp:read")
+            body = modern_body(1, "tools/list")
+            headers = {**modern_headers(body), "Authorization": f"Bearer {token}"}
+            async with http.post(f"{url}/mcp", json=body, headers=headers) as answer:
+                assert answer.status == 403
+            async with http.get(f"{url}/v1/tools", headers=headers) as answer:
+                assert answer.status == 403
+    _, found = await armory(tmp_path)
+    told = [(r["who"], r["endpoint"], r["outcome"], r["code"]) for r in found if r["endpoint"]]
+    assert told == [
+        ("ann", "/mcp", "denied", "http_403"),
+        ("ann", "/v1/tools", "refused", "insufficient_scope"),
+    ]
 
 
 async def test_one_name_finds_a_tool_wherever_it_was_called(tmp_path: Path) -> None:

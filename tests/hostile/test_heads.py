@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
 from collections.abc import AsyncIterator
 from typing import SupportsIndex
 
@@ -36,6 +37,7 @@ class Served:
     def __init__(self, listening: Listening, go_on: asyncio.Event) -> None:
         self.listening = listening
         self.go_on = go_on
+        self.cancelled = asyncio.Event()
         self.sockets: list[socket.socket] = []
 
     async def connect(self) -> socket.socket:
@@ -64,7 +66,11 @@ async def served() -> AsyncIterator[Served]:
     go_on = asyncio.Event()
 
     async def hang(request: web.Request) -> web.StreamResponse:
-        await go_on.wait()
+        try:
+            await go_on.wait()
+        except asyncio.CancelledError:
+            found.cancelled.set()
+            raise
         return web.Response(text=str(len(await request.read())))
 
     async def echo(request: web.Request) -> web.StreamResponse:
@@ -75,7 +81,8 @@ async def served() -> AsyncIterator[Served]:
     app.router.add_post("/echo", echo)
     settings = ListenSettings(drain_timeout_s=0.1)
     listening = await listen(app, bind("127.0.0.1", 0), settings=settings)
-    yield (found := Served(listening, go_on))
+    found = Served(listening, go_on)
+    yield found
     for made in found.sockets:
         made.close()
     await listening.close()
@@ -188,6 +195,31 @@ async def test_what_came_ahead_is_answered_in_its_turn(served: Served) -> None:
         while found.count(b"\r\n\r\n40000") < 40:
             found += await loop.sock_recv(made, 65_536)
     await sending
+
+
+@pytest.mark.parametrize("way", ["closed", "half closed", "reset"])
+@pytest.mark.parametrize("ahead", ["large", "many"])
+async def test_who_hangs_up_cancels_whatever_came_ahead(
+    served: Served, way: str, ahead: str
+) -> None:
+    """Nothing is read behind it until its turn comes, and so not the end either."""
+    loop = asyncio.get_running_loop()
+    made = await served.connect()
+    body = b"x" * 40_000
+    large = 20 * (posted(b"/echo", len(body)) + body)
+    more = large if ahead == "large" else 200 * posted(b"/echo")
+    await loop.sock_sendall(made, posted(b"/hang") + more)
+    (connection,) = await _connections(served)
+    await until(lambda: connection.unheard)
+    if way == "half closed":
+        made.shutdown(socket.SHUT_WR)
+    else:
+        if way == "reset":
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        made.close()
+    async with asyncio.timeout(PATIENCE_S):
+        await served.cancelled.wait()
+    assert served.listening.connections.cut == {}
 
 
 async def test_a_header_that_began_ahead_ends_as_well(served: Served) -> None:

@@ -29,6 +29,7 @@ from armory.http1.pool import Connections
 from armory.protocol import bodies, jsonrpc
 from armory.protocol.errors import Malformed, RpcError
 from armory.protocol.rawjson import members_or_none
+from armory.protocol.scanning.values import at_once
 from armory.protocol.upstream_messages import UnreadableMessage
 from armory.protocol.upstream_messages import decode as decode_answer
 from armory.upstreams.oauth.discovery import challenge_of
@@ -89,7 +90,7 @@ def test_what_an_upstream_says(text: bytes) -> None:
 def test_what_a_client_says(text: bytes) -> None:
     try:
         bodies.check_depth(text, 64)
-        found = bodies.decode_batch(text) if bodies.is_batch(text) else [text]
+        found = at_once(bodies.batch_items(text)) if bodies.is_batch(text) else [text]
         for item in found:
             message = jsonrpc.decode(item)
             params = jsonrpc.params_of(message) if message.is_request else {}

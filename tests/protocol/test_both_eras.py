@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from armory.testing.clients.raw import modern_body, modern_headers
+
 if TYPE_CHECKING:
     from tests.protocol.conftest import Front
 
@@ -122,3 +124,27 @@ async def test_search_and_call_meta_tools(front: Front) -> None:
     )
     _, direct = await front.modern("tools/call", {"name": "new__now", "arguments": {"text": "x"}})
     assert through["result"] == direct["result"]
+
+
+async def test_who_takes_events_alone_is_answered_with_one(front: Front) -> None:
+    """Whatever is asked, the handshake included; an error has its status all the same."""
+
+    async def asked(body: dict[str, Any], headers: dict[str, str]) -> tuple[int, str, str]:
+        headers = {**headers, "Accept": "text/event-stream"}
+        async with front.http.post(f"{front.url}/mcp", json=body, headers=headers) as response:
+            session = response.headers.get("Mcp-Session-Id", "")
+            said = (await response.text()).strip()
+            kind, event = response.content_type, said.startswith("event: message\ndata: {")
+            assert (kind, event) in (("text/event-stream", True), ("application/json", False))
+            return response.status, kind, session
+
+    who = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "a"}}
+    shaken = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": who}
+    status, kind, session = await asked(shaken, {})
+    assert (status, kind, bool(session)) == (200, "text/event-stream", True)
+    for method, answered in (
+        ("tools/list", (200, "text/event-stream")),
+        ("nothing/known", (404, "application/json")),
+    ):
+        body = modern_body(1, method)
+        assert (await asked(body, modern_headers(body)))[:2] == answered

@@ -62,7 +62,7 @@ def warnings_of(config: Config) -> list[str]:
             "that begins at one fails at another; take a variable that all of them have, e.g. "
             "${ARMORY_KEY}"
         )
-    return [*said, *_taken_for_all(security), *_names_to_take(security)]
+    return [*said, *_taken_for_all(security), *_names_to_take(security), *_idle_rules(security)]
 
 
 def _taken_for_all(security: SecurityConfig) -> Iterator[str]:
@@ -98,3 +98,20 @@ def _names_to_take(security: SecurityConfig) -> Iterator[str]:
                     f"{claims[0]!r}, so give tokens and scopes names that none of them can have, "
                     "or take a claim that nobody chooses"
                 )
+
+
+def _idle_rules(security: SecurityConfig) -> Iterator[str]:
+    """Rules that allow nobody anything."""
+    rules = security.policies
+    if rules and not any(rule.allow for rule in rules):
+        yield (
+            "security.policies: what no rule allows is denied, and no rule allows anything, so "
+            'everybody is denied everything; say what is allowed, e.g. `allow: ["*"]`'
+        )
+        return
+    for place, rule in enumerate(rules):
+        if not rule.allow and not rule.deny:
+            yield (
+                f"security.policies.{place}: it neither allows nor denies anything, so it has no "
+                "effect; give it `allow` or `deny`"
+            )

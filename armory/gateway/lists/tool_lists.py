@@ -20,6 +20,7 @@ from armory.gateway.context import RequestContext
 from armory.gateway.lists.groups import negotiated, scoped_by_upstream
 from armory.gateway.lists.named import with_named
 from armory.gateway.lists.pages import list_result, refuse_cursor
+from armory.gateway.lists.whole import is_whole
 from armory.gateway.metatools import definitions
 from armory.gateway.outcomes import Outcomes
 from armory.gateway.ports import Limiter, Retriever
@@ -140,11 +141,7 @@ class ToolLists:
             body = view.listed.tools(names, Form(context.era, headers=raw), pinned)
             self._outcomes.cut(context, names, len(body), started)
             return list_result(context, LIST, _MEMBER, body, kept=False, private=True)
-        wanted = _mode(context, request)
-        searching = definitions.searching_tool(settings) is not None
-        few = len(visible.tools) <= settings.full_list_limit or not searching
-        whole = wanted == "all" or (wanted == "auto" and few)
-        if whole or not (searching or settings.call_tool):
+        if is_whole(context, request):
             pins = settings.pin or settings.server_pins
             pinned = view.pinned(visible) if pins else ()
             return _everything(context, Form(context.era), pinned)
@@ -260,14 +257,6 @@ def _besides(context: RequestContext, form: Form, scoped: Set[str]) -> Reply:
     names = [name for name in view.catalog.tools if name in visible.names - scoped]
     body = view.listed.tools(names, form)
     return list_result(context, LIST, _MEMBER, body, kept=False, private=True)
-
-
-def _mode(context: RequestContext, request: ListRequest) -> str:
-    """What a listing without a query shows: as asked, else as the set says, else as configured."""
-    if request.mode is not None:
-        return "all" if request.mode == "all" else "search"
-    spec = context.view.set_spec(context.endpoint)
-    return (spec.without_query if spec else None) or context.view.settings.without_query
 
 
 def _fits(tool: ToolRecord, request: ListRequest) -> bool:

@@ -94,14 +94,6 @@ def read_mode(request: ClientRequest) -> Mode | None:
     return text
 
 
-def lists_all(request: ClientRequest) -> bool:
-    """Whether header or URL ask for lists of everything, in which no tool of the gateway's is."""
-    try:
-        return read_mode(request) in ("all", "raw")
-    except RpcError:  # its lists are refused
-        return False
-
-
 def raw_by_url(request: ClientRequest) -> bool:
     """Whether the URL asks for the mode `raw`: clients keep lists by their URL, and know nothing of
     a header.

@@ -29,18 +29,13 @@ _Change = Callable[[Members, str], bool | _Steps]
 were any."""
 
 
-def expose_result(raw: Raw, server: str) -> Raw:
-    """A result of `server` with the exposed form of every URI, link and task id in it.
+def exposing_result(raw: Raw, server: str) -> Generator[None, None, Raw]:
+    """A result of `server` with the exposed form of every URI, link and task id in it, in steps.
 
     Looks where the specification puts them: `content` blocks, prompt `messages`, resource
     `contents`, a `skill` and its files, a folder's `resources`, tasks, input requests, and the
     links of MCP Apps in `_meta`. Everything else stays verbatim.
     """
-    return at_once(exposing_result(raw, server))
-
-
-def exposing_result(raw: Raw, server: str) -> Generator[None, None, Raw]:
-    """The same in steps."""
     return _exposing(raw, server, _body)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -33,6 +34,8 @@ SHRUNK = 10_000
 REPORTED = 20
 """Problems of one upstream's lists that are logged one by one."""
 _PROBLEM_CHARS = 300
+STORE_AGAIN_S = 60.0
+"""Seconds until pins that could not be stored are stored again: the disk may have room by then."""
 TRIM_AFTER_S = 5.0
 """How long requests that began on the snapshot before may still hold it."""
 
@@ -76,6 +79,7 @@ class CatalogKeeper:
         self._dirty = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._trimming: asyncio.Task[None] | None = None
+        self._storing: asyncio.Task[None] | None = None
         self._reported: set[str] = set()
         self._asked = 0
         self._built = 0
@@ -97,7 +101,7 @@ class CatalogKeeper:
 
     async def stop(self) -> None:
         """End the tasks."""
-        await tasks.stop(*self._tasks, self._trimming)
+        await tasks.stop(*self._tasks, self._trimming, self._storing)
         self._tasks = []
 
     @property
@@ -141,6 +145,8 @@ class CatalogKeeper:
     def reconfigure(self, rules: Mapping[str, ToolRules], pinning: Pinning | None) -> None:
         """Other rules about tools from now on; what was approved meanwhile comes back."""
         self._rules = dict(rules)
+        if pinning is not None and self._pinning is not None:
+            pinning.follow(self._pinning)
         self._pinning = pinning
         self.build_again()
 
@@ -226,7 +232,20 @@ class CatalogKeeper:
             return await in_turn(self._pinning.admit, catalog)
         except OSError as error:
             _log.error("pins_not_stored", error=str(error))
+            if self._storing is None or self._storing.done():
+                self._storing = tasks.spawn(self._store(), "storing pins")
             return await in_turn(self._pinning.judged, catalog)
+
+    async def _store(self) -> None:
+        """Store what is pinned as soon as that can be: after a start without it, any definition
+        would be taken as the first.
+        """
+        while True:
+            await asyncio.sleep(STORE_AGAIN_S)
+            with suppress(OSError):
+                if self._pinning is not None:
+                    await in_turn(self._pinning.store)
+                return
 
     def _with_written_examples(self, catalog: Catalog, examples: Examples) -> Catalog:
         """The snapshot with what was written for its tools; records stay where nothing is new."""

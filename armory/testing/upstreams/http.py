@@ -83,6 +83,7 @@ class ScriptedUpstream:
         carried: method and access token of each request, while it needs one.
         drop_streams: the next legacy answers break off after their first event and can be resumed.
         ask_on_get: put requests of the server's own on the GET stream.
+        inboxes: the streams of HTTP+SSE.
         peers: address and port of every connection that a POST came on.
         disconnected: set when a client went away before its answer.
         lists_stay: refuse `subscriptions/listen`.
@@ -127,7 +128,7 @@ class ScriptedUpstream:
         self.sse_url = ""
         self.questions = Questions()
         self._unsent: dict[str, bytes] = {}
-        self._inboxes = Inboxes(lambda: self.script, self.questions, self.announce)
+        self.inboxes = Inboxes(lambda: self.script, self.questions, self.announce)
         self._runner: web.AppRunner | None = None
         self._port = 0
 
@@ -145,7 +146,7 @@ class ScriptedUpstream:
         app.router.add_get("/mcp", self._get)
         app.router.add_delete("/mcp", self._delete)
         app.router.add_post("/sse", self._no_post)
-        app.add_routes(self._inboxes.routes())
+        app.add_routes(self.inboxes.routes())
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self._port)
@@ -156,7 +157,7 @@ class ScriptedUpstream:
 
     async def stop(self) -> None:
         """Stop listening and drop every connection."""
-        self._inboxes.cancel()
+        self.inboxes.cancel()
         self.gets.clear()
         self.listens.clear()
         if self._runner is not None:
@@ -166,7 +167,7 @@ class ScriptedUpstream:
     async def announce(self, method: str, params: Json | None = None) -> None:
         """Say something outside any request, on every open stream."""
         note = notification(method, params or {})
-        for stream in (*self.gets.values(), *self._inboxes.streams()):
+        for stream in (*self.gets.values(), *self.inboxes.streams()):
             await stream.write(b"event: message\ndata: " + json.dumps(note).encode() + b"\n\n")
         for request_id, (stream, wanted) in tuple(self.listens.items()):
             if method == "notifications/tasks" and "taskIds" not in wanted:

@@ -96,6 +96,10 @@ class Inboxes:
         """Those that are open."""
         return [inbox.stream for inbox in self._open.values()]
 
+    def forget(self) -> None:
+        """Know no session any more; their streams stay open."""
+        self._open.clear()
+
     def cancel(self) -> None:
         """Answer no request any more."""
         self._tasks.cancel()
@@ -109,7 +113,7 @@ class Inboxes:
         try:
             await asyncio.Event().wait()
         finally:
-            del self._open[name]
+            self._open.pop(name, None)
         return stream
 
     async def _post(self, http: web.Request) -> web.Response:

@@ -41,6 +41,7 @@ from armory.protocol.upstream_messages import (
     own_id,
     params_of,
 )
+from armory.upstreams.session.attribution import Attribution
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.budget import TOLD_EACH_S, TOLD_TO_ALL
 from armory.upstreams.session.pending import Item, Note, Pending
@@ -71,7 +72,8 @@ class RequestMultiplexer:
 
     Attributes:
         pending: the calls in flight, by id.
-        questions: what the upstream asks of clients meanwhile.
+        attribution: whose questions it is that the upstream asks.
+        questions: what it asks of clients meanwhile.
     """
 
     def __init__(
@@ -82,7 +84,8 @@ class RequestMultiplexer:
         self._told_until: dict[str, float] = {}
         self._given_up: dict[int, bool] = {}
         self.pending: dict[int, Pending] = {}
-        self.questions = Questions(link, send, self.pending, exact=exact)
+        self.attribution = Attribution(link, self.pending, exact=exact)
+        self.questions = Questions(link, send, self.pending, self.attribution)
 
     def open(self, call: Call, scope: CallDeadline | None = None) -> Pending:
         """Give a call its id and its place."""
@@ -100,14 +103,14 @@ class RequestMultiplexer:
         """
         self.pending.pop(pending.id, None)
         pending.end()
-        self.questions.ended()
+        self.attribution.ended()
         if answered and not self._link.closed:
             self.questions.outlive(pending)
             return
         for task in pending.questions:
             task.cancel()
         if not answered:
-            self.questions.given_up(pending)
+            self.attribution.given_up(pending)
             self._given_up[pending.id] = True
             if len(self._given_up) > _GIVEN_UP:
                 del self._given_up[next(iter(self._given_up))]
@@ -196,7 +199,7 @@ class RequestMultiplexer:
         it costs nothing. An upstream may have no way to heed a cancellation, and whoever gives up
         large answers would have it cut off.
         """
-        late = self.questions.answered_late(request_id)
+        late = self.attribution.answered_late(request_id)
         return (request_id is not None and self._given_up.pop(request_id, False)) or late
 
     def reply_of(self, message: UpstreamMessage, method: str) -> Item:
@@ -250,7 +253,7 @@ class RequestMultiplexer:
     def _only_call(self) -> Pending | None:
         """The call that alone can have made the upstream log something; None: none, or several."""
         owned = [p for p in self.pending.values() if p.client is not None]
-        if len(owned) != 1 or self.questions.may_be_anothers(owned[0].call):
+        if len(owned) != 1 or self.attribution.may_be_anothers(owned[0].call):
             return None
         return owned[0]
 

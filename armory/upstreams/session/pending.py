@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from armory.errors import UpstreamUnavailable
 from armory.http1.deadlines import CallDeadline
+from armory.http1.reading import Answer, give_up
 from armory.protocol.link import Call, ClientChannel, ClientGone, Params, Reply
 
 _BACKLOG, _BACKLOG_BYTES = 1024, 4 << 20
@@ -34,7 +35,11 @@ Item = Reply | Note | UpstreamUnavailable
 
 
 class Pending:
-    """One call in flight: its inbox, and the requests that it made the upstream ask."""
+    """One call in flight: its inbox, and the requests that it made the upstream ask.
+
+    Attributes:
+        source: what its answer is read from, where that is its own; None: what comes is `put`.
+    """
 
     __slots__ = (
         "_held",
@@ -46,6 +51,7 @@ class Pending:
         "client",
         "id",
         "questions",
+        "source",
     )
 
     def __init__(self, request_id: int, call: Call, scope: CallDeadline | None) -> None:
@@ -53,6 +59,7 @@ class Pending:
         self.call = call
         self.client: ClientChannel | None = call.client
         self.questions: set[asyncio.Task[None]] = set()
+        self.source: Answer | None = None
         self._inbox: deque[Item] = deque()
         self._held = 0
         self._waiter: asyncio.Future[None] | None = None
@@ -74,6 +81,13 @@ class Pending:
         waiter = self._waiter
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
+
+    def fail(self, error: UpstreamUnavailable) -> None:
+        """End it with an error, whatever it waits for."""
+        if self.source is None:
+            self.put(error)
+        else:
+            give_up(self.source, error)
 
     async def next(self) -> Item:
         """The next thing that came, in the order of the wire."""
@@ -97,8 +111,10 @@ class Pending:
                 self.client = None
 
     def end(self) -> None:
-        """The call is over: its deadline is nobody's concern any more."""
-        self._scope = None
+        """The call is over: its deadline is nobody's concern any more, nor what it was read from,
+        which may serve another.
+        """
+        self._scope = self.source = None
 
     def pause(self) -> None:
         """Stop the deadline while the client is being asked, once or several times at once."""

@@ -1,13 +1,11 @@
 """What an upstream asks of clients: sampling, elicitation and roots, within one legacy session.
 
-Owns: whose question it is, putting it to that client, what it is answered, and withdrawing it.
-Never imports a transport.
+Owns: putting a question to the client whose it is, what it is answered, and withdrawing it. Never
+imports a transport.
 
 In a session that is one client's own, whatever is asked is put to that client, on the request that
-is open or, where none is, outside of requests. In a session that several clients share, a stdio or
-HTTP+SSE upstream cannot say which call a request of its own belongs to. It is put to the
-client of the only call in flight that could have caused it (`turns` sees to that); where several
-could, or a call that another principal gave up, it is refused.
+is open or, where none is, outside of requests. In one that several clients share, `attribution`
+says whose it is; what is nobody's is refused.
 """
 
 from __future__ import annotations
@@ -15,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import cast
@@ -38,11 +35,11 @@ from armory.protocol.meta import PROGRESS_TOKEN
 from armory.protocol.methods import PROGRESS
 from armory.protocol.rawjson import EMPTY_OBJECT, encode, members_or_none, scalar
 from armory.tasks import spawn
-from armory.upstreams.session.abandoned import AbandonedCalls
+from armory.upstreams.session.attribution import Attribution
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.pending import Pending
 from armory.upstreams.session.replies import Replies
-from armory.upstreams.session.turns import Turns, asks_possible
+from armory.upstreams.session.turns import asks_possible
 
 log = Logger(__name__)
 
@@ -54,8 +51,6 @@ _OPEN_BYTES = 16 << 20
 """What they may hold all together; one alone may be larger."""
 _SAID_CHARS = 100
 """Of a method, which an upstream makes up."""
-_ROOTS_S = 30.0
-"""How long `roots/list` goes to the client that last said that its roots changed."""
 
 _NO_ROOTS = Raw(b'{"roots":[]}')
 
@@ -86,7 +81,7 @@ class Questions:
         link: whose session it is.
         send: puts a response to the upstream on the wire.
         pending: the calls in flight.
-        exact: whether the transport tells which call asks.
+        attribution: whose they are.
     """
 
     def __init__(
@@ -94,34 +89,17 @@ class Questions:
         link: BaseLink,
         send: Callable[[bytes], Awaitable[None]],
         pending: Mapping[int, Pending],
-        *,
-        exact: bool,
+        attribution: Attribution,
     ) -> None:
         self._link = cast("BaseLink", weakref.proxy(link))  # it has this one: no cycle
         self._budget = link.budget
         self._replies = Replies(link, send)
         self._pending = pending
-        self._exact = exact
-        self._roots_changed_by: tuple[ClientChannel, float] | None = None
-        self._turns = Turns(link.silent, partial(_busy, pending))
-        self._given_up = AbandonedCalls()
-        self._may_ask = AbandonedCalls()  # those of them that could make it ask
+        self._attribution = attribution
         self._open: dict[asyncio.Task[None], bytes] = {}  # by task: a key may come twice
         self._early = self._held = 0
         self._unbound: set[asyncio.Task[None]] = set()
         self._began = asyncio.Event()
-
-    def turn_for(self, call: Call) -> AbstractAsyncContextManager[None] | None:
-        """What `call` must hold while it runs, or None when it need not wait for others."""
-        turns, link = self._turns, self._link
-        if self._exact and not turns.interactive:
-            return None
-        if link.client is not None or link.era == "modern" or not asks_possible(call):
-            return None
-        if turns.interactive:
-            return turns.one_at_a_time()
-        # Where many share a session, those who gave nothing up would wait for those who did.
-        return turns.alone_at_first(call, patient=link.spec.isolation != "shared")
 
     def began(self, call: Call) -> None:
         """A call is in flight."""
@@ -135,35 +113,6 @@ class Questions:
         self._unbound |= pending.questions
         for task in pending.questions:
             task.add_done_callback(self._unbound.discard)
-
-    def given_up(self, pending: Pending) -> None:
-        """A call ended unanswered; for a moment the upstream may still ask because of it."""
-        if self._link.era != "legacy" or pending.call.client is None:
-            return
-        self._given_up.add(pending.id, pending.call.caller)
-        if asks_possible(pending.call):
-            self._turns.given_up(pending.id)
-            self._may_ask.add(pending.id, pending.call.caller)
-
-    def ended(self) -> None:
-        """A call has ended."""
-        self._turns.ended()
-
-    def answered_late(self, request_id: object) -> bool:
-        """Whether a response that nobody waits for belongs to a call that was given up."""
-        known = self._may_ask.answered(request_id)
-        self._given_up.answered(request_id)
-        return self._turns.answered_late(request_id) or known
-
-    def may_be_anothers(self, call: Call) -> bool:
-        """Whether a log line that comes during this call may belong to a call that another
-        principal gave up.
-        """
-        return self._given_up.of_others(call.caller)
-
-    def roots_changed(self, client: ClientChannel) -> None:
-        """A client said so: what the upstream asks about roots for a while is meant for it."""
-        self._roots_changed_by = client, asyncio.get_running_loop().time() + _ROOTS_S
 
     def serve(self, question: Question, via: Pending | None) -> None:
         """Have somebody answer it, at once or beside everything else.
@@ -194,8 +143,8 @@ class Questions:
     def _put_without_call(self, question: Question) -> bool:
         """Whether somebody answers it, or will, whichever call it belongs to."""
         method, link = question.method, self._link
-        self._turns.interactive = self._turns.interactive or method in CAPABILITY
-        informer = self._roots_informer(method)
+        self._attribution.asked(method)
+        informer = self._attribution.informer(method)
         if informer is not None:
             self._put(question, informer)
         elif link.client is not None:
@@ -216,7 +165,7 @@ class Questions:
             via: the call on whose own stream it came, or None.
         """
         method = question.method
-        pending, why = self._attribute(method, via)
+        pending, why = self._attribution.cause(method, via)
         if pending is None and not why and method == "roots/list" and self._link.owned_by_gateway:
             self._replies.send_beside(jsonrpc.response(question.key, _NO_ROOTS))
             return
@@ -256,11 +205,11 @@ class Questions:
 
     def began_anew(self) -> None:
         """The session is another one by now, whose upstream may number its questions as the one
-        before did: what that asked is answered no more, nor does it ask because of earlier calls.
+        before did: what that asked is answered no more.
         """
         for task in self._open:
             task.cancel()
-        self._given_up, self._may_ask = AbandonedCalls(), AbandonedCalls()
+        self._attribution.began_anew()
 
     def cancel_unbound(self) -> None:
         """Stop asking what belongs to no call."""
@@ -271,45 +220,6 @@ class Questions:
         """Put it to the one client of the session; the deadlines of its calls wait meanwhile."""
         calls = [call for call in self._pending.values() if asks_possible(call.call)]
         self._put(question, calls[0].client or client if calls else client, *calls)
-
-    def _roots_informer(self, method: str) -> ClientChannel | None:
-        """The client whose `roots/list_changed` this `roots/list` follows; None: none does."""
-        if method != "roots/list" or self._roots_changed_by is None:
-            return None
-        client, until = self._roots_changed_by
-        if until > asyncio.get_running_loop().time():
-            return client
-        self._roots_changed_by = None
-        return None
-
-    def _attribute(self, method: str, via: Pending | None) -> tuple[Pending | None, str]:
-        """(call that caused the question, ""), or (None, why that cannot be told; "" where no
-        client could answer).
-        """
-        needed = CAPABILITY.get(method)
-
-        def able(pending: Pending) -> bool:
-            client = pending.client
-            return client is not None and (needed is None or needed in client.capabilities)
-
-        if via is not None:
-            return (via, "") if able(via) else (None, "")
-        candidates = [pending for pending in self._pending.values() if able(pending)]
-        if not candidates:
-            return None, ""
-        if len(candidates) == 1:
-            if self._may_ask.of_others(candidates[0].call.caller):
-                return None, (
-                    f"{method} cannot be attributed: another caller's call on this session was "
-                    "given up and not answered, and may be the one that asks; the upstream's "
-                    "`isolation: principal` gives each caller a session of its own"
-                )
-            if not self._turns.abandoned():
-                return candidates[0], ""
-        return None, (
-            f"{method} cannot be attributed: several calls are in flight on this session, and its "
-            "transport does not say which one asks"
-        )
 
     def _put(self, question: Question, client: ClientChannel, *waiting: Pending) -> None:
         """Put it to a client, beside everything else.
@@ -355,12 +265,10 @@ class Questions:
         finally:
             for pending in waiting:
                 pending.resume()
-        await self._replies.send(data)
+        if not await self._replies.send(data) and len(waiting) == 1:
+            (only,) = waiting
+            why = f"its session ended before the answer to {only.call.method}"
+            only.fail(self._link.unavailable(why))
 
     def _progressed(self, token: Raw, params: Params) -> None:
         self._replies.send_beside(jsonrpc.notification(PROGRESS, {**params, PROGRESS_TOKEN: token}))
-
-
-def _busy(pending: Mapping[int, Pending]) -> int:
-    """How many of these calls could be asked something."""
-    return sum(asks_possible(each.call) for each in pending.values())

@@ -9,13 +9,17 @@ import weakref
 from collections.abc import Awaitable, Callable
 from typing import cast
 
-from armory.errors import ArmoryError
+from armory.errors import ArmoryError, UpstreamUnavailable
 from armory.logger import Logger
 from armory.upstreams.session.base import BaseLink
 
 log = Logger(__name__)
 _AT_ONCE = 16
 """Answers of one session that its upstream may leave unread at once."""
+
+
+class SessionOver(UpstreamUnavailable):
+    """The upstream knows the session no more in which it asked."""
 
 
 class Replies:
@@ -31,15 +35,19 @@ class Replies:
         self._send = weakref.WeakMethod(send)
         self._under_way = 0
 
-    async def send(self, data: bytes) -> None:
-        """Answer, unless the session is gone or cannot be told any more."""
+    async def send(self, data: bytes) -> bool:
+        """Answer, unless the session is gone or cannot be told any more; returns whether the
+        upstream still knows the session.
+        """
         send = self._send()
         if send is None:
-            return
+            return True
         try:
             await send(data)
         except ArmoryError as error:
             self._link.budget.say(log.info, "upstream_answer_unsent", error=str(error))
+            return not isinstance(error, SessionOver)
+        return True
 
     def send_beside(self, data: bytes) -> None:
         """Answer beside everything else; not at all an upstream that asks but does not read."""

@@ -49,7 +49,7 @@ class StatefulLink(BaseLink):
             with CallDeadline(self._deadlines, timeout_s) as scope:
                 if call.client is not None and "logging" in self.capabilities:
                     await self.subscriptions.ensure_log_level(call.client.log_level)
-                turn = self.requests.questions.turn_for(call)
+                turn = self.requests.attribution.turn_for(call)
                 if turn is None:
                     return await self._exchange(call, scope)
                 waits = True
@@ -71,5 +71,5 @@ class StatefulLink(BaseLink):
 
     async def roots_changed(self, client: ClientChannel) -> None:
         """As `BaseLink.roots_changed`."""
-        self.requests.questions.roots_changed(client)
+        self.requests.attribution.roots_changed(client)
         await self.notify(ROOTS_CHANGED, {})

@@ -1,6 +1,7 @@
 """What an HTTP error status of an upstream means.
 
-Owns: `HttpFailure`, and reading one from an answer. Never imports the client.
+Owns: `HttpFailure`, reading one from an answer, and what it means for an answer of ours. Never
+imports the client.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from armory.http1.failing import broken
 from armory.http1.reading import Answer
 from armory.observability.redaction import redacted, without_parameters
 from armory.protocol.headers import retry_after
+from armory.upstreams.session.replies import SessionOver
 from armory.upstreams.transports.error_bodies import error_text
 
 
@@ -80,6 +82,13 @@ def http_failure(
     """The error that an HTTP status and the beginning of its body mean."""
     kind = LoginRequired if status in (401, 403) else HttpFailure
     return kind(server, status, body, retry_after_s, leads_to)
+
+
+def answer_refused(failure: HttpFailure) -> UpstreamUnavailable:
+    """The error that a refused answer to a question of the upstream's means."""
+    if failure.status == 404:
+        return SessionOver(failure.message, upstream=failure.upstream)
+    return failure
 
 
 async def failure_of(server: str, response: Answer) -> HttpFailure:

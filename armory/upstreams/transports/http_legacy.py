@@ -38,7 +38,11 @@ from armory.upstreams.transports.http_client import (
     HttpClient,
     reusable,
 )
-from armory.upstreams.transports.http_failures import HttpFailure, http_failure
+from armory.upstreams.transports.http_failures import (
+    HttpFailure,
+    answer_refused,
+    http_failure,
+)
 from armory.upstreams.transports.legacy_streams import AnswerStreams, ServerStream
 
 log = Logger(__name__)
@@ -297,7 +301,10 @@ class LegacyHttpLink(StatefulLink):
         response.release()
 
     async def _send_answer(self, data: bytes) -> None:
-        await self._post_quietly(data)
+        try:
+            await self._post(data)
+        except HttpFailure as failure:
+            raise answer_refused(failure) from None
 
     async def _post_quietly(self, data: bytes) -> None:
         try:

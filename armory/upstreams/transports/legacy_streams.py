@@ -191,6 +191,7 @@ class AnswerStreams:
         try:
             while True:
                 before = parser.last_id
+                pending.source = response
                 reply = await self._reply_in(response, parser, pending)
                 if reply is not None:
                     return reply

@@ -21,6 +21,7 @@ from armory.upstreams.session.context import LinkContext
 from armory.upstreams.session.duplex import DuplexLink
 from armory.upstreams.transports.http_answers import stream_errors
 from armory.upstreams.transports.http_client import EVENTS, MAX_URL, HttpClient
+from armory.upstreams.transports.http_failures import HttpFailure, answer_refused
 
 _CLOSE_S = 2.0
 
@@ -94,6 +95,12 @@ class SseLink(DuplexLink):
         if response.status >= 400:
             raise await self._client.failure(response)
         response.release()
+
+    async def _send_answer(self, data: bytes) -> None:
+        try:
+            await super()._send_answer(data)
+        except HttpFailure as failure:
+            raise answer_refused(failure) from None
 
     async def _read(self, response: Answer) -> None:
         CALLER.set(None)  # it outlives the call that began it

@@ -132,6 +132,11 @@ class Connection(Exchanges):
         return self.ahead + self.head + body
 
     @property
+    def unheard(self) -> bool:
+        """Whether so much came ahead of its turn that not even the client's end is noticed."""
+        return self._buffer_paused and self._current_request is not None
+
+    @property
     def request(self) -> Any:
         """The request that is being answered; None without one."""
         return self._current_request

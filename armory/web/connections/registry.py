@@ -21,6 +21,7 @@ from armory.web.connections.connection import ENDING, TIMED_OUT, TOO_LARGE, Conn
 from armory.web.connections.descriptors import used_up
 from armory.web.connections.endings import Endings
 from armory.web.connections.exchanges import check_library
+from armory.web.connections.hanging_up import end_if_hung_up
 from armory.web.connections.idle import Idle
 from armory.web.connections.pacing import Pace
 from armory.web.settings import RESERVED, ListenSettings
@@ -204,6 +205,8 @@ class Connections:
         some = list(itertools.islice(every, _LOOKED_AT_AT_ONCE))
         for connection in some:
             self._arriving.count_again(connection)
+            if connection.unheard and (transport := connection.transport) is not None:
+                end_if_hung_up(transport)
             if connection in self._open and (reason := self._overdue(connection, now)) is not None:
                 self._end(connection, reason)
         if some:

@@ -212,7 +212,11 @@ async def _principal(
     if services.gate is not None:
         remote, _ = services.gate.seen_as(request.remote, request.headers)
     asked.remote = remote
-    asked.principal = principal = await _authenticated(services, request)
+    try:
+        asked.principal = principal = await _authenticated(services, request)
+    except InsufficientScope as failure:
+        asked.principal = failure.principal
+        raise
     if route.accounts and not services.accounts.enabled:
         raise Problem(404, "accounts_disabled", "accounts are off; see accounts.enabled")
     if route.access == "admin" and ADMIN not in principal.scopes:

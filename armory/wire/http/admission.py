@@ -201,19 +201,21 @@ class Admission:
     async def _authenticated(self, request: web.Request, extra: Mapping[str, str]) -> Principal:
         headers = request.headers
         reason: Reason = "unavailable"
+        known: Principal | None = None
         try:
             resource = self._resources.own(request)
             return await self._authenticator.authenticate(headers, resource)
         except (AuthenticationFailed, InsufficientScope) as failure:
             metadata_url = self._resources.metadata_url(request)
             challenge = self._authenticator.challenge(failure, headers, metadata_url)
-            unknown = isinstance(failure, AuthenticationFailed)
-            status, reason = (401, "credential") if unknown else (403, "scope")
+            status, reason = 401, "credential"
+            if isinstance(failure, InsufficientScope):
+                status, reason, known = 403, "scope", failure.principal
             every = {**extra, "WWW-Authenticate": challenge}
             response = _refused(status, codes.INVALID_REQUEST, failure, every)
         except ArmoryError as failure:
             response = _refused(503, codes.BACKEND, failure, extra)
-        raise RequestRejected(response, reason)
+        raise RequestRejected(response, reason, known)
 
     async def _refuse_not_ready(
         self, kind: Kind, request: web.Request, principal: Principal, extra: dict[str, str]

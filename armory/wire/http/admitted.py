@@ -21,7 +21,7 @@ from armory.protocol.jsonrpc import Part, Parted
 from armory.wire.caller import Caller
 from armory.wire.http.answers import JsonAnswer
 from armory.wire.messages import Data
-from armory.wire.streams import SSE_HEADERS
+from armory.wire.streams import SSE_HEADERS, frame_pieces
 
 OVERDUE = GatewayEnds().message
 
@@ -84,6 +84,16 @@ def json_answer(
     else:
         parts = body.parts if isinstance(body, Parted) else body
     return JsonAnswer(parts, status, every)
+
+
+def only_answer(
+    admitted: AdmittedRequest, message: Data, headers: Mapping[str, str]
+) -> web.StreamResponse:
+    """One message: as JSON, or as the one event for a client that takes events alone."""
+    if admitted.takes_json:
+        return json_answer(admitted, message, headers=headers)
+    every = {**SSE_HEADERS, **admitted.extra, **headers}
+    return web.Response(body=b"".join(frame_pieces(message)), headers=every)
 
 
 def refusal(

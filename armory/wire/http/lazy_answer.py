@@ -119,14 +119,16 @@ class LazyAnswer:
             raise ClientGone("the client has closed the connection") from None
 
     async def finish(self, id: bytes, reply: Reply) -> web.StreamResponse:
-        """Write the result, and end the answer."""
+        """Write the result, and end the answer. An error whose status tells of it is JSON, as every
+        refusal.
+        """
         self.stop()
-        if self._opening is not None or not self._admitted.takes_json:
+        status = 200 if reply.error is None else status_of(reply.error)
+        if self._opening is not None or not (self._admitted.takes_json or status >= 400):
             response = await self._open()
             await write_event(self._admitted.request, response, answer_parts(id, reply))
             await response.write_eof()
             return response
-        status = 200 if reply.error is None else status_of(reply.error)
         return json_answer(self._admitted, answer_parts(id, reply), status)
 
     def stop(self) -> None:

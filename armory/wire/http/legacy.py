@@ -25,6 +25,7 @@ from armory.wire.http.admitted import (
     answered_overdue,
     json_answer,
     new_stream,
+    only_answer,
     refusal,
 )
 from armory.wire.http.answers import held_for
@@ -229,7 +230,7 @@ class LegacyEndpoint:
             raise
         request = session_request(caller, session, session.general, {}, id)
         reply = await self._edge.dispatcher.answer(request, "initialize", {})
-        return json_answer(admitted, encoded(id, reply), headers={SESSION_HEADER: session.id})
+        return only_answer(admitted, encoded(id, reply), {SESSION_HEADER: session.id})
 
     def _start(
         self,

@@ -145,3 +145,20 @@ def test_the_way_out_of_a_missing_key_is_one(rag: dict[str, str]) -> None:
     (said,) = of_keys(rag)
     way = said.rpartition("or say `")[2].partition("`")[0]
     assert of_keys({**rag, **yaml.safe_load(f"{{{way}}}")}) == []
+
+
+@pytest.mark.parametrize(
+    ("policies", "said"),
+    [
+        ("[{}]", "security.policies: what no rule allows is denied, and no rule allows anything"),
+        ("[{deny: ['git__*']}]", "security.policies: what no rule allows is denied"),
+        ("[{allow: ['*']}, {who: [ann]}]", "security.policies.1: it neither allows nor denies"),
+        ("[{allow: ['*']}, {who: [ann], deny: ['git__*']}]", ""),
+        ("[]", ""),
+    ],
+)
+def test_rules_that_allow_nobody_anything_are_pointed_out(policies: str, said: str) -> None:
+    config = load_text(f"security: {{policies: {policies}}}\n", environ={}).config
+    found = [warning for warning in warnings_of(config) if "security.policies" in warning]
+    assert len(found) == bool(said)
+    assert all(warning.startswith(said) for warning in found)

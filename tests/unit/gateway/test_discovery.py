@@ -13,6 +13,7 @@ from armory.domain.naming import expose_names
 from armory.domain.principal import Principal
 from armory.gateway.settings import SetSpec
 from armory.protocol.capabilities import SKILLS_EXTENSION
+from armory.protocol.errors import RpcError
 from armory.security.packs import PackView
 from armory.security.policy import Policy, Rule
 from tests.unit.gateway.conftest import Bench, read
@@ -110,15 +111,29 @@ async def test_who_may_see_a_part_of_a_server_waits_for_it(bench: Bench) -> None
         assert not awaits("up", ann)
 
 
-@pytest.mark.parametrize("mode", ["all", "raw", "search", "none"])
-async def test_who_asks_for_whole_lists_is_not_told_to_search(bench: Bench, mode: str) -> None:
-    for asked in (
-        bench.context(url={"mode": [mode]}),
-        bench.context(headers={"X-Armory-Mode": mode}),
-    ):
-        told = bench.gateway.description.of_endpoint(asked)["instructions"]
-        assert ("search_tools" in told) is (mode not in ("all", "raw"))
+@pytest.mark.parametrize("limit", [5, 64])
+@pytest.mark.parametrize(
+    "asked",
+    [{}, {"mode": "all"}, {"mode": "raw"}, {"mode": "search"}, {"mode": "none"}, {"query": "one"},
+     {"servers": "up"}],
+    ids=str,
+)  # fmt: skip
+async def test_who_lists_everything_is_not_told_to_search(
+    bench: Bench, asked: dict[str, str], limit: int
+) -> None:
+    """Its list names no tool to search with, so neither do the instructions."""
+    settings = replace(bench.gateway.view.settings, full_list_limit=limit)
+    bench.gateway.reconfigure(settings=settings)
+    headers = {f"X-Armory-{name.title()}": value for name, value in asked.items()}
+    url = {name: [value] for name, value in asked.items()}
+    for context in (bench.context(url=url), bench.context(headers=headers)):
+        told = bench.gateway.description.of_endpoint(context)["instructions"]
         assert "up: " in told
+        try:
+            listed = await bench.tools(context)
+        except RpcError:
+            listed = []
+        assert ("search_tools" in told) is ("search_tools" in listed)
 
 
 async def test_no_text_names_a_meta_tool_that_there_is_not(bench: Bench) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from armory.protocol import bodies
 from armory.protocol.errors import Malformed
+from armory.protocol.scanning.values import at_once
 
 JSON: st.SearchStrategy[Any] = st.recursive(
     st.integers() | st.text('a[]{}"\\', max_size=8),
@@ -23,10 +24,10 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 def test_a_batch_is_an_array_that_is_not_empty() -> None:
     assert bodies.is_batch(b" \n[")
     assert not bodies.is_batch(b" {")
-    assert len(bodies.decode_batch(b"[1,{}]")) == 2
+    assert len(at_once(bodies.batch_items(b"[1,{}]"))) == 2
     for body in (b"[]", b"[1"):
         with pytest.raises(Malformed):
-            bodies.decode_batch(body)
+            at_once(bodies.batch_items(body))
 
 
 @given(value=JSON, limit=st.integers(1, 6))

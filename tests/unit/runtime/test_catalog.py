@@ -203,6 +203,45 @@ async def test_tools_are_listed_where_their_definitions_cannot_be_kept(tmp_path:
 
 
 @pytest.mark.anyio
+async def test_definitions_are_kept_as_soon_as_they_can_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though no list changes: whatever a start finds then would be taken as the first."""
+    monkeypatch.setattr(keeper, "STORE_AGAIN_S", 0.01)
+    file = tmp_path / "pins.json"
+    pinning = Pinning(file, "block")
+    file.mkdir()
+    async with House(pinning) as house:
+        house.lists = {"s": lists("a", a="one")}
+        assert await house.settle() == ["s__a"]
+        file.rmdir()
+        await until(file.is_file)
+        published = len(house.published)
+    async with House(Pinning(file, "block")) as house:
+        house.lists = {"s": lists("a", a="two")}
+        assert await house.settle() == []
+    assert published == 1
+
+
+@pytest.mark.anyio
+async def test_a_reload_forgets_no_definition_that_could_not_be_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper, "STORE_AGAIN_S", 0.01)
+    file = tmp_path / "data" / "pins.json"
+    before, after = Pinning(file, "block"), Pinning(file, "block")
+    (tmp_path / "data").touch()  # no folder, so that nothing can be kept in it
+    async with House(before) as house:
+        house.lists = {"s": lists("a", "b", a="one")}
+        assert await house.settle() == ["s__a", "s__b"]
+        house.keeper.reconfigure({}, after)
+        house.lists = {"s": lists("a", "b", a="two")}
+        assert await house.settle() == ["s__b"]
+        (tmp_path / "data").unlink()
+        await until(file.is_file)
+
+
+@pytest.mark.anyio
 async def test_it_tells_how_many_tools_are_being_indexed() -> None:
     begun, go = asyncio.Event(), asyncio.Event()
 

@@ -1,14 +1,17 @@
-"""Who was let in and is asked again: out once that is refused, and not where nobody can tell."""
+"""Who was let in: out once their credential has expired, or is refused when it is asked again."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
+from armory.domain.principal import Principal
 from armory.errors import ArmoryError, AuthenticationFailed, BackendError
+from armory.security import expiry
 from armory.security.authentication import Authenticator
-from armory.security.expiry import while_let_in
+from armory.security.expiry import while_let_in, while_valid
 from armory.testing.waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -40,3 +43,22 @@ async def test_a_call_ends_where_it_is_refused_and_not_where_nobody_can_tell(awa
             with pytest.raises(ArmoryError, match="revoked"):
                 await calling
     assert not authenticator.watching
+
+
+async def test_what_was_begun_ends_also_where_the_machine_slept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The clock of the event loop stands still meanwhile."""
+    monkeypatch.setattr(expiry, "_LOOK_S", 0.01)
+    began, wakes = asyncio.Event(), time.time() + 7_200
+
+    async def work() -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    ann = Principal("ann", expires_at=time.time() + 3_600)
+    working = asyncio.create_task(while_valid(ann, work()))
+    async with asyncio.timeout(10):
+        await began.wait()
+        monkeypatch.setattr(time, "time", lambda: wakes)
+        assert not await working

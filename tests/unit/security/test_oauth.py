@@ -360,3 +360,16 @@ async def test_only_a_token_that_the_gateway_got_itself_is_its_own(
         found = await scheme(provider).identify(provider.sign(aud=HERE, **says))
         assert found is not None
         assert found.delegated
+
+
+async def test_a_token_that_was_looked_at_expires_also_where_the_machine_slept(
+    provider: IdentityProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock by which it is kept for a minute stands still meanwhile."""
+    checks = chain(provider)
+    token = bearer(provider.sign(aud=HERE))
+    await checks.authenticate(token, HERE)
+    wakes = time.time() + 7_200
+    monkeypatch.setattr(time, "time", lambda: wakes)
+    with pytest.raises(AuthenticationFailed):
+        await checks.authenticate(token, HERE)

@@ -115,6 +115,16 @@ async def test_no_key_and_no_pack_is_left_out_in_silence(client: Any) -> None:
     assert ([pack["id"] for pack in rest["packs"]], rest["next"]) == (["p1000"], None)
 
 
+async def test_a_pack_that_can_be_nobodys_own_is_not_shared_against_what_is_said(
+    client: Any,
+) -> None:
+    made = {"title": "Ops", "servers": ["slack"]}
+    said = await client("POST", "/v1/packs", token=ADMIN, json={**made, "shared": False})
+    assert (said.status, said.body["parameter"]) == (422, "shared")
+    said = await client("POST", "/v1/packs", token=ADMIN, json=made)
+    assert (said.status, said.body["owner"]) == (201, None)
+
+
 async def test_shared_packs_are_the_administrators(client: Any) -> None:
     shared = {"title": "Ops", "id": "ops", "shared": True, "servers": ["slack"]}
     assert (await client("POST", "/v1/packs", json=shared)).status == 403

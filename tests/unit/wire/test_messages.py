@@ -32,9 +32,8 @@ VERSION = "2026-07-28"
     ],
 )
 def test_what_is_no_message(body: bytes, said: str) -> None:
-    read = bodies.decode_batch if bodies.is_batch(body) else jsonrpc.decode
     with pytest.raises(Malformed) as refused:
-        read(body)
+        at_once(bodies.batch_items(body)) if bodies.is_batch(body) else jsonrpc.decode(body)
     assert said in refused.value.message
 
 

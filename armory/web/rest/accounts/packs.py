@@ -44,7 +44,11 @@ class NewPack(PackContents):
     id: Annotated[str, Field(pattern=PACK)] | None = Field(
         default=None, description="Administrators choose it for shared packs; others get one."
     )
-    shared: bool = Field(default=False, description="For everybody; administrators only.")
+    shared: bool = Field(
+        default=False,
+        description="For everybody; administrators only. Left out where the credential belongs to "
+        "no user, it is true.",
+    )
 
 
 class PackAnswer(Answer):
@@ -122,6 +126,13 @@ async def create_pack(call: RestCall) -> Reply:
     given: NewPack = call.body
     if (given.shared or given.id is not None) and not call.admin:
         raise AccessDenied("shared packs and chosen ids are for the scope `admin`")
+    if call.principal.user is None and not given.shared and "shared" in given.model_fields_set:
+        raise Problem(
+            422,
+            "invalid_request",
+            "shared: the credential belongs to no user whose own pack it could be; say true",
+            parameter="shared",
+        )
     check_known(call, given.servers, given.tools, parameters=_CONTENTS)
     owner = None if given.shared or call.principal.user is None else call.user
     made = await _packs(call).create(

@@ -13,7 +13,6 @@ from msgspec import Raw
 
 from armory.gateway.results.uri_rewriting import (
     expose_params,
-    expose_result,
     exposing_data,
     exposing_result,
 )
@@ -28,7 +27,7 @@ TEXT = {"type": "text", "text": 'not a "uri": file:///a'}
 
 
 def exposed(result: Any) -> Any:
-    return msgspec.json.decode(expose_result(Raw(msgspec.json.encode(result)), "s"))
+    return msgspec.json.decode(at_once(exposing_result(Raw(msgspec.json.encode(result)), "s")))
 
 
 def test_content_blocks() -> None:
@@ -96,7 +95,7 @@ def test_app_links() -> None:
 )
 def test_what_has_no_link_is_the_same_bytes(text: str) -> None:
     raw = Raw(text.encode())
-    assert bytes(memoryview(expose_result(raw, "s"))) == text.encode()
+    assert bytes(memoryview(at_once(exposing_result(raw, "s")))) == text.encode()
 
 
 def test_params_without_links_are_the_same_object() -> None:
@@ -112,8 +111,8 @@ def test_an_error_may_name_what_there_is_none_of() -> None:
 
 def test_numbers_beside_a_link_stay_as_they_were_written() -> None:
     raw = Raw(b'{"x": 1.50, "content":[{"type":"resource_link","uri":"a:b","size": 1e3}]}')
-    assert b"1.50" in bytes(memoryview(expose_result(raw, "s")))
-    assert b"1e3" in bytes(memoryview(expose_result(raw, "s")))
+    assert b"1.50" in bytes(memoryview(at_once(exposing_result(raw, "s"))))
+    assert b"1e3" in bytes(memoryview(at_once(exposing_result(raw, "s"))))
 
 
 def test_input_requests() -> None:
@@ -132,7 +131,7 @@ def test_input_requests() -> None:
 def test_links_among_very_many_other_items_take_little_memory() -> None:
     data = b'{"content":[%b{"type":"resource_link","uri":"a:1"}]}' % (b"[]," * 300_000)
     tracemalloc.start()
-    found = bytes(memoryview(expose_result(Raw(data), "s")))
+    found = bytes(memoryview(at_once(exposing_result(Raw(data), "s"))))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert found == data.replace(b'"a:1"', b'"s+a:1"')
@@ -147,7 +146,7 @@ MANY = Raw(b'{"content":[%b]}' % b",".join(
 def test_very_many_links_are_renamed_in_steps() -> None:
     steps = exposing_result(MANY, "up")
     assert sum(1 for _ in steps) >= len(memoryview(MANY)) // (2 * PIECE_BYTES)
-    content = msgspec.json.decode(expose_result(MANY, "up"))["content"]
+    content = msgspec.json.decode(at_once(exposing_result(MANY, "up")))["content"]
     assert content == [{"type": "resource_link", "uri": "up+a:b", "name": "x" * 2_000}] * 500
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from msgspec import Raw
@@ -94,6 +94,34 @@ async def test_they_are_not_answered_in_the_next_one(pool: Pool, server: Scripte
     answered.set()
     assert (await paying)["content"][0]["text"] == "paid"
     assert answers() == ["pay it"]
+
+
+@pytest.mark.parametrize("transport", ["streamable-http", "sse"])
+async def test_a_call_whose_answer_finds_no_session_ends_at_once(
+    server: ScriptedUpstream, transport: Literal["streamable-http", "sse"]
+) -> None:
+    """As where another replica of the upstream is asked: the stream of its call stays open."""
+    client, over = person("delete it"), asyncio.Event()
+
+    async def asks(_script: ScriptState, request: Request) -> Json:
+        await request.wire.send(question("Delete it?"))
+        await over.wait()
+        raise Stop
+
+    server.script.behaviour["asks"] = asks
+    url = server.sse_url if transport == "sse" else server.url
+    pool = Pool([UpstreamSpec("up", url=url, transport=transport)])
+    try:
+        asking = asyncio.create_task(call(pool, "asks", ANN, client))
+        await asyncio.wait_for(client.was_asked.wait(), BOUND_S)
+        server.sessions.clear()
+        server.inboxes.forget()
+        client.hold.set()
+        with pytest.raises(UpstreamUnavailable, match="its session ended before the answer"):
+            await asking
+    finally:
+        over.set()
+        await pool.close()
 
 
 async def test_none_is_taken_for_that_of_a_call_given_up_before(

@@ -1,0 +1,174 @@
+"""Whose a question of an upstream's is, where its session does not say.
+
+Owns: `Attribution`, and the calls that were given up unanswered, because of which the upstream may
+still ask something. Never puts a question, never imports a transport.
+
+In a session that several clients share, a stdio or HTTP+SSE upstream cannot say which call a
+request of its own belongs to. It is that of the only call in flight that could have caused it
+(`turns` sees to that); where several could, or a call that another principal gave up, nobody's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import cast
+
+from armory.protocol.capabilities import CAPABILITY
+from armory.protocol.link import Call, ClientChannel
+from armory.upstreams.session.base import BaseLink
+from armory.upstreams.session.pending import Pending
+from armory.upstreams.session.turns import Turns, asks_possible
+
+_KEPT = 1_000
+"""Calls given up of which each is known; of more, whose they are."""
+_ROOTS_S = 30.0
+"""How long `roots/list` goes to the client that last said that its roots changed."""
+
+
+class AbandonedCalls:
+    """Calls of one session that were given up, by whose they are.
+
+    An upstream that heeds a cancellation answers nothing, one that ignores it may ask at any time:
+    which it is cannot be told, so a call counts until its answer comes after all, or the session
+    ends. Beyond a thousand, only whose they are is kept.
+    """
+
+    def __init__(self) -> None:
+        self._calls: dict[int, str] = {}
+        self._callers: set[str] = set()
+
+    def add(self, request_id: int, caller: str) -> None:
+        """A call ended unanswered.
+
+        Args:
+            request_id: its id.
+            caller: key of the principal whose it was.
+        """
+        if len(self._calls) < _KEPT:
+            self._calls[request_id] = caller
+        else:
+            self._callers.add(caller)
+
+    def answered(self, request_id: object) -> bool:
+        """An answer came after all: that call asks no more; whether it was one of these."""
+        return isinstance(request_id, int) and self._calls.pop(request_id, None) is not None
+
+    def of_others(self, caller: str) -> bool:
+        """Whether any is of another principal than `caller`."""
+        return any(one != caller for one in (*self._callers, *self._calls.values()))
+
+
+class Attribution:
+    """Who is meant by what the upstream of one session asks.
+
+    Args:
+        link: whose session it is.
+        pending: the calls in flight.
+        exact: whether the transport tells which call asks.
+    """
+
+    def __init__(self, link: BaseLink, pending: Mapping[int, Pending], *, exact: bool) -> None:
+        self._link = cast("BaseLink", weakref.proxy(link))  # it has this one: no cycle
+        self._pending = pending
+        self._exact = exact
+        self._roots_changed_by: tuple[ClientChannel, float] | None = None
+        self._turns = Turns(link.silent, partial(_busy, pending))
+        self._given_up = AbandonedCalls()
+        self._may_ask = AbandonedCalls()  # those of them that could make it ask
+
+    def asked(self, method: str) -> None:
+        """The upstream asks: calls that could be asked take turns from now on."""
+        self._turns.interactive = self._turns.interactive or method in CAPABILITY
+
+    def began_anew(self) -> None:
+        """The session is another one by now: it asks nothing because of earlier calls."""
+        self._given_up, self._may_ask = AbandonedCalls(), AbandonedCalls()
+
+    def turn_for(self, call: Call) -> AbstractAsyncContextManager[None] | None:
+        """What `call` must hold while it runs, or None when it need not wait for others."""
+        turns, link = self._turns, self._link
+        if self._exact and not turns.interactive:
+            return None
+        if link.client is not None or link.era == "modern" or not asks_possible(call):
+            return None
+        if turns.interactive:
+            return turns.one_at_a_time()
+        # Where many share a session, those who gave nothing up would wait for those who did.
+        return turns.alone_at_first(call, patient=link.spec.isolation != "shared")
+
+    def given_up(self, pending: Pending) -> None:
+        """A call ended unanswered; for a moment the upstream may still ask because of it."""
+        if self._link.era != "legacy" or pending.call.client is None:
+            return
+        self._given_up.add(pending.id, pending.call.caller)
+        if asks_possible(pending.call):
+            self._turns.given_up(pending.id)
+            self._may_ask.add(pending.id, pending.call.caller)
+
+    def ended(self) -> None:
+        """A call has ended."""
+        self._turns.ended()
+
+    def answered_late(self, request_id: object) -> bool:
+        """Whether a response that nobody waits for belongs to a call that was given up."""
+        known = self._may_ask.answered(request_id)
+        self._given_up.answered(request_id)
+        return self._turns.answered_late(request_id) or known
+
+    def may_be_anothers(self, call: Call) -> bool:
+        """Whether a log line that comes during this call may belong to a call that another
+        principal gave up.
+        """
+        return self._given_up.of_others(call.caller)
+
+    def roots_changed(self, client: ClientChannel) -> None:
+        """A client said so: what the upstream asks about roots for a while is meant for it."""
+        self._roots_changed_by = client, asyncio.get_running_loop().time() + _ROOTS_S
+
+    def informer(self, method: str) -> ClientChannel | None:
+        """The client whose `roots/list_changed` this `roots/list` follows; None: none does."""
+        if method != "roots/list" or self._roots_changed_by is None:
+            return None
+        client, until = self._roots_changed_by
+        if until > asyncio.get_running_loop().time():
+            return client
+        self._roots_changed_by = None
+        return None
+
+    def cause(self, method: str, via: Pending | None) -> tuple[Pending | None, str]:
+        """(call that caused the question, ""), or (None, why that cannot be told; "" where no
+        client could answer).
+        """
+        needed = CAPABILITY.get(method)
+
+        def able(pending: Pending) -> bool:
+            client = pending.client
+            return client is not None and (needed is None or needed in client.capabilities)
+
+        if via is not None:
+            return (via, "") if able(via) else (None, "")
+        candidates = [pending for pending in self._pending.values() if able(pending)]
+        if not candidates:
+            return None, ""
+        if len(candidates) == 1:
+            if self._may_ask.of_others(candidates[0].call.caller):
+                return None, (
+                    f"{method} cannot be attributed: another caller's call on this session was "
+                    "given up and not answered, and may be the one that asks; the upstream's "
+                    "`isolation: principal` gives each caller a session of its own"
+                )
+            if not self._turns.abandoned():
+                return candidates[0], ""
+        return None, (
+            f"{method} cannot be attributed: several calls are in flight on this session, and its "
+            "transport does not say which one asks"
+        )
+
+
+def _busy(pending: Mapping[int, Pending]) -> int:
+    """How many of these calls could be asked something."""
+    return sum(asks_possible(each.call) for each in pending.values())
