@@ -40,12 +40,12 @@ one, compare its `RequestHandler.start`."""
 INTERNALS = (
     "_buffer_paused", "_close", "_current_request", "_drain_helper", "_drain_waiter",
     "_force_close", "_handle_request", "_handler_waiter", "_keepalive", "_keepalive_handle",
-    "_keepalive_timeout", "_lingering_time", "_loop", "_manager", "_messages", "_msg_queue_resume_size",
-    "_next_keepalive_close_time", "_parser", "_pause_reading_for_buffer",
-    "_pause_transport_reading", "_paused", "_process_keepalive", "_reading_paused",
-    "_request_count", "_request_factory", "_request_handler", "_request_in_progress",
-    "_resume_reading_if_drained", "_resume_transport_reading", "_task_handler", "_upgraded",
-    "_waiter",
+    "_keepalive_timeout", "_lingering_time", "_loop", "_manager", "_messages",
+    "_msg_queue_resume_size", "_next_keepalive_close_time", "_parser",
+    "_pause_reading_for_buffer", "_pause_transport_reading", "_paused", "_process_keepalive",
+    "_reading_paused", "_request_count", "_request_factory", "_request_handler",
+    "_request_in_progress", "_resume_reading_if_drained", "_resume_transport_reading",
+    "_task_handler", "_upgraded", "_waiter",
 )  # fmt: skip
 """What this file and `Connection` use of aiohttp's connection beside its public parts."""
 AT_ONCE = 8
