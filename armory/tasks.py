@@ -184,6 +184,10 @@ class Flight(Generic[_T]):
         if self._task is not None:
             await asyncio.wait((self._task,))
 
+    async def stop(self) -> None:
+        """Cancel what is under way, and wait until it has ended."""
+        await stop(self._task)
+
     def _landed(self, task: asyncio.Task[_T]) -> None:
         self._task = None
         seen(task)

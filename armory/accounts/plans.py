@@ -142,6 +142,11 @@ class PlanUsage:
         self._pending[user[:OWNER_CHARS], month] += 1
         return replace(standing, current_month_usage=standing.current_month_usage + 1)
 
+    @property
+    def waiting(self) -> int:
+        """Queries that are counted and not stored."""
+        return self._pending.total()
+
     async def flush(self) -> None:
         """Add what was counted to the database; on failure it is added the next time.
 
@@ -163,7 +168,7 @@ class PlanUsage:
                             set_={"queries": query_months.c.queries + count},
                         )
                     )
-        except BackendError:
+        except BaseException:  # also where the end does not wait any more: it tells how many
             self._pending.update(flying)
             raise
         else:

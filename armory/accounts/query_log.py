@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from sqlalchemy import delete, insert, select
 
 from armory.domain.principal import OWNER_CHARS
-from armory.errors import BackendError, ConfigError
+from armory.errors import ConfigError
 from armory.storage.database import Database, now_ms
 from armory.storage.tables import query_log
 
@@ -160,7 +160,7 @@ class QueryLog:
                 if rows:
                     async with self._database.write() as connection:
                         await connection.execute(insert(query_log), rows)
-            except BackendError:
+            except BaseException:  # also where the end does not wait any more: it tells how many
                 self._put_back(batch)
                 raise
 

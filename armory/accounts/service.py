@@ -36,6 +36,9 @@ _log = Logger(__name__)
 FLUSH_S = 2.0
 REFRESH_S = 10.0
 PRUNE_S = 3_600.0
+_END_S = 2.0
+"""How long the end waits for a database that does not answer: whoever supervises the process kills
+it after a while, and the audit needs its time, too."""
 SEARCHES = frozenset(("search_tools", "find_tools"))
 """Tools of the gateway itself, a call of which is a retrieval query."""
 
@@ -118,9 +121,15 @@ class Accounts:
 
     async def close(self) -> None:
         """Store what still waits and close everything. `run()` has ended before."""
-        if self._flushing.under_way:  # `run` was cancelled meanwhile
-            await self._try("flush", self._store)
-        await self._try("flush", self._store)
+        try:
+            async with asyncio.timeout(_END_S):
+                if self._flushing.under_way:  # `run` was cancelled meanwhile
+                    await self._try("flush", self._store)
+                await self._try("flush", self._store)
+        except TimeoutError:
+            await self._flushing.stop()
+            self._failing["flush"] = "no answer in time"
+        self._tell_lost(self.usage.waiting, self.plans.waiting, len(self.query_log))
         await self.cache.aclose()
         await self.database.close()
 
@@ -150,6 +159,20 @@ class Accounts:
         await self.usage.flush()
         await self.plans.flush()
         await self.query_log.flush()
+        self._tell_lost(0, 0, 0)
+
+    def _tell_lost(self, calls: int, quota: int, queries: int) -> None:
+        """Tell the log of what is not stored and will not be: so much, and what was dropped."""
+        calls, queries = calls + self.usage.dropped, queries + self.query_log.dropped
+        self.usage.dropped = self.query_log.dropped = 0
+        if calls or quota or queries:
+            _log.error(
+                "statistics_lost",
+                error=self._failing.get("flush", "the database was away for too long"),
+                calls=calls,
+                queries_of_plans=quota,
+                queries_logged=queries,
+            )
 
     # -- runtime.limits.Plans ----------------------------------------------------------------
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
 from armory.audit.record import CLOSED, DROPPED, OPENED, UNCLEAN, Entry
 from armory.audit.settings import Arguments, AuditSettings, Results
 from armory.audit.sinks import Sink, own_entry
-from armory.errors import ArmoryError
+from armory.errors import ArmoryError, BackendError
 from armory.logger import Logger
 from armory.tasks import spawn, stop
 
@@ -25,7 +25,11 @@ _EVERY_S = 0.25
 _AT_ONCE = 2_000
 """Records in one write: with fewer each is safe sooner, with more each costs less."""
 _AGAIN_S = 1.0
-_END_S = 10.0
+_END_S = 4.0
+"""How long the end waits for a sink that does not answer: what else ends needs its time, too, and
+whoever supervises the process kills it after a while."""
+
+_SILENT = "the audit cannot be written: no answer in time"
 
 
 class AuditLog:
@@ -123,7 +127,7 @@ class AuditLog:
             batch = [self._waiting[at] for at in range(min(_AT_ONCE, len(self._waiting)))]
             extra = [own_entry(DROPPED, self._instance, code=str(untold))] if untold else []
             try:
-                await self._sink.write([*batch, *extra])
+                await self._write([*batch, *extra])
             except Exception as error:  # noqa: BLE001 whatever it is, the next try may go well
                 known = isinstance(error, ArmoryError)
                 why = error.message if known else f"{type(error).__name__}: {error}"
@@ -139,12 +143,31 @@ class AuditLog:
             self._untold -= untold
             self.written += len(batch)
 
-    async def close(self) -> None:
-        """Write what is left, and that the audit is closed; after `run` has ended."""
-        await self._flush()
+    async def _write(self, entries: Sequence[Entry]) -> None:
+        """Have the sink write; at the end it has to answer soon.
+
+        Raises:
+            BackendError: it did not.
+        """
+        try:
+            async with asyncio.timeout(_END_S if self._ending else None):
+                await self._sink.write(entries)
+        except TimeoutError:
+            raise BackendError(_SILENT) from None
+
+    async def close(self, *, silent: bool = False) -> None:
+        """Write what is left, and that the audit is closed; after `run` has ended.
+
+        Args:
+            silent: whether the sink was waited for already, and is not asked any more.
+        """
+        if silent:
+            self.failing = _SILENT
+        else:
+            await self._flush()
         try:
             if self.failing is None:
-                await self._sink.write([own_entry(CLOSED, self._instance)])
+                await self._write([own_entry(CLOSED, self._instance)])
         except ArmoryError as error:
             self.failing = error.message
         if self.failing is not None:
@@ -172,6 +195,8 @@ async def opened_audit(sink: Sink, settings: AuditSettings) -> AsyncGenerator[Au
         yield audit
     finally:
         audit.end()
-        await asyncio.wait((writing,), timeout=_END_S)
+        written = audit.written
+        _, late = await asyncio.wait((writing,), timeout=_END_S)
+        silent = bool(late) and audit.written == written
         await stop(writing)
-        await audit.close()
+        await audit.close(silent=silent)

@@ -77,9 +77,10 @@ class JwtScheme:
         self._user_claim = settings.user_claim
         self._scopes_claim = settings.scopes_claim
         self._leeway_s = leeway_s
+        self._clock = clock
         self._others = tuple(others)
         self._checked: TLRUCache[bytes, tuple[Principal, float, int]] = TLRUCache(
-            10_000, ttu=lambda _key, entry, _now: entry[1], timer=time.time
+            10_000, ttu=lambda _key, entry, _now: entry[1], timer=clock
         )
 
     async def identify(self, credential: str) -> Principal | None:
@@ -101,7 +102,7 @@ class JwtScheme:
             _log.info("jwt_refused", reason=type(error).__name__)
             raise AuthenticationFailed(REFUSED) from None
         principal = self._principal(claims)
-        until = min(time.time() + _CHECKED_S, expiry_of(claims))
+        until = self._clock() + min(_CHECKED_S, expiry_of(claims) - time.time())
         self._checked[digest] = (principal, until, self._generation)
         return principal
 

@@ -45,8 +45,18 @@ class Seal:
     def open(self, sealed: bytes, purpose: str) -> bytes | None:
         """Decrypt; None where it was not sealed so, or with no key that is known."""
         for key in self._keys:
-            try:
-                return key.decrypt(sealed[:_NONCE], sealed[_NONCE:], purpose.encode())
-            except (InvalidTag, ValueError):
-                continue
+            opened = _opened(key, sealed, purpose)
+            if opened is not None:
+                return opened
+        return None
+
+    def is_newest(self, sealed: bytes, purpose: str) -> bool:
+        """Whether the key that seals now opens it."""
+        return _opened(self._keys[0], sealed, purpose) is not None
+
+
+def _opened(key: AESGCM, sealed: bytes, purpose: str) -> bytes | None:
+    try:
+        return key.decrypt(sealed[:_NONCE], sealed[_NONCE:], purpose.encode())
+    except (InvalidTag, ValueError):
         return None

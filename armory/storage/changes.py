@@ -143,6 +143,19 @@ class ChangeFeed:
         asked = await transaction.connection.execute(select(self._database.now_ms))
         return asked.scalar_one()
 
+    async def is_news(self, at_ms: int) -> bool:
+        """Whether what was told then, by the database's clock, was told since this process began.
+        By a clock that was set back to before that, what was told just now was.
+
+        Raises:
+            BackendError: the database could not be asked.
+        """
+        if self.began_ms is None or at_ms >= self.began_ms:
+            return self.began_ms is not None
+        async with self._database.read() as connection:
+            now_ms = (await connection.execute(select(self._database.now_ms))).scalar_one()
+        return now_ms < self.began_ms and abs(now_ms - at_ms) < _LATE_MS
+
     async def run(self) -> None:
         """Hear what others change, until cancelled."""
         async with asyncio.TaskGroup() as group:

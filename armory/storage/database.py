@@ -24,6 +24,7 @@ from armory.files import NO_ROOM, disk_left
 from armory.logger import Logger
 from armory.storage.connection import AsyncConnection, connected, dispose, transaction
 from armory.storage.engine import (
+    READ_ONLY,
     driver_url,
     make_engine,
     prepare_sqlite,
@@ -39,8 +40,8 @@ _END_S = 5.0
 _UPGRADE_LOCK = 0x41524D52  # any number that no other program is likely to lock
 _CONNECTING = frozenset(("08", "28", "3D", "53", "57"))
 """Classes of SQLSTATE about reaching a database at all: their messages hold no data."""
-_UNKNOWN_SETTING = "42704"
-"""The SQLSTATE about an unknown setting in `storage.url`, likewise."""
+_TOLD = (READ_ONLY, "42704")
+"""The SQLSTATEs of that, and of an unknown setting in `storage.url`, likewise."""
 _BAD_PARAMETER = "ClientConfigurationError"
 """The driver's error about a bad value of a known one, likewise."""
 _FILES = frozenset(
@@ -300,5 +301,5 @@ def _reason(error: BaseException) -> str:
     if getattr(found, "sqlite_errorcode", 0) & 0xFF in _FILES:
         return str(found)
     code = str(getattr(found, "sqlstate", None) or "")
-    told = code[:2] in _CONNECTING or code == _UNKNOWN_SETTING or kind == _BAD_PARAMETER
+    told = code[:2] in _CONNECTING or code in _TOLD or kind == _BAD_PARAMETER
     return f"{kind}: {found}" if told else kind

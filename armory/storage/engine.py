@@ -25,6 +25,8 @@ _POSTGRES_TIMEOUT_S = 10.0
 _PREPARED = "prepared_statement_cache_size"
 """A parameter of a URL. With 0 no prepared statement outlasts a transaction, for poolers that give
 each transaction another connection (pgbouncer)."""
+READ_ONLY = "25006"
+"""The SQLSTATE of Postgres about a write where only reads are allowed."""
 _OF_SQLALCHEMY = ("host", "port", "ssl", _PREPARED)
 """Parameters of a URL that SQLAlchemy reads itself or hands on as they are."""
 
@@ -69,6 +71,8 @@ def without_credentials(url: URL) -> str:
     if url.get_backend_name() == "sqlite":
         return url.database or ":memory:"
     host = f"{url.host or 'the local socket'}:{url.port}" if url.port else url.host or "localhost"
+    if named := url.query.get("host"):  # a socket, or several servers
+        host = named if isinstance(named, str) else ",".join(named)
     return f"{host}/{url.database or ''}"
 
 
@@ -92,7 +96,7 @@ def make_engine(url: URL, pool_size: int) -> Engine:
         arguments["dsn"] = f"postgresql://?{urlencode(rest, doseq=True)}"
     if own.get(_PREPARED) == "0":
         arguments |= _within_transactions()
-    return create_engine(
+    engine = create_engine(
         url.set(query=own),
         pool_size=pool_size,
         max_overflow=pool_size,
@@ -100,6 +104,8 @@ def make_engine(url: URL, pool_size: int) -> Engine:
         pool_pre_ping=True,
         connect_args=arguments,
     )
+    event.listen(engine, "handle_error", _leave_standby)
+    return engine
 
 
 def _within_transactions() -> dict[str, Any]:
@@ -153,6 +159,14 @@ def _begin_sqlite(connection: Connection) -> None:
     # in between, whatever the busy timeout: writers take their place at the beginning.
     writes = connection.get_execution_options().get("armory_write", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _leave_standby(context: ExceptionContext) -> None:
+    """Keep no connection to a server that takes no writes: after a failover it is a standby, which
+    closes none of them, and the address leads to another one. What is read there is late, too.
+    """
+    if getattr(context.original_exception, "sqlstate", None) == READ_ONLY:
+        context.is_disconnect = True
 
 
 def _drop_read_only(context: ExceptionContext) -> None:

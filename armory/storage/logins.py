@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Protocol
 
 from sqlalchemy import delete, select, update
 
+from armory.errors import BackendError
 from armory.logger import Logger
 from armory.storage.changes import ChangeFeed, Transaction
 from armory.storage.database import Database
@@ -48,6 +50,10 @@ class Seal(Protocol):
         """Decrypt; None where it was not sealed so."""
         ...
 
+    def is_newest(self, sealed: bytes, purpose: str) -> bool:
+        """Whether the key that seals now opens it."""
+        ...
+
 
 class StoredLogin:
     """One person's login at one upstream. Satisfies `upstreams.oauth.logins.LoginStore`.
@@ -79,7 +85,8 @@ class StoredLogin:
         self.id = login_id(person, server)
 
     async def load(self) -> bytes | None:
-        """The login; None where there is none, or none that these keys open.
+        """The login; None where there is none, or none that these keys open. Where an older key
+        does, it is sealed with the newest one from now on: many logins are never refreshed.
 
         Raises:
             BackendError: the database failed.
@@ -98,7 +105,18 @@ class StoredLogin:
                 message="no key of security.encryption_key, or the one in ARMORY_HOME, opens a "
                 "login there; whose it is has to log in again",
             )
+        if opened is not None and not self._seal.is_newest(sealed, self.id):
+            with suppress(BackendError):  # the next time
+                await self._seal_anew(sealed, opened)
         return opened
+
+    async def _seal_anew(self, sealed: bytes, login: bytes) -> None:
+        """Seal what was read with the newest key, unless it has changed since."""
+        there = (logins.c.id == self.id) & (logins.c.sealed == sealed)
+        async with self._database.write() as connection:
+            await connection.execute(
+                update(logins).where(there).values(sealed=self._seal.seal(login, self.id))
+            )
 
     async def save(self, login: bytes | None) -> None:
         """Keep a login, or forget it; ends the lease.
@@ -125,7 +143,8 @@ class StoredLogin:
             BackendError: the database failed.
         """
         async with self._feed.transaction() as transaction:
-            asked = select(logins.c.sealed).where(logins.c.id == self.id)
+            # locked: another replica may be sealing it anew
+            asked = select(logins.c.sealed).where(logins.c.id == self.id).with_for_update()
             sealed = (await transaction.connection.execute(asked)).scalar_one_or_none()
             opened = None if sealed is None else self._seal.open(sealed, self.id)
             if opened is None or not same(opened):

@@ -213,6 +213,7 @@ class PostgresServer:
             shutil.chown(self._folder, "postgres", "postgres")
         self.port = lasting_port()
         self._process: subprocess.Popen[bytes] | None = None
+        self._paused: list[int] = []
         self._databases = 0
         done = subprocess.run(
             [
@@ -267,12 +268,31 @@ class PostgresServer:
         """End it at once: every connection breaks."""
         self._end(signal.SIGINT)  # fast shutdown
 
+    def pause(self) -> None:
+        """Stop answering without closing anything, as a dead machine would."""
+        if self._process is not None:
+            postmaster = str(self._process.pid)
+            found = subprocess.run(["pgrep", "-P", postmaster], capture_output=True, check=False)
+            self._paused = [int(pid) for pid in (postmaster, *found.stdout.split())]
+            self._signal_paused(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Answer again."""
+        self._signal_paused(signal.SIGCONT)
+        self._paused = []
+
+    def _signal_paused(self, number: signal.Signals) -> None:
+        for pid in self._paused:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
     def remove(self) -> None:
         """End it and delete its folder, without writing first what is deleted."""
         self._end(signal.SIGQUIT)  # immediate shutdown
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _end(self, how: signal.Signals) -> None:
+        self.resume()
         if self._process is not None:
             self._process.send_signal(how)
             self._process.wait()

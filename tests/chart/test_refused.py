@@ -158,6 +158,28 @@ REFUSED = {
         {"config": {"server": {"metrics": {"port": None}}}},
         "metrics.port is .*nil.*the Service of the metrics has to know it",
     ),
+    "a variable of the chart's": (
+        {"extraEnv": [{"name": "ARMORY_HOME", "value": "/data"}]},
+        "extraEnv has ARMORY_HOME, which the chart sets already",
+    ),
+    "a variable that a Secret of the chart's has": (
+        {
+            "redis": {"existingSecret": "dbs"},
+            "extraEnv": [{"name": "ARMORY_REDIS_URL", "value": "redis://r"}],
+        },
+        "extraEnv has ARMORY_REDIS_URL",
+    ),
+    "a token beside that of a Secret": (
+        {
+            "token": {"existingSecret": "team"},
+            "extraEnv": [{"name": "ARMORY_TOKEN", "value": "a-token"}],
+        },
+        "extraEnv has ARMORY_TOKEN",
+    ),
+    "a variable twice": (
+        {"extraEnv": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]},
+        "extraEnv has A, .* there twice",
+    ),
     "any free port": (
         {"config": {"server": {"port": 0}}},
         "server.port is 0; the Service has to know it: write a number from 1",

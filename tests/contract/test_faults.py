@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from armory.accounts.service import Accounts
 from armory.accounts.settings import AccountSettings
@@ -185,3 +186,32 @@ async def test_postgres_restarted_loses_nothing(
     assert stats.uses == 2
     assert await outcome(accounts, text) == "valid"
     await pair.stop()
+
+
+@pytest.mark.postgres
+async def test_a_server_that_is_a_standby_by_now_is_left(postgres_server: PostgresServer) -> None:
+    url = postgres_server.create_database()
+    reads = f"ALTER DATABASE {url.rpartition('/')[2]} SET default_transaction_read_only"
+    database, other = Database(url), Database(postgres_server.url())
+
+    async def write() -> None:
+        async with database.write() as connection:
+            await connection.execute(text("CREATE TABLE IF NOT EXISTS written (id int)"))
+
+    async def now(reads_only: str) -> None:
+        async with other.write() as connection:
+            await connection.execute(text(f"{reads} = {reads_only}"))
+
+    try:
+        await now("on")
+        async with database.read() as one, database.read() as two:  # as if they led to the standby
+            for connection in (one, two):
+                await connection.execute(text("SELECT 1"))
+        await now("off")
+        with pytest.raises(BackendError, match="in a read-only transaction"):
+            await write()
+        await write()
+        await write()
+    finally:
+        await database.close()
+        await other.close()

@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from armory.errors import BackendError
 from armory.storage.database import Database
-from armory.testing.servers import PostgresServer
+from armory.testing.servers import PostgresServer, lasting_port
 
 pytestmark = [pytest.mark.anyio, pytest.mark.postgres]
 
@@ -59,3 +59,14 @@ async def test_a_socket_is_named_as_a_parameter(
 ) -> None:
     with pytest.raises(BackendError, match=r"see `storage\.url`"):
         await named(f"postgresql://armory@/postgres?host={tmp_path}&sslmode=prefer")
+
+
+async def test_of_several_servers_the_one_that_takes_writes_is_used(
+    postgres_server: PostgresServer,
+) -> None:
+    asked = f"{postgres_server.host}:{postgres_server.port}"
+    servers = f"host={postgres_server.host}:{lasting_port()}&host={asked}"
+    url = f"postgresql://armory@/postgres?{servers}"
+    assert await named(f"{url}&target_session_attrs=read-write&application_name=found") == "found"
+    with pytest.raises(BackendError, match=rf"the database .*,{asked}/postgres failed"):
+        await named(f"{url}&target_session_attrs=read-only")

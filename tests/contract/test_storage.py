@@ -66,6 +66,25 @@ class Open:
         del purpose
         return sealed
 
+    def is_newest(self, sealed: bytes, purpose: str) -> bool:
+        del sealed, purpose
+        return True
+
+
+async def test_a_login_that_is_only_read_is_sealed_with_a_new_key_all_the_same(
+    processes: Any,
+) -> None:
+    process = await processes.open()
+    old, new = "a-secret-of-some-length", "another-secret-of-some-length"
+
+    def login(*keys: str) -> StoredLogin:
+        return StoredLogin(process.database, process.feed, Seal(keys), "user:ann", "docs")
+
+    await login(old).save(b"a login")
+    assert await login(new).load() is None
+    assert await login(new, old).load() == b"a login"
+    assert await login(new).load() == b"a login"
+
 
 async def test_a_login_is_replaced_only_where_there_is_one_and_its_lease_ends(
     processes: Any,

@@ -6,6 +6,7 @@ import http.client
 import json
 import resource
 import signal
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -21,6 +22,8 @@ from tests.e2e.test_serve import fetch
 
 pytestmark = pytest.mark.timeout(180)
 WITHIN_S = 30.0
+MARGIN_S = 15.0
+"""What whoever supervises a gateway is to give it beyond `server.drain_timeout_s`."""
 
 
 def call(connection: http.client.HTTPConnection) -> tuple[int, str | None]:
@@ -111,6 +114,39 @@ def test_a_database_that_is_away_at_the_start_is_waited_for(serve: Callable[...,
             status, body = served.readiness()
             told = [why for why in body["not_ready"] if why.startswith("database: ")]
             assert (status, len(told)) == (200, 1 - up)
+    finally:
+        database.remove()
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("way", ["stop", "pause"])
+def test_the_end_waits_briefly_for_a_database_that_is_away_and_tells_what_is_lost(
+    serve: Callable[..., Any], demo_upstreams: dict[str, Any], way: str
+) -> None:
+    if postgres_folder() is None:
+        pytest.skip("PostgreSQL is not installed")
+    database = PostgresServer()
+    try:
+        served = serve(
+            {
+                "upstreams": {"notes": demo_upstreams["notes"]},
+                "accounts": {"enabled": True},
+                "storage": {"url": database.url()},
+                "observability": {"audit": {"to": "database"}},
+            }
+        ).ready()
+        kept = http.client.HTTPConnection(urlsplit(served.base).netloc, timeout=WITHIN_S)
+        getattr(database, way)()
+        for _ in range(3):
+            assert call(kept)[0] == 200
+        kept.close()
+        began = time.monotonic()
+        assert served.stop() == 0
+        assert time.monotonic() - began < MARGIN_S
+        events = [json.loads(line) for line in served.log if line.startswith("{")]
+        told = {one["event"]: one for one in events}
+        assert told["statistics_lost"]["calls"] == 3
+        assert told["audit_not_closed"]["lost"] == 3
     finally:
         database.remove()
 

@@ -158,9 +158,10 @@ async def test_what_rests_in_the_database_is_of_no_use_without_the_key(world: Wo
     for secret in (refresh.encode(), b"ann", b"eyJ"):
         assert secret not in raw
     assert (world.home / "key").exists() is False
-    async with world.gateway(encryption_key=["another-key-of-sixteen", KEY]) as (url, _):
-        assert "docs__note" in await world.names(url, TOKENS["ann"])
-    async with world.gateway(encryption_key="another-key-of-sixteen") as (url, _):
+    for keys in (["another-key-of-sixteen", KEY], ["another-key-of-sixteen"]):  # a rotation
+        async with world.gateway(encryption_key=keys) as (url, _):
+            assert "docs__note" in await world.names(url, TOKENS["ann"])
+    async with world.gateway(encryption_key="a-third-key-of-sixteen") as (url, _):
         with capture_logs() as logs:
             for _ in range(2):
                 assert await world.names(url, TOKENS["ann"]) == ["docs__log_in"]

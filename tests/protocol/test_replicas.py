@@ -228,7 +228,7 @@ async def test_a_parked_call_that_takes_long_has_one_answer(
     front: Front, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both replicas have a client that hears nothing for long; only one of them answers it."""
-    monkeypatch.setattr(edge, "KeepaliveTimer", partial(KeepaliveTimer, 0.05))
+    monkeypatch.setattr(edge, "KeepaliveTimer", partial(KeepaliveTimer, 0.3))
     done = asyncio.Event()
 
     async def slow(call: Call, _owner: Owner) -> Reply:
@@ -256,3 +256,24 @@ async def test_a_parked_call_that_takes_long_has_one_answer(
             done.set()
             (answer,) = await messages(said)
         assert answer["result"]["content"][0]["text"] == "done"
+
+
+async def test_a_parked_call_whose_replica_is_found_after_a_keep_alive_has_an_answer(
+    front: Front, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    front.pool.upstreams["old"].answer = asking
+    store = MemoryCache()
+    params: dict[str, Any] = {"name": "old__now", "arguments": {}}
+    async with serving(front.gateway, store=store) as (front.url, _), asyncio.timeout(20):
+        _, message = await front.modern("tools/call", params, capabilities=ELICIT)
+        asked = message["result"]
+        (key,) = asked["inputRequests"]
+        params |= {"requestState": asked["requestState"], "inputResponses": {key: ACCEPTED}}
+        body = modern_body(2, "tools/call", params, capabilities=ELICIT)
+        monkeypatch.setattr(edge, "KeepaliveTimer", partial(KeepaliveTimer, 0.0))
+        async with (
+            serving(front.gateway, store=store) as (one, _),
+            front.http.post(f"{one}/mcp", json=body, headers=modern_headers(body)) as said,
+        ):
+            (answer,) = await messages(said)
+        assert answer["error"]["data"] == {"reason": "invalid_request_state"}

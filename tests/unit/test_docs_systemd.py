@@ -35,6 +35,17 @@ def test_it_leaves_calls_in_flight_their_time() -> None:
     assert options[0] in {name for one in named.params for name in one.opts}
 
 
+def test_a_reload_tells_whether_it_was_refused_and_a_start_is_tried_again_for_good() -> None:
+    parser = ConfigParser(strict=False, interpolation=None)
+    parser.read_string(unit())
+    service = parser["Service"]
+    reload = service["ExecReload"].split()
+    assert reload[0] == service["ExecStart"].split()[0]
+    assert cli.get_command(None, reload[1]) is not None  # pyright: ignore[reportArgumentType]
+    limit_s, burst = 10, 5  # systemd's: DefaultStartLimitIntervalSec, DefaultStartLimitBurst
+    assert int(service["RestartSec"]) * burst > limit_s
+
+
 def test_systemd_finds_nothing_wrong_with_it(tmp_path: Path) -> None:
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd is not installed")

@@ -141,6 +141,11 @@ class UsageStatistics:
             up_ms += elapsed_ms if is_up else 0
             self._new_servers[server, day] = (up_ms, seen_ms + elapsed_ms)
 
+    @property
+    def waiting(self) -> int:
+        """Calls that are counted and not stored."""
+        return len(self._waiting) + sum(counted.uses for counted in self._new_tools.values())
+
     async def flush(self) -> None:
         """Store what was counted; on failure it stays counted for the next time.
 
@@ -154,7 +159,7 @@ class UsageStatistics:
         self._new_tools, self._new_users, self._new_servers = {}, {}, {}
         try:
             await self._rows.add(tools, users, servers)
-        except BackendError:
+        except BaseException:  # also where the end does not wait any more: it tells how many
             self._take_back(tools, users, servers)
             raise
 

@@ -18,6 +18,7 @@ from armory.errors import ArmoryError, ConfigError
 from armory.retrieval.retriever import Retriever
 from armory.runtime.doctor.findings import Finding, failed, ok, warning
 from armory.runtime.doctor.machine import unwritable
+from armory.runtime.doctor.sealed import sealed
 from armory.runtime.retrieval import open_retriever
 from armory.storage.database import Database
 from armory.storage.engine import sqlite_file
@@ -47,7 +48,7 @@ async def services(loaded: Loaded, retriever: Retriever | None = None) -> list[F
         retriever: of a gateway that is open already; None: one is opened for this.
     """
     config = loaded.config
-    asked: list[Awaitable[list[Finding]]] = [_one(database(config.storage.url))]
+    asked: list[Awaitable[list[Finding]]] = [_one(database(config.storage.url)), sealed(loaded)]
     if config.storage.redis is not None:
         asked.append(_one(redis(config.storage.redis, config.storage.redis_prefix)))
     if config.tool_rag.enabled:

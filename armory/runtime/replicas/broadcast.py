@@ -111,8 +111,9 @@ class Broadcast:
         what was asked before this process began.
         """
         nonce, at_ms, id = value.split(" ")
-        began_ms = self._feed.began_ms
-        if self._closed or nonce in self._seen or began_ms is None or int(at_ms) < began_ms:
+        if nonce in self._seen or not await self._feed.is_news(int(at_ms)):
+            return
+        if self._closed or nonce in self._seen:  # meanwhile
             return
         self._seen[nonce] = True
         if id == self._id(""):

@@ -92,6 +92,8 @@ class ModernEndpoint:
                 await self._confirm(answer, request)
             return await answer.finish(id, reply)
         except OwnedByReplica as owned:
+            if answer.begun:  # after long silence: the client has the headers of this answer
+                return await answer.finish(id, Reply(error=REFUSED_STATE))
             answer.stop()  # what keeps the connection comes from there as well
             return await self._pass_on(admitted, id, owned.replica)
         finally:

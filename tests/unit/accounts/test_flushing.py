@@ -8,8 +8,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
-from armory.accounts import service
+from armory.accounts import query_log, service
 from armory.accounts.query_log import QueryRecord
 from armory.accounts.service import Accounts
 from armory.accounts.settings import AccountSettings
@@ -45,6 +46,23 @@ async def test_a_flush_that_is_cancelled_loses_nothing(tmp_path: Path) -> None:
         for what in ("sum(uses) FROM tool_days", "queries FROM query_months"):
             assert found.execute(f"SELECT {what}").fetchall() == [(2,)]
         assert found.execute("SELECT count(*) FROM query_log").fetchone() == (2,)
+
+
+@pytest.mark.anyio
+async def test_what_did_not_fit_meanwhile_is_told_once_with_its_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(query_log, "_QUEUE", 2)
+    settings = AccountSettings(enabled=True)
+    accounts = Accounts(Database(f"sqlite:///{tmp_path / 'a.db'}"), MemoryCache(), settings)
+    await accounts.open()
+    with capture_logs() as logs:
+        for name in "abcde":
+            accounts.query_log.add(QueryRecord(name, "ann", "v1", "mail", (), 1, 0.5, 1.0))
+        await accounts.flush()
+        await accounts.close()
+    told = [log for log in logs if log["event"] == "statistics_lost"]
+    assert [(log["calls"], log["queries_logged"]) for log in told] == [(0, 3)]
 
 
 @pytest.mark.anyio

@@ -119,3 +119,41 @@ async def test_a_clock_that_is_ahead_keeps_no_replica_from_doing_what_is_asked(
         await asks.reload(False)
         await until(lambda: sorted(done) == ["ahead", "behind"])
         await asks.close()
+
+
+async def test_nor_does_a_clock_that_was_set_back_since_the_replica_began(tmp_path: Path) -> None:
+    done, told = list[str](), list[str]()
+
+    async def work(asked: object) -> Any:
+        done.append(str(asked))
+        return {}
+
+    async def nothing(_asked: object) -> Any:
+        return {}
+
+    async def hear(value: str) -> None:
+        told.append(value)
+
+    database = Database(f"sqlite:///{tmp_path}/armory.db")
+    await database.open()
+    here, there = ChangeFeed(database, MemoryCache()), ChangeFeed(database, MemoryCache())
+    here.subscribe(ASKED, hear)
+    asks = Broadcast(here, "project", lambda: ["up"], nothing, nothing)
+    hears = Broadcast(there, "project", lambda: ["up"], work, work)
+    async with asyncio.timeout(30), AsyncExitStack() as stack:
+        stack.push_async_callback(database.close)
+        stack.push_async_callback(hears.close)
+        await there.poll()
+        assert there.began_ms is not None
+        there.began_ms += 3_600_000  # the clock was an hour ahead then
+        await asks.restart("up")
+        await there.poll()
+        await until(lambda: done == ["up"])
+        nonce, at_ms, asked = told[0].split(" ")
+        async with here.transaction() as transaction:  # what another was asked before it began
+            transaction.changed(ASKED, f"{nonce}0 {int(at_ms) - 60_000} {asked}")
+        await there.poll()
+        await asks.reload(False)
+        await there.poll()
+        await until(lambda: len(done) > 1)
+    assert done == ["up", "False"]

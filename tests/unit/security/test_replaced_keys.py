@@ -61,3 +61,16 @@ async def test_forged_signatures_have_the_keys_fetched_no_more_often_than_unknow
             await checks.identify(forger.sign("one", claims()))
         assert provider.fetched == fetched
     assert await checks.identify(kept)
+
+
+async def test_a_token_is_checked_again_though_the_machines_clock_stood_still() -> None:
+    provider, clock = Provider(), FakeClock()
+    provider.add("one")
+    settings = JwtSettings(issuer=ISSUER, audience=AUDIENCE, jwks_url="https://id.example/jwks")
+    checks = JwtScheme(settings, fetch=provider.fetch, clock=clock.now)
+    token = provider.sign("one", claims())
+    assert await checks.identify(token)
+    provider.add("one")
+    await clock.advance(700)
+    with pytest.raises(AuthenticationFailed):
+        await checks.identify(token)

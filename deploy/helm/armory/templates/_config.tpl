@@ -102,6 +102,17 @@
 {{- if and $brought .Values.existingSecret (not .Values.extraEnvFrom) $given (not (hasKey ($given.data | default dict) "ARMORY_TOKEN")) }}
 {{- fail (printf "the Secret %s has no ARMORY_TOKEN, which clients would send: add it, or set token.enabled to true for a generated one" .Values.existingSecret) }}
 {{- end }}
+{{- /* a name that is there twice: Kubernetes drops both when one of them goes */}}
+{{- $names := list "ARMORY_HOME" "ARMORY_CONFIG" }}
+{{- if has (include "armory.tokenFrom" .) (list "generated" "secret") }}{{ $names = append $names "ARMORY_TOKEN" }}{{ end }}
+{{- if .Values.postgres.existingSecret }}{{ $names = append $names "ARMORY_POSTGRES_URL" }}{{ end }}
+{{- if .Values.redis.existingSecret }}{{ $names = append $names "ARMORY_REDIS_URL" }}{{ end }}
+{{- range .Values.extraEnv }}
+{{- if has .name $names }}
+{{- fail (printf "extraEnv has %s, which the chart sets already, or which is there twice: leave it out" .name) }}
+{{- end }}
+{{- $names = append $names .name }}
+{{- end }}
 {{- with .Values.autoscaling }}
 {{- if and .enabled (gt (int .minReplicas) (int .maxReplicas)) }}
 {{- fail (printf "autoscaling.maxReplicas is %d, below autoscaling.minReplicas, %d" (int .maxReplicas) (int .minReplicas)) }}
