@@ -145,3 +145,18 @@ def test_the_way_out_of_a_missing_key_is_one(rag: dict[str, str]) -> None:
     (said,) = of_keys(rag)
     way = said.rpartition("or say `")[2].partition("`")[0]
     assert of_keys({**rag, **yaml.safe_load(f"{{{way}}}")}) == []
+
+
+def test_a_rule_for_a_token_that_names_it_as_the_audit_does_is_pointed_out() -> None:
+    text = """
+    security:
+      tokens: {ci: {token: "a-token-of-at-least-thirty-two-characters"}}
+      policies: [{who: ["token:ci", "ci", "token:gone"], allow: ["*"]}]
+      quotas: [{who: ["token:c*"], calls_per_day: 1}]
+    """
+    said = [one for one in warnings_of(load_text(text, environ={}).config) if ".who" in one]
+    assert [one.split("; ")[0] for one in said] == [
+        "security.policies.0.who: 'token:ci' is no token",
+        "security.quotas.0.who: 'token:c*' is no token",
+    ]
+    assert said[0].endswith("so say 'ci'")
