@@ -13,7 +13,6 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from armory.audit.settings import Arguments, Results
-from armory.observability.redaction import redacted
 
 GENESIS = "0" * 64
 """`prev` of the first record."""
@@ -62,7 +61,7 @@ class Entry(msgspec.Struct, gc=False):
 
 
 def arguments_of(data: bytes | None, how: Arguments) -> str | None:
-    """What is kept of a call's arguments.
+    """What is kept of a call's arguments, with their secrets: `AuditLog` hides those.
 
     Args:
         data: their JSON, as it came; None: there are none.
@@ -70,7 +69,7 @@ def arguments_of(data: bytes | None, how: Arguments) -> str | None:
     """
     if data is None or how == "off":
         return None
-    return _digest(data) if how == "hash" else redacted(data.decode("utf-8", "replace"))
+    return _digest(data) if how == "hash" else data.decode("utf-8", "replace")
 
 
 def result_of(parts: Sequence[bytes | memoryview], how: Results) -> str | None:

@@ -7,6 +7,7 @@ imports a room.
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Collection, Generator, Mapping
@@ -118,16 +119,27 @@ def say_unreached(found: Mapping[str, str]) -> None:
 def say_failure(told: Mapping[str, Any], *, as_json: bool) -> None:
     """How a command ended that did not do what it was asked for.
 
-    With `--json` it is the answer, on standard output, so that a program finds it where it looks.
+    With `--json` it is the answer, on standard output, so that a program finds it where it looks;
+    where that takes nothing, it is told like any other.
 
     Args:
         told: `code`, `message`, `exit_code`, and what else is known; the message is for people.
         as_json: whether the command was called with `--json`.
     """
     if as_json:
-        print_json({"error": dict(told)})
-    else:
-        say_error(told["message"])
+        try:
+            print_json({"error": dict(told)})
+            return
+        except OSError:  # a full disk, or a pipe that nobody reads any more
+            _drop_output()
+    say_error(told["message"])
+
+
+def _drop_output() -> None:
+    """Let what standard output has not taken go nowhere, so that nothing fails at the end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
 
 
 def say_notice(message: str) -> None:

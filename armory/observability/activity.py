@@ -20,7 +20,7 @@ from armory.domain.principal import Principal
 from armory.domain.results import BYTES_PER_TOKEN, CallOutcome, Exchanged, Listing
 from armory.observability.history import DAY_S, MINUTE_S, Minutes, Parts, Tally
 from armory.observability.operation import CURRENT
-from armory.observability.redaction import redacted, redacted_value
+from armory.observability.redaction import redacted, redacted_json, redacted_value
 from armory.observability.settings import ActivitySettings
 
 KEPT = 5_000
@@ -256,10 +256,10 @@ def _shown(data: bytes | None, redact: Callable[[str], str]) -> str | None:
         return None
     try:
         value = redacted_value("", msgspec.json.decode(data))
-        text = msgspec.json.encode(value).decode()
+        text = redacted(msgspec.json.encode(value).decode())
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        text = data.decode("utf-8", "replace")
-    text = redact(redacted(text))
+        text = redacted_json(data.decode("utf-8", "replace"))
+    text = redact(text)
     return text if len(text) <= CONTENTS else f"{text[:CONTENTS]}…"
 
 

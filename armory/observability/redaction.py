@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -20,10 +20,18 @@ _SECRET_NAME = re.compile(
     r"|access_?key|private_?key|key|credential|cookie|dsn)s?$",
     re.IGNORECASE,
 )
-_SECRET_KEY = re.compile(
-    r"(?:^|[_-]|(?<=[a-z0-9])(?=[A-Z]))(?i:token|secret|password|passwd|passphrase|pwd"
-    r"|authorization|api[_-]?key|access[_-]?key|private[_-]?key|credential|cookie)s?$"
+_KEY = (
+    r"(?i:token|secret|password|passwd|passphrase|pwd|authorization|api[_-]?key|access[_-]?key"
+    r"|private[_-]?key|credential|cookie)s?"
 )
+_SECRET_KEY = re.compile(rf"(?:^|[_-]|(?<=[a-z0-9])(?=[A-Z])){_KEY}$")
+_SECRET_MEMBER = re.compile(
+    rf'(?P<name>(?:["_-]|(?<=[a-z0-9])(?=[A-Z])){_KEY}"\s{{0,8}}:\s{{0,8}})(?!null|"")'
+    r'(?:"(?:[^"\\]|\\.)*+(?:"|\Z)|\[[^\[\]{}]*+(?:\]|\Z)|\{[^\[\]{}]*+(?:\}|\Z)'
+    r'|[^\s",{}\[\]]++)',
+    re.DOTALL,
+)
+"""A member of an object in JSON, with its value where that holds no lists or objects of its own."""
 _OPTION = re.compile(r"--[A-Za-z]|-[A-Za-z]?$")
 """What is another option rather than a value; a password may begin with a hyphen, too."""
 CREDENTIAL_SCHEME = re.compile(r"(?:bearer|basic|token|apikey|api-key)\s+", re.IGNORECASE)
@@ -45,6 +53,10 @@ _SECRET_TEXT = re.compile(
 
 
 _IN_QUERY = re.compile(r"([?&][^?&=#\s\"'<>]{1,100}=)[^&#\s\"'<>]+")
+_PIECE_CHARS, _OVERLAP_CHARS = 8_192, 2_048
+"""What of a long text is searched at a time, and what of it is looked at again with the next piece:
+more than comes before the value of a secret.
+"""
 _KEPT = 20
 """Configurations whose secrets are hidden: the first, of which much is in force until a restart,
 and the latest. More would slow down every log line where tokens change each hour."""
@@ -147,6 +159,47 @@ def redacted(text: str) -> str:
         for given, shown in _parameters:
             text = text.replace(given, shown)
     return _SECRET_TEXT.sub(_without, text)
+
+
+def redacted_json(text: str) -> str:
+    """JSON as text, without what `redacted` hides and without the values of members that are named
+    like a secret. In a thread others have their turns meanwhile, however long it is.
+    """
+    for value in _known:
+        text = text.replace(value, HIDDEN)
+    for given, shown in _parameters:
+        text = text.replace(given, shown)
+    text = _in_pieces(_SECRET_MEMBER, _without_value, text)
+    return _in_pieces(_SECRET_TEXT, _without, text)
+
+
+def _in_pieces(pattern: re.Pattern[str], shown: Callable[[re.Match[str]], str], text: str) -> str:
+    """`pattern.sub(shown, text)`, where one search looks at a piece of it: nobody else has a turn
+    in the middle of one.
+    """
+    parts: list[str] = []
+    done = begin = 0
+    size = _PIECE_CHARS
+    while begin < len(text):
+        end = min(begin + size, len(text))
+        cut: int | None = None
+        for match in pattern.finditer(text, begin, end):
+            if match.end() == end < len(text):
+                cut = match.start()
+                break
+            parts += text[done : match.start()], shown(match)
+            done = match.end()
+        if cut is not None:  # what goes on behind the piece: once more, with more of it
+            size = 2 * size if cut == begin else _PIECE_CHARS
+            begin = cut
+        else:
+            size = _PIECE_CHARS
+            begin = end if end == len(text) else max(done, end - _OVERLAP_CHARS)
+    return "".join((*parts, text[done:]))
+
+
+def _without_value(match: re.Match[str]) -> str:
+    return f'{match["name"]}"{HIDDEN}"'
 
 
 def _without(match: re.Match[str]) -> str:

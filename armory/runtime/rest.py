@@ -86,6 +86,7 @@ def rest_services(
         gate=edge.hosts,
         resources=edge.resources,
         body_bytes=limits.body_bytes,
+        json_depth=limits.json_depth,
         limits=RestLimits(limits.rest_query_chars, limits.rest_top_k),
         base_path=base_path(config),
         variant=configured,

@@ -168,6 +168,7 @@ async def running_service(
         stderr=lambda key: ["a line"] if key in service.catalog.servers else None,
         agent=agent,
         body_bytes=1 << 22,
+        json_depth=64,
         api_keys=True,
         limits=limits or RestLimits(),
         live=LiveGateway(gateway, activity, MarkedQueries(Path(labels.name) / "labels")),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import ExitStack
 from typing import Any
 
 import msgspec
@@ -39,10 +40,11 @@ from armory.wire.messages import (
     opened,
     refused,
     taken_apart_in_steps,
-    whole,
 )
 from armory.wire.methods import named_parameter, refuse_large
 from armory.wire.requests import modern_request, session_request
+from armory.wire.sessions.batch_answers import BatchAnswers
+from armory.wire.sessions.batches import Batches, OneBatch
 from armory.wire.sessions.registry import Sessions, TooMany
 from armory.wire.sessions.session import Session, cancel_soon
 from armory.wire.streams import EventStream
@@ -62,6 +64,7 @@ class Duplex:
         dispatcher, sessions: the request path of the edge that it belongs to.
         caller: who is at the other end, and where.
         out: what goes to the client; its owner writes it out.
+        batches: what those of clients may take.
         json_depth: deepest nesting of a message; None: whoever reads it has looked.
 
     Attributes:
@@ -79,6 +82,7 @@ class Duplex:
         sessions: Sessions,
         caller: Caller,
         out: EventStream,
+        batches: Batches,
         *,
         json_depth: int | None,
     ) -> None:
@@ -89,6 +93,7 @@ class Duplex:
         self._json_depth = json_depth
         self._inflight: dict[bytes, asyncio.Task[None]] = {}
         self._requests = Tasks()
+        self._allowed = batches
         self._batches = Tasks()
         self._listening: set[ClientListening] = set()
         self._session: Session | None = None
@@ -108,11 +113,12 @@ class Duplex:
             if self._json_depth is not None:
                 bodies.check_depth(data, self._json_depth)
             if bodies.is_batch(data):
-                await self._batch(await step_by_step(bodies.batch_items(data)), caller)
+                items = bodies.batch_items(data, self._allowed.items)
+                await self._batch(await step_by_step(items), caller)
             else:
                 message, known = await taken_apart_in_steps(data, refuse_large)
                 if not self.closed:  # meanwhile
-                    await self._message(message, known, caller)
+                    await self._message(message, known, caller, self._out.write)
         except Malformed as bad:
             await self.refuse(bad.code, bad.message, bad.id)
 
@@ -134,13 +140,17 @@ class Duplex:
 
     # -- what comes --------------------------------------------------------------------------
 
-    async def _message(self, message: Message, known: Parameters, caller: Caller) -> None:
+    async def _message(
+        self, message: Message, known: Parameters, caller: Caller, deliver: Deliver
+    ) -> asyncio.Task[None] | None:
+        """Take one message; the task of a request, whose answer goes to `deliver`."""
         if not message.is_request:
             self._receive(message)
         elif message.method == "initialize":
             await self._initialize(message, known)
         else:
-            self._start(message, known, caller, self._out.write)
+            return self._start(message, known, caller, deliver)
+        return None
 
     async def _batch(self, items: list[Raw], caller: Caller) -> None:
         if self._session is None or self._session.version != versions.BATCHES:
@@ -149,40 +159,40 @@ class Duplex:
                 f"only revision {versions.BATCHES} has batches, after its handshake; send one "
                 "message per line",
             )
-        answers: list[bytes] = []
-        size = 0
+        with ExitStack() as held:
+            batch = held.enter_context(self._allowed.bytes.batch())
+            answers = BatchAnswers(batch)
+            calls = [await self._of_batch(item, caller, batch, answers) for item in items]
+            if self.closed:  # meanwhile
+                return
+            # What the client says meanwhile must be read: a call may have to ask it something.
+            ending = self._batches.spawn(self._answer_batch(calls, answers), "answer of a batch")
+            given_back = held.pop_all()
+            ending.add_done_callback(lambda _: given_back.close())
 
-        async def collect(answer: Data) -> None:
-            nonlocal size
-            size += len(answer)
-            one = whole(answer)
-            if size > bodies.BATCH_BYTES:  # the answer could not be sent as one message
-                id = jsonrpc.decode(one).key
-                one = refused(id, codes.LIMITED, "the batch's answers are too large together")
-            answers.append(one)
+    async def _of_batch(
+        self, item: Raw, caller: Caller, batch: OneBatch, answers: BatchAnswers
+    ) -> asyncio.Task[None] | None:
+        try:
+            message, known = await taken_apart_in_steps(item, refuse_large)
+            if message.is_request:
+                await self._allowed.turns.next(caller.principal.person)
+                if full := batch.full:
+                    raise Malformed(codes.LIMITED, full, message.key)
+            if self.closed:  # meanwhile
+                return None
+            return await self._message(message, known, caller, answers.taking(message.key))
+        except Malformed as bad:
+            answers.refuse(bad)
+            return None
 
-        calls: list[asyncio.Task[None]] = []
-        for item in items:
-            try:
-                message, known = await taken_apart_in_steps(item, refuse_large)
-                if self.closed:  # meanwhile
-                    return
-                if not message.is_request:
-                    self._receive(message)
-                elif message.method == "initialize":
-                    await self._initialize(message, known)
-                else:
-                    calls.append(self._start(message, known, caller, collect))
-            except Malformed as bad:
-                answers.append(refused(bad.id, bad.code, bad.message))
-        # What the client says meanwhile must still be read: a call may have to ask it something.
-        self._batches.spawn(self._answer_batch(calls, answers), "answer of a batch")
-
-    async def _answer_batch(self, calls: list[asyncio.Task[None]], answers: list[bytes]) -> None:
-        if calls:
-            await asyncio.wait(calls)
-        if answers:
-            await self._out.write(b"[" + b",".join(answers) + b"]")
+    async def _answer_batch(
+        self, calls: list[asyncio.Task[None] | None], answers: BatchAnswers
+    ) -> None:
+        if going := [call for call in calls if call is not None]:
+            await asyncio.wait(going)
+        if found := answers.whole():
+            await self._out.write(b"[" + b",".join(found) + b"]")
 
     def _receive(self, message: Message) -> None:
         """A notification or a response of the client."""

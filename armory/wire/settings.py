@@ -67,11 +67,15 @@ class StdioSettings:
     Attributes:
         line_bytes: longest message; a longer one is answered with an error and skipped.
         json_depth: deepest nesting of a message.
+        batch_items: most messages in a batch.
+        batch_answer_bytes: most bytes of what a batch is answered.
         drain_timeout_s: how long calls in flight may take after the input has ended, in seconds.
         parked_timeout_s: how long a call waits for the client's answers, in seconds.
     """
 
     line_bytes: int = 16 << 20
     json_depth: int = JSON_DEPTH
+    batch_items: int = BATCH_ITEMS
+    batch_answer_bytes: int = BATCH_BYTES
     drain_timeout_s: float = 30.0
     parked_timeout_s: float = PARKED_TIMEOUT_S

@@ -28,6 +28,7 @@ from armory.wire.duplex import Duplex
 from armory.wire.interaction.interactions import Interactions
 from armory.wire.messages import Data
 from armory.wire.observed import Observers, dispatcher_of
+from armory.wire.sessions.batches import Batches
 from armory.wire.sessions.registry import Sessions
 from armory.wire.settings import StdioSettings
 from armory.wire.streams import EventStream
@@ -70,7 +71,9 @@ async def serve_stdio(
     sessions = Sessions(gateway, capacity=1, on_ended=ended)
     dispatcher = dispatcher_of(gateway, interactions, observers)
     caller = Caller(principal, ALL)
-    duplex = Duplex(dispatcher, sessions, caller, out, json_depth=settings.json_depth)
+    batches = Batches(settings.batch_items, settings.batch_answer_bytes)
+    depth = settings.json_depth
+    duplex = Duplex(dispatcher, sessions, caller, out, batches, json_depth=depth)
     sink = stdout or sys.stdout.buffer
     writer = spawn(_write_out(out, sink), "standard output")
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import subprocess
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -16,6 +17,7 @@ import yaml
 
 from armory.runtime.entry.local_access import Note
 from tests.contract.qdrant_server import QdrantServer
+from tests.e2e.conftest import ARMORY
 
 Run = Callable[..., Any]
 pytestmark = pytest.mark.timeout(400)
@@ -45,6 +47,33 @@ def test_without_a_configuration(armory: Run) -> None:
 def test_a_configuration_that_does_not_hold(armory: Run, tmp_path: Path, command: str) -> None:
     write(tmp_path, "server: {prot: 1}\nupstreams: {a: {url: '${GONE}'}}\n")
     failed(armory(command), 2, "2 problems", "did you mean 'port'?", "GONE is not set", "line 2")
+
+
+@pytest.mark.parametrize("out", ["full", "gone"])
+@pytest.mark.parametrize(
+    ("command", "word"), [("tools", "did you mean"), ("nope", "No such command")]
+)
+def test_an_answer_in_json_that_nobody_can_read_is_told_on_standard_error(
+    environ: dict[str, str], tmp_path: Path, command: str, word: str, out: str
+) -> None:
+    """A full disk, or a pipe whose reader went away."""
+    write(tmp_path, "server: {prot: 1}\n")
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open("/dev/full", "w") if out == "full" else os.fdopen(writing, "w") as standard:
+        done = subprocess.run(
+            [*ARMORY, command, "--json"],
+            stdout=standard,
+            stderr=subprocess.PIPE,
+            cwd=tmp_path,
+            env=environ,
+            text=True,
+            timeout=60,
+        )
+    assert done.returncode == 2
+    assert word in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
 
 
 def test_broken_yaml(armory: Run, tmp_path: Path) -> None:

@@ -59,6 +59,7 @@ LIMITS: dict[str, Any] = {
     "batch_items": 6,
     "batch_answer_bytes": 20_000,
 }
+HELLO = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {}}
 LARGE = "x" * 9_000
 BUSY_S = 0.02
 
@@ -106,8 +107,7 @@ class House:
             return said.status, found, said.headers.get("Mcp-Session-Id", "")
 
     async def open(self, who: str) -> tuple[int, Any, str]:
-        params = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {}}
-        hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+        hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
         return await self.post(who, hello)
 
     async def park(self, who: str) -> Any:

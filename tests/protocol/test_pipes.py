@@ -58,7 +58,7 @@ class Pipe:
 
 
 @asynccontextmanager
-async def stdio(front: Front, line_bytes: int = 1 << 20) -> AsyncGenerator[Pipe]:
+async def stdio(front: Front, line_bytes: int = 1 << 20, **limits: int) -> AsyncGenerator[Pipe]:
     to_server, from_client = os.pipe()
     from_server, to_client = os.pipe()
     loop = asyncio.get_running_loop()
@@ -72,7 +72,7 @@ async def stdio(front: Front, line_bytes: int = 1 << 20) -> AsyncGenerator[Pipe]
         serving = asyncio.ensure_future(
             serve_stdio(
                 front.gateway,
-                settings=StdioSettings(line_bytes=line_bytes),
+                settings=StdioSettings(line_bytes=line_bytes, **limits),
                 stdin=stdin,
                 stdout=stdout,
             )
@@ -173,6 +173,21 @@ async def test_stdio_batches_and_bad_messages(front: Front) -> None:
         )
         answers = await pipe.next()
         assert sorted(answer["id"] for answer in answers) == [1, 2, 3]
+
+
+async def test_stdio_batches_are_within_the_configured_limits(front: Front) -> None:
+    params = {**HELLO["params"], "protocolVersion": "2025-03-26"}
+    async with stdio(front, batch_items=120, batch_answer_bytes=2_000) as pipe:
+        pipe.send({**HELLO, "params": params})
+        await pipe.next()
+        pipe.send([{"jsonrpc": "2.0", "id": n, "method": "ping"} for n in range(120)])
+        answers = await pipe.next()
+        assert [answer["id"] for answer in answers] == list(range(120))
+        refused = [answer["error"]["message"] for answer in answers if "error" in answer]
+        assert 40 <= len(refused) <= 80, "a pong has some 36 bytes"
+        assert all("server.limits.batch_answer_bytes" in message for message in refused)
+        pipe.send([{"jsonrpc": "2.0", "id": n, "method": "ping"} for n in range(121)])
+        assert "more than 120 messages" in (await pipe.next())["error"]["message"]
 
 
 async def test_stdio_reads_on_while_a_batch_is_served(front: Front) -> None:

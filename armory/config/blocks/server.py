@@ -67,7 +67,7 @@ class LimitsConfig(Block):
     it is more than 8 KiB of one client; with more, one of the caller for whom most is held is cut
     off."""
     json_depth: Annotated[int, Field(ge=8, le=512)] = _HTTP.json_depth
-    """How deep the JSON of a client's message may be nested."""
+    """How deep the JSON of a client's message, or of a REST body, may be nested."""
     stdio_line_bytes: Count = _SPEC.message_bytes
     """Largest message of an upstream, in bytes."""
     inflow_bytes: Count = INFLOW_BYTES

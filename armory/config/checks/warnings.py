@@ -62,7 +62,13 @@ def warnings_of(config: Config) -> list[str]:
             "that begins at one fails at another; take a variable that all of them have, e.g. "
             "${ARMORY_KEY}"
         )
-    return [*said, *_taken_for_all(security), *_names_to_take(security), *_idle_rules(security)]
+    return [
+        *said,
+        *_taken_for_all(security),
+        *_names_to_take(security),
+        *_idle_rules(security),
+        *_tokens_by_another_name(security),
+    ]
 
 
 def _taken_for_all(security: SecurityConfig) -> Iterator[str]:
@@ -114,4 +120,22 @@ def _idle_rules(security: SecurityConfig) -> Iterator[str]:
             yield (
                 f"security.policies.{place}: it neither allows nor denies anything, so it has no "
                 "effect; give it `allow` or `deny`"
+            )
+
+
+def _tokens_by_another_name(security: SecurityConfig) -> Iterator[str]:
+    """Rules that are to be for a token, and name it as the audit and commands do."""
+    rules = (("policies", security.policies), ("quotas", security.quotas))
+    told = (
+        (f"security.{block}.{place}.who", pattern)
+        for block, listed in rules
+        for place, rule in enumerate(listed)
+        for pattern in rule.who
+    )
+    for where, pattern in told:
+        kind, _, name = pattern.partition(":")
+        if kind == "token" and any(fnmatchcase(token, name) for token in security.tokens):
+            yield (
+                f"{where}: {pattern!r} is no token; here a token goes by its name alone, so say "
+                f"{name!r}"
             )

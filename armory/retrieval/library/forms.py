@@ -10,7 +10,10 @@ from typing import Any, Protocol, cast
 
 _SCHEMAS = ("parameters", "input_schema")
 """Names of the arguments' schema where it is not MCP's `inputSchema`."""
-_ASIDE = ("type", "strict", "cache_control", "defer_loading", "allowed_callers", "input_examples")
+_ASIDE = (
+    "type", "strict", "cache_control", "defer_loading", "allowed_callers", "input_examples",
+    "eager_input_streaming", "async", "format",
+)  # fmt: skip
 """Members that are for a model's API and say nothing of the tool."""
 _ONE_TEXT = "tool_input"
 _SCHEMA_MEMBERS = ("tool_call_schema", "args_schema", "params_json_schema", "fn_schema", *_SCHEMAS)
@@ -32,9 +35,10 @@ class ToolLike(Protocol):
 
 def as_mcp(given: Mapping[str, Any]) -> Mapping[str, Any]:
     """A tool in OpenAI's or Anthropic's form as MCP's JSON; anything else as it is."""
-    inner = given.get("function")
+    kind = "custom" if given.get("type") == "custom" else "function"
+    inner = given.get(kind)
     if isinstance(inner, Mapping):
-        rest = {name: value for name, value in given.items() if name != "function"}
+        rest = {name: value for name, value in given.items() if name != kind}
         given = {**rest, **cast("Mapping[str, Any]", inner)}
     schema = next((name for name in _SCHEMAS if name in given), None)
     if "inputSchema" in given or (schema is None and "type" not in given):
@@ -42,6 +46,8 @@ def as_mcp(given: Mapping[str, Any]) -> Mapping[str, Any]:
     found = {name: value for name, value in given.items() if name not in _ASIDE}
     if schema is not None:
         found["inputSchema"] = found.pop(schema)
+    if "output_schema" in found:
+        found["outputSchema"] = found.pop("output_schema")
     return found
 
 

@@ -19,6 +19,8 @@ from pydantic_core import ErrorDetails
 
 from armory.domain.encoding import is_encodable
 from armory.domain.expectations import MAPPING, expectation
+from armory.protocol.bodies import DepthCheck
+from armory.protocol.errors import Malformed
 from armory.protocol.rawjson import opening
 from armory.tasks import step_by_step
 from armory.web.rest.problems import Problem
@@ -68,16 +70,17 @@ def read_params(model: type[BaseModel], request: web.Request) -> BaseModel:
     return _validated(model, given)
 
 
-async def receive_body(route: Route, request: web.Request, limit: int) -> bytes | None:
+async def receive_body(route: Route, request: web.Request, limit: int, depth: int) -> bytes | None:
     """The body, refused at the first part that shows why; None where the route takes none.
 
     Args:
         route: what it is for.
         request: whose body.
         limit: bytes.
+        depth: levels of nesting.
 
     Raises:
-        Problem: it is not said to be JSON, too large, or holds too many values.
+        Problem: it is not said to be JSON, too large, nested too deep, or holds too many values.
     """
     if route.body is None:
         return None
@@ -91,6 +94,7 @@ async def receive_body(route: Route, request: web.Request, limit: int) -> bytes 
     if request.content_length is not None and request.content_length > limit:
         raise too_large
     counted = route.access != "admin" and not route.verbatim
+    nesting = DepthCheck(depth)
     parts: list[bytes] = []
     size = values = 0
     while part := await request.content.readany():
@@ -98,6 +102,7 @@ async def receive_body(route: Route, request: web.Request, limit: int) -> bytes 
         size += len(part)
         if size > limit:
             raise too_large
+        _check_depth(nesting, part)
         values += part.count(b",") if counted else 0
         if values > _MOST_VALUES:
             said = f"the body has more than {_MOST_VALUES:,} values"
@@ -111,6 +116,14 @@ async def receive_body(route: Route, request: web.Request, limit: int) -> bytes 
     if (told := getattr(request.protocol, "understood", None)) is not None:
         told()  # it need not be held for as long as it is served
     return body
+
+
+def _check_depth(nesting: DepthCheck, part: bytes) -> None:
+    try:
+        for _ in nesting.feed(part):
+            pass
+    except Malformed as error:
+        raise Problem(400, "malformed_json", error.message) from None
 
 
 async def read_body(route: Route, data: bytes | None) -> BaseModel | dict[str, Raw] | None:

@@ -194,7 +194,7 @@ async def _call(
     principal = await _principal(services, route, request, asked)
     path = {name: path_part(name, value) for name, value in request.match_info.items()}
     params = None if route.params is None else read_params(route.params, request)
-    received = await receive_body(route, request, services.body_bytes)
+    received = await receive_body(route, request, services.body_bytes, services.json_depth)
     body = await read_body(route, received)
     while route.access != "public" and endings != services.authenticator.endings:
         endings = services.authenticator.endings  # while the body came, perhaps this one ended

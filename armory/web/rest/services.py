@@ -193,7 +193,7 @@ class RestServices:
         authenticator: who is it.
         catalog: the snapshot that is served now.
         policy: the policy in force now.
-        body_bytes: largest body.
+        body_bytes, json_depth: largest body, and how deep its JSON may be nested.
         api_keys: whether keys of the database are accepted.
         upstreams: state of every upstream.
         stderr: what is kept of an upstream's standard error; None: there is no such upstream.
@@ -225,6 +225,7 @@ class RestServices:
     catalog: Callable[[], Catalog]
     policy: Callable[[], Policy]
     body_bytes: int
+    json_depth: int
     api_keys: bool
     upstreams: Callable[[], Mapping[str, UpstreamInfo]] = dict
     stderr: Callable[[str], Sequence[str] | None] = lambda _server: None

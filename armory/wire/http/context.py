@@ -13,6 +13,7 @@ from armory.wire.http.body import BodyReader
 from armory.wire.http.keepalive import KeepaliveTimer
 from armory.wire.http.open_streams import OpenStreams
 from armory.wire.http.replicas import Replicas
+from armory.wire.sessions.batches import Batches
 from armory.wire.sessions.registry import Sessions
 from armory.wire.sessions.turns import Shares
 
@@ -31,8 +32,7 @@ class EdgeContext:
         replicas: the other replicas, if there are any.
         body_bytes: largest request body.
         bodies: reads those of messages.
-        batch_items, batch_answer_bytes: most messages in a batch, most bytes of what it is
-            answered.
+        batches: what those of clients may take.
     """
 
     admission: Admission
@@ -44,5 +44,4 @@ class EdgeContext:
     replicas: Replicas | None
     body_bytes: int
     bodies: BodyReader
-    batch_items: int
-    batch_answer_bytes: int
+    batches: Batches

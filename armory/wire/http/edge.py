@@ -39,6 +39,7 @@ from armory.wire.interaction.shared_key import SharedKey
 from armory.wire.messages import AT_ONCE_BYTES, taken_apart, taken_apart_in_steps
 from armory.wire.methods import refuse_begun, refuse_large
 from armory.wire.observed import Observers, dispatcher_of
+from armory.wire.sessions.batches import Batches
 from armory.wire.sessions.registry import Sessions
 from armory.wire.sessions.turns import Shares
 from armory.wire.settings import HttpSettings
@@ -129,8 +130,7 @@ class HttpEdge:
             replicas=replicas,
             body_bytes=settings.body_bytes,
             bodies=self._bodies,
-            batch_items=settings.batch_items,
-            batch_answer_bytes=settings.batch_answer_bytes,
+            batches=Batches(settings.batch_items, settings.batch_answer_bytes),
         )
         self._modern = ModernEndpoint(shared)
         self._legacy = LegacyEndpoint(shared)

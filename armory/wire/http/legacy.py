@@ -37,10 +37,9 @@ from armory.wire.messages import Data, Parameters, encoded, refused, taken_apart
 from armory.wire.methods import refuse_large
 from armory.wire.requests import session_request
 from armory.wire.sessions.batch_answers import BatchAnswers
-from armory.wire.sessions.batches import BatchBytes, OneBatch
+from armory.wire.sessions.batches import OneBatch
 from armory.wire.sessions.registry import TooMany
 from armory.wire.sessions.session import Session
-from armory.wire.sessions.turns import OneATurn
 from armory.wire.streams import (
     PING,
     EventStream,
@@ -64,8 +63,8 @@ class LegacyEndpoint:
 
     def __init__(self, edge: EdgeContext) -> None:
         self._edge = edge
-        self._batches = BatchBytes(edge.batch_answer_bytes)
-        self._turns = OneATurn()
+        self._batches = edge.batches.bytes
+        self._turns = edge.batches.turns
 
     async def post(
         self, admitted: AdmittedRequest, message: Message, known: Parameters
@@ -96,7 +95,7 @@ class LegacyEndpoint:
         Raises:
             Malformed: no batch, or the session's revision has none.
         """
-        items = await step_by_step(bodies.batch_items(body, self._edge.batch_items))
+        items = await step_by_step(bodies.batch_items(body, self._edge.batches.items))
         session = await self._session(admitted)
         if isinstance(session, web.StreamResponse):
             return session

@@ -81,7 +81,7 @@ class SseFront:
         if full := edge.streams.take(caller.principal.person):
             return refusal(503, codes.LIMITED, full, headers=admitted.extra)
         out = EventStream("sse", keep_bytes=0)
-        duplex = Duplex(edge.dispatcher, edge.sessions, caller, out, json_depth=None)
+        duplex = Duplex(edge.dispatcher, edge.sessions, caller, out, edge.batches, json_depth=None)
         duplex.account = edge.shares.account_on(admitted.connection, share_of(caller))
         key = secrets.token_hex(16)
         self._open[key] = (duplex, caller.principal)

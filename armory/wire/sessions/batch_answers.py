@@ -5,13 +5,13 @@ Owns: `BatchAnswers`. Never imports a transport.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from msgspec import Raw
 
 from armory.protocol import codes
 from armory.protocol.errors import Malformed
-from armory.wire.messages import refused, taken_apart_in_steps, whole
+from armory.wire.messages import Data, refused, taken_apart_in_steps, whole
 from armory.wire.methods import refuse_large
 from armory.wire.sessions.batches import OneBatch
 from armory.wire.sessions.session import Session
@@ -51,13 +51,26 @@ class BatchAnswers:
         self._places.append((id, answers))
         return answers
 
+    def taking(self, id: bytes) -> Callable[[Data], Awaitable[None]]:
+        """What takes the answer to the next message."""
+        answers = self.place(id)
+
+        async def take(answer: Data) -> None:
+            self.add(id, answers, whole(answer))
+
+        return take
+
     async def collect(
         self, session: Session, stream: EventStream, id: bytes, answers: list[bytes]
     ) -> None:
         """Add what a request was answered on its stream, or that there is no room for that."""
         for answer in await _only_result(session, stream):
-            full = self._held.take(len(answer))
-            answers.append(refused(id, codes.LIMITED, full) if full else answer)
+            self.add(id, answers, answer)
+
+    def add(self, id: bytes, answers: list[bytes], answer: bytes) -> None:
+        """Add what a request was answered, or that there is no room for that."""
+        full = self._held.take(len(answer))
+        answers.append(refused(id, codes.LIMITED, full) if full else answer)
 
     async def give_up(self, rest: Iterable[Raw], why: str) -> None:
         """Answer the requests that were not, those of `rest` included, which had no turn yet."""

@@ -1,12 +1,14 @@
-"""How many bytes the answers to batches may hold, of one batch and of all of them together.
+"""What batches may take: messages of one, bytes of the answers to one and to all of them together.
 
-Owns: `BatchBytes` and `OneBatch`. Never imports a transport.
+Owns: `Batches`, `BatchBytes` and `OneBatch`. Never imports a transport.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
+
+from armory.wire.sessions.turns import OneATurn
 
 AT_ONCE = 4
 """How many full batches may be held at a time."""
@@ -83,3 +85,22 @@ class BatchBytes:
             yield one
         finally:
             one.end()
+
+
+class Batches:
+    """What holds for all batches together, whichever way they come.
+
+    Args:
+        items: most messages of one.
+        answer_bytes: most bytes of what one is answered.
+
+    Attributes:
+        items: most messages of one.
+        bytes: what their answers hold.
+        turns: in which their requests begin.
+    """
+
+    def __init__(self, items: int, answer_bytes: int) -> None:
+        self.items = items
+        self.bytes = BatchBytes(answer_bytes)
+        self.turns = OneATurn()

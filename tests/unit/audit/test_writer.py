@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 import threading
 import time
@@ -13,12 +14,13 @@ import pytest
 from sqlalchemy import text
 
 from armory.audit.reading import RecordFilter, checked, records
-from armory.audit.record import DROPPED, Entry
+from armory.audit.record import DROPPED, Entry, arguments_of
 from armory.audit.settings import AuditSettings
 from armory.audit.sinks import DatabaseSink, FileSink, Sink
 from armory.audit.threaded import ThreadedSink
 from armory.audit.writer import opened_audit
 from armory.errors import BackendError, ConfigError
+from armory.observability.redaction import redacted_json
 from armory.storage.database import Database
 from armory.testing.waiting import until
 
@@ -185,6 +187,36 @@ async def test_large_arguments_do_not_wait_without_end() -> None:
         assert not audit.full
         audit.note(entry(9))
     assert [one.who for one in sink.taken if one.method == "tools/call"][-1] == "user-9"
+
+
+async def test_secrets_in_arguments_are_hidden_in_a_thread_before_they_are_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    where: list[threading.Thread] = []
+
+    def seen(text: str) -> str:
+        where.append(threading.current_thread())
+        return redacted_json(text)
+
+    monkeypatch.setattr("armory.audit.writer.redacted_json", seen)
+    sink = Failing()
+    secret = json.dumps({"password": "correct horse " * 20})
+    settings = AuditSettings(arguments="full", waiting_chars=3 * len(secret))
+    async with opened_audit(sink, settings) as audit:
+        sink.works = False
+        for number in range(3):
+            one = entry(number)
+            one.arguments = arguments_of(secret.encode(), audit.arguments)
+            audit.note(one)
+        await until(lambda: audit.failing is not None)
+        assert not audit.full
+        sink.works = True
+        await until(lambda: audit.failing is None and not len(audit))
+        audit.note(entry(9))
+    told = [one.arguments for one in sink.taken if one.method == "tools/call"]
+    assert told == [*['{"password": "***"}'] * 3, None]
+    assert len(where) == 3
+    assert threading.main_thread() not in where
 
 
 async def test_a_defect_of_a_sink_does_not_end_the_audit() -> None:

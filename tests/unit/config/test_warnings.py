@@ -162,3 +162,18 @@ def test_rules_that_allow_nobody_anything_are_pointed_out(policies: str, said: s
     found = [warning for warning in warnings_of(config) if "security.policies" in warning]
     assert len(found) == bool(said)
     assert all(warning.startswith(said) for warning in found)
+
+
+def test_a_rule_for_a_token_that_names_it_as_the_audit_does_is_pointed_out() -> None:
+    text = """
+    security:
+      tokens: {ci: {token: "a-token-of-at-least-thirty-two-characters"}}
+      policies: [{who: ["token:ci", "ci", "token:gone"], allow: ["*"]}]
+      quotas: [{who: ["token:c*"], calls_per_day: 1}]
+    """
+    said = [one for one in warnings_of(load_text(text, environ={}).config) if ".who" in one]
+    assert [one.split("; ")[0] for one in said] == [
+        "security.policies.0.who: 'token:ci' is no token",
+        "security.quotas.0.who: 'token:c*' is no token",
+    ]
+    assert said[0].endswith("so say 'ci'")

@@ -19,9 +19,11 @@ _HEAD = """\
 # Metrics
 
 `/metrics` in Prometheus' text form (`observability.metrics`; `server.metrics` for a port or a
-token of its own). Counters end with `_total`, histograms have `_bucket`, `_sum` and `_count`. What
-the process itself takes (`process_*`) is there where the system has `/proc`, `armory_audit_*` where
-`observability.audit` is on. Series of an upstream end when a reload removes it.
+token of its own). Counters end with `_total`, histograms have `_bucket`, `_sum` and `_count`; both
+may have a `_created`, the time since when they count. What the process itself takes (`process_*`)
+is there where the system has `/proc`, `armory_audit_*` where `observability.audit` is on, and
+`armory_database_up`, `armory_shared_store_up` and `armory_vector_store_up` where the gateway has
+such a store. Series of an upstream end when a reload removes it.
 
 | Metric | Kind | Labels | |
 |---|---|---|---|

@@ -105,6 +105,15 @@ def test_contents_are_kept_where_they_are_switched_on_without_secrets() -> None:
     assert kept(said, results=True) == (ANONYMOUS.owner, Contents(None, '{"content":[]}'))
 
 
+def test_what_is_cut_in_the_middle_shows_no_secret_either() -> None:
+    said = b'{"password": "correct horse", "content": "' + b"x" * 9_000
+    found = kept(Exchanged(said[:8_192], said[:8_192]), arguments=True, results=True)
+    assert found is not None
+    for text in (found[1].arguments, found[1].result):
+        assert text is not None
+        assert text.startswith('{"password": "***", "content": "xxx')
+
+
 def test_contents_are_cut_and_need_be_no_json() -> None:
     text = "x" * 9_000
     found = kept(Exchanged(None, f'{{"token": "{SECRET}", "text": "{text}'.encode()), results=True)

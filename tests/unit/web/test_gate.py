@@ -82,6 +82,7 @@ async def url(tmp_path: Path, engine: Broken) -> AsyncIterator[str]:
         gate=HostChecks("127.0.0.1", allowed_origins=["https://app.example"]),
         base_path="/under",
         body_bytes=1 << 20,
+        json_depth=64,
         api_keys=False,
     )
     app = make_app(body_bytes=1 << 20)

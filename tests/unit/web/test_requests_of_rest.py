@@ -322,3 +322,14 @@ def below(base: type[BaseModel]) -> Iterator[type[BaseModel]]:
     for model in base.__subclasses__():
         yield model
         yield from below(model)
+
+
+async def test_bodies_are_nested_no_deeper_than_messages_may_be(client: Client) -> None:
+    """Those that are validated, and those that go on to an upstream as they came."""
+    headers = {"Content-Type": "application/json"}
+    for path, member in (("/v1/tools/aws__deploy/call", "arguments"), ("/v1/packs", "servers")):
+        for levels in (63, 64):
+            body = f'{{"{member}": ' + '{"a":' * levels + "1" + "}" * (levels + 1)
+            done = await client("POST", path, token=ADMIN_TOKEN, data=body, headers=headers)
+            refused = "server.limits.json_depth" in str(done.body)
+            assert (done.status == 400, refused) == (levels == 64, levels == 64), (path, done.body)

@@ -10,6 +10,7 @@ import pytest
 
 from armory.domain.principal import ANONYMOUS
 from armory.gateway.gateway import Gateway
+from armory.protocol.bodies import BATCH_BYTES, BATCH_ITEMS
 from armory.protocol.jsonrpc import request
 from armory.storage.cache import MemoryCache
 from armory.testing.front import ScriptedPool, WordRetriever, raws, serving
@@ -18,6 +19,7 @@ from armory.wire.caller import Caller
 from armory.wire.dispatch import Dispatcher
 from armory.wire.duplex import Duplex
 from armory.wire.interaction.interactions import Interactions
+from armory.wire.sessions.batches import Batches
 from armory.wire.sessions.directory import Directory
 from armory.wire.sessions.registry import Sessions
 from armory.wire.streams import EventStream
@@ -55,6 +57,7 @@ class Bench:
             self.sessions,
             Caller(ANONYMOUS),
             self.out,
+            Batches(BATCH_ITEMS, BATCH_BYTES),
             json_depth=None,
         )
 

@@ -23,16 +23,35 @@ WEATHER: dict[str, Any] = {"name": "get_weather", "description": "Weather of a c
         {"type": "function", **WEATHER, "parameters": SCHEMA, "strict": True},
         {**WEATHER, "input_schema": SCHEMA},
         {"type": "custom", **WEATHER, "input_schema": SCHEMA, "cache_control": {"type": "x"}},
+        {**WEATHER, "input_schema": SCHEMA, "eager_input_streaming": True},
+        {"type": "function", **WEATHER, "parameters": SCHEMA, "strict": None, "async": True},
         {**WEATHER, "inputSchema": SCHEMA},
         ("get_weather", {"type": "function", "function": {**WEATHER, "parameters": SCHEMA}}),
         mcp.types.Tool(name="get_weather", description="Weather of a city", input_schema=SCHEMA),
     ],
-    ids=["chat", "responses", "messages", "custom", "mcp", "pair", "mcp-sdk"],
+    ids=["chat", "responses", "messages", "custom", "streamed", "async", "mcp", "pair", "mcp-sdk"],
 )
 def test_every_form_is_the_same_tool(given: Any) -> None:
     tool = Tool.of(given)
     assert (tool.identifier, tool.name) == ("get_weather", "get_weather")
     assert (tool.description, tool.input_schema) == ("Weather of a city", SCHEMA)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"type": "custom", **WEATHER, "format": {"type": "text"}},
+        {"type": "custom", "custom": {**WEATHER, "format": {"type": "text"}}},
+    ],
+    ids=["responses", "chat"],
+)
+def test_a_tool_of_openai_s_that_takes_plain_text_is_one_without_arguments(given: Any) -> None:
+    assert Tool.of(given) == Tool("get_weather", "get_weather", "Weather of a city")
+
+
+def test_what_openai_says_of_results_is_the_output_schema() -> None:
+    given = {"type": "function", **WEATHER, "parameters": None, "output_schema": SCHEMA}
+    assert Tool.of(given).output_schema == SCHEMA
 
 
 TITLED: dict[str, Any] = {"name": "fn_12", "title": "Weather forecast", "inputSchema": SCHEMA}

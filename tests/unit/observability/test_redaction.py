@@ -1,0 +1,46 @@
+"""Secrets in JSON: what is named like one, and what has its form, however long the text is."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from armory.observability.redaction import redacted, redacted_json, redacted_value
+
+GIVEN = {
+    "user": "ann",
+    "password": "correct horse",
+    "apiKey": 'a"b\\',
+    "db-password": 1234,
+    "tokens": ["one", "two"],
+    "login": {"secret": {"value": "x"}, "passwd": "", "cookie": None, "tokenizer": "words"},
+}
+
+
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
+def test_members_that_are_named_like_a_secret_are_hidden_as_in_logs(
+    separators: tuple[str, str],
+) -> None:
+    told = json.loads(redacted_json(json.dumps(GIVEN, separators=separators)))
+    assert told == redacted_value("", GIVEN)
+    login = {"secret": "***", "passwd": "", "cookie": None, "tokenizer": "words"}
+    assert told["login"] == login
+
+
+@pytest.mark.parametrize(
+    "secret", ["Bearer " + "a1" * 40, "sk-" + "b2" * 9_000, "token=c3c3c3c3c3"]
+)
+def test_a_secret_is_found_wherever_a_long_text_is_searched_in_pieces(secret: str) -> None:
+    for before in (*range(8_100, 8_200, 9), *range(8_185, 8_195), 14_300, 50_000):
+        text = "x " * (before // 2) + "," * (before % 2) + secret + " y" * 9_000
+        assert redacted_json(text) == redacted(text)
+        assert "***" in redacted(text)
+
+
+@pytest.mark.parametrize("length", [1, 5_000, 9_000, 50_000])
+def test_so_is_what_stands_under_a_name(length: int) -> None:
+    for before in (0, 8_150, 8_180, 8_192, 8_200):
+        given = {"x": "y" * before, "password": "p " * length, "tokens": ["q"] * length, "z": "é"}
+        told = json.loads(redacted_json(json.dumps(given)))
+        assert told == {**given, "password": "***", "tokens": "***"}
