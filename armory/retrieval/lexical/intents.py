@@ -45,11 +45,13 @@ _SPLIT = re.compile(
     r"(?<!(?-i:\b[DMS][rst]\.))(?<!(?-i:\bMrs\.))"
     # "at 5 p.m. tell Ann", not "U.S. news"
     rf"|(?<=\b[a-z]\.[a-z]\.)(?<!\be\.g\.)(?<!\bi\.e\.)(?=\s++(?:{VERB})\b)"
-    rf"|{_GAP}(?:\(?[1-9a-h]\)|[1-9]\.)\s++(?=(?:{VERB})\b)"  # "1) find it 2) book it"
+    rf"|{_GAP}(?:\(?[1-9a-h]\)|[1-9]\.|step\s++[1-9][:.)])\s++"  # "1) find it 2) book it"
+    rf"(?=(?:{VERB})\b)"
     r"|[\r\n]+"
     rf"|{_GAP}(?:and\s++(?:then|also|finally|lastly)|then|additionally|furthermore|moreover"
     r"|afterwards?|as\s++well\s++as|after\s++that|finally|lastly|next(?=,))[\s,]++"
-    rf"|{_GAP}(?:and|or|und|och|et|y|e)\s++(?=(?:{VERB})\b)"
+    rf"|{_GAP}(?:and|or|und|och|et|y|e|&{{1,2}}(?=\s++(?-i:[a-z]))|[-=]>|[\u2192\u21d2])\s++"
+    rf"(?=(?:{VERB})\b)"  # "fetch it & list it", not "Pack & Send"
     rf"|,\s++(?=(?:{VERB})\b)"
     r"|,\s++and\s++(?![^\s@]++@)",  # the last of some addresses
     re.IGNORECASE,
