@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, replace
 
 from armory import tasks
@@ -19,6 +19,7 @@ from armory.domain.catalog_builder import with_shared_entries
 from armory.errors import ArmoryError
 from armory.gateway.endpoint import Endpoint
 from armory.gateway.ports import Pool
+from armory.gateway.settings import GatewaySettings
 from armory.gateway.views.list_changes import changed_lists
 from armory.gateway.views.view import View
 from armory.logger import Logger
@@ -84,19 +85,20 @@ class DeclaredLists:
         self._count = 0
 
     def view_swapped(self, view: View, private: frozenset[str]) -> None:
-        """Take a new snapshot; other settings may mean other servers behind the same names.
+        """Take a new snapshot; other settings may mean other servers behind the same names. What
+        is known of the others stays: finding it out again starts a process for each.
 
         Args:
             view: what is served from now on.
             private: upstreams that give each principal its own lists.
         """
         before, self._view = self._view, view
-        servers = view.settings.by_capabilities & view.catalog.servers.keys()
+        servers = view.settings.by_capabilities.keys() & view.catalog.servers.keys()
         self._servers = tuple(sorted(servers - private))
-        anew = before is None or before.settings is not view.settings
-        self._plain = set() if anew else self._plain & servers
+        same = servers if before is None else _same(before.settings, view.settings, servers)
+        self._plain &= same
         for held in tuple(self._held.values()):
-            if anew or held.server not in servers:
+            if held.server not in same:
                 del self._held[held.server, held.answers]
                 if held.task is not None:
                     held.task.cancel()
@@ -235,6 +237,14 @@ class DeclaredLists:
         held = self._held.values()
         kinds = {entry.answers for entry in held if entry.lists is not None}
         self._differing = kinds | {kind | HANDSHAKE for kind in kinds}
+
+
+def _same(before: GatewaySettings, now: GatewaySettings, servers: Set[str]) -> Set[str]:
+    """Those of some servers that are what they were."""
+    if before is now:
+        return servers
+    was, are = before.by_capabilities, now.by_capabilities
+    return {server for server in servers if server in was and was[server] == are[server]}
 
 
 def _looked_at(

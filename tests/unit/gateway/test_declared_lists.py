@@ -50,7 +50,7 @@ def offers(bench: Bench, **needs: str) -> None:
     upstream.lists_for = lists_for
     upstream.lists = lists_for(EVERYTHING)
     bench.gateway.publish(bench.pool.catalog(bench.gateway.view.catalog))
-    bench.gateway.reconfigure(settings=GatewaySettings(by_capabilities=frozenset({"up"})))
+    bench.gateway.reconfigure(settings=GatewaySettings(by_capabilities={"up": 1}))
 
 
 async def shown(
@@ -92,6 +92,23 @@ async def test_an_upstream_that_does_not_care_is_asked_once(bench: Bench) -> Non
         assert await shown(bench, bench.client, capabilities) == set()
         assert not bench.gateway.declared_lists.concern(answers_of(capabilities), current=False)
     assert bench.pool.listed_for == [("up", {})]
+    await bench.gateway.close()
+
+
+@pytest.mark.parametrize("needs", [{}, {"draws": "sampling"}])
+async def test_other_settings_ask_only_another_server_again(
+    bench: Bench, needs: dict[str, str]
+) -> None:
+    offers(bench, **needs)
+    assert await shown(bench, bench.client, {}) == set()
+    asked = len(bench.pool.listed_for)
+    same = GatewaySettings(by_capabilities={"up": 1, "new": 1}, max_tools=3)
+    bench.gateway.reconfigure(settings=same)
+    assert await shown(bench, bench.client, {}) == set()
+    assert len(bench.pool.listed_for) == asked == 1
+    bench.gateway.reconfigure(settings=replace(same, by_capabilities={"up": 2}))
+    assert await shown(bench, bench.client, {}) == set()
+    assert len(bench.pool.listed_for) == 2
     await bench.gateway.close()
 
 
