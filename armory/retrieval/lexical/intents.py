@@ -1,7 +1,7 @@
 """Query analysis: the clauses of a query, and the servers and categories that it names.
 
-Owns: splitting a query into clauses without a model, naming. Never imports anything of Armory but
-the tokenizer.
+Owns: splitting a query into clauses without a model, naming, how a query is put. Never imports
+anything of Armory but the tokenizer and pleasantries.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from armory.retrieval.lexical.pleasantries import is_pleasantry
 from armory.retrieval.lexical.text import terms
 
 MAX_CLAUSES = 6
@@ -196,13 +197,6 @@ _LANGUAGE = re.compile(
     r"|difference|answer|question|riddle)\b",
     re.IGNORECASE,
 )
-_PLEASANTRY = re.compile(
-    r"(?:\W*+\b(?:hi|hello|hey|there|ok|okay|thanks?|thank|cheers|you|so|very|much|a|lot|good|great"
-    r"|nice|cool|well|done|perfect|morning|afternoon|evening|night|bye|goodbye|see|later|talk"
-    r"|tomorrow|yes|yep|no|nope|sure|sorry|please|welcome|lol|haha|who|how|what|what's|up|are|is|it"
-    r"|that|that's|was|really|helpful|all|for|now|have|day|weekend)\b(?!'))*+\W*+",
-    re.IGNORECASE,
-)
 _TERSE = 8
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
@@ -212,7 +206,7 @@ def _terse(text: str, words: int) -> float:
     where nothing is named at all ("show me the").
     """
     words += len(_UNSPACED.findall(text)) // 2  # Chinese and Japanese: about two signs a word
-    if words >= _TERSE or _PLEASANTRY.fullmatch(text) or not terms(text, 1):
+    if words >= _TERSE or is_pleasantry(text) or not terms(text, 1):
         return 0.0
     return 1 - math.log(words, _TERSE)
 

@@ -180,6 +180,36 @@ def test_form_tells_how_terse_a_wish_is_and_that_a_pleasantry_is_none(
     assert form(text)["form_terse"] == pytest.approx(terse)
 
 
+@pytest.mark.parametrize(
+    ("text", "mere"),
+    [
+        ("No worries, thanks!", True),
+        ("you\u2019re welcome", True),
+        ("wow!!!", True),
+        ("thx", True),
+        ("never mind", True),
+        ("Köszönöm szépen!", True),
+        ("DANKE SCHO\u0308N", True),
+        ("guten Morgen", True),
+        ("¡Muchas gracias!", True),
+        ("Merci beaucoup", True),
+        ("s'il vous plaît", True),
+        ("谢谢。", True),
+        ("ありがとうございます。", True),
+        ("Спасибо", True),
+        ("forget ann", False),
+        ("hold the deployment", False),
+        ("good morning message to bob", False),
+        ("thank ann", False),
+        ("danke mail an Peter", False),
+        ("gracias a todos por mail", False),
+        ("北京现在几点", False),
+    ],
+)
+def test_talk_that_wants_nothing_is_known_in_many_languages(text: str, mere: bool) -> None:
+    assert (form(text)["form_terse"] == 0) is mere
+
+
 @pytest.mark.parametrize("text", ["", "天气", "x" * 5_000])
 def test_form_of_anything_is_finite(text: str) -> None:
     assert all(0 <= value < 20 for value in form(text).values())
