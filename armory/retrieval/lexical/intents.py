@@ -36,6 +36,13 @@ transcribe transform translate turn uninstall unsubscribe update upgrade upload 
 view visit visualize watch write zip
 """
 VERB = "|".join(_VERBS.split())
+#: These part wishes too. Refusal was fitted without them, so they do not count for a query's form.
+_PARTING = """
+append apply approve authenticate browse disable dismiss enable initialize invoke migrate modify
+navigate parse pause ping reboot reject restore revert revoke submit suspend toggle undo unlock
+unpin
+"""
+_ACT = "|".join([VERB, *_PARTING.split()])
 _EDGES = " ,.;:!?-*\t\xa0\u2022\u3000\"'\u3002\uff01\uff1f\uff1b"
 _GAP = r"(?:,|(?<!\s))\s++"
 """A comma or not, and white space before a word that parts clauses: all of it, and looked at from
@@ -45,15 +52,15 @@ _SPLIT = re.compile(
     r"(?<=[.?!;\u3002\uff01\uff1f\uff1b])(?=\s|[^\x00-\x7f])(?<!\b[a-z]\.[a-z]\.)(?<!\bvs\.)"
     r"(?<!(?-i:\b[DMS][rst]\.))(?<!(?-i:\bMrs\.))"
     # "at 5 p.m. tell Ann", not "U.S. news"
-    rf"|(?<=\b[a-z]\.[a-z]\.)(?<!\be\.g\.)(?<!\bi\.e\.)(?=\s++(?:{VERB})\b)"
+    rf"|(?<=\b[a-z]\.[a-z]\.)(?<!\be\.g\.)(?<!\bi\.e\.)(?=\s++(?:{_ACT})\b)"
     rf"|{_GAP}(?:\(?[1-9a-h]\)|[1-9]\.|step\s++[1-9][:.)])\s++"  # "1) find it 2) book it"
-    rf"(?=(?:{VERB})\b)"
+    rf"(?=(?:{_ACT})\b)"
     r"|[\r\n]+"
     rf"|{_GAP}(?:and\s++(?:then|also|finally|lastly)|then|additionally|furthermore|moreover"
     r"|afterwards?|as\s++well\s++as|after\s++that|finally|lastly|next(?=,))[\s,]++"
     rf"|{_GAP}(?:and|or|und|och|et|y|e|&{{1,2}}(?=\s++(?-i:[a-z]))|[-=]>|[\u2192\u21d2])\s++"
-    rf"(?=(?:{VERB})\b)"  # "fetch it & list it", not "Pack & Send"
-    rf"|,\s++(?=(?:{VERB})\b)"
+    rf"(?=(?:{_ACT})\b)"  # "fetch it & list it", not "Pack & Send"
+    rf"|,\s++(?=(?:{_ACT})\b)"
     r"|,\s++and\s++(?![^\s@]++@)",  # the last of some addresses
     re.IGNORECASE,
 )
@@ -111,9 +118,9 @@ def clauses(text: str) -> list[tuple[int, int]]:
     return [head.span(1)] if head else []
 
 
-_STARTS = re.compile(rf"(?:{VERB})\b", re.IGNORECASE)
+_STARTS = re.compile(rf"(?:{_ACT})\b", re.IGNORECASE)
 #: "Write down: meeting at 5": the words before the colon say what is wanted, the others to what.
-_HEAD = re.compile(rf"\s*+((?:{VERB}|jot|note)\b[\w '\-]{{0,40}}):\s", re.IGNORECASE)
+_HEAD = re.compile(rf"\s*+((?:{_ACT}|jot|note)\b[\w '\-]{{0,40}}):\s", re.IGNORECASE)
 
 
 class _Names:

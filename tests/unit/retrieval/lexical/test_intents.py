@@ -43,6 +43,11 @@ from armory.retrieval.lexical.intents import MAX_CLAUSES, clauses, form, named
             ["Step 1: list the pods", "get their logs"],
         ),
         ("step 2 of the list", []),
+        (
+            "read the notes and append them, ping ann",
+            ["read the notes", "append them", "ping ann"],
+        ),
+        ("send my cover letter and resume", []),
         ("list the pods & get their logs", ["list the pods", "get their logs"]),
         ("git fetch && create a branch", ["git fetch", "create a branch"]),
         ("track my order with Pack & Send", []),
