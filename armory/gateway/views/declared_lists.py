@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 
 from armory import tasks
@@ -29,6 +29,10 @@ from armory.threads import for_callers
 _log = Logger(__name__)
 FETCH_S = 5.0
 """How long a client's first listing waits for the lists of its kind; later it is told of them."""
+HURRY_S = 0.5
+"""The same for who has waited in vain lately: while many upstreams start, each listing would wait
+for those that came since the last one.
+"""
 PAUSE_S = 30.0
 """Pause between two fetches from one upstream for clients of one kind."""
 AT_ONCE = 4
@@ -80,6 +84,7 @@ class DeclaredLists:
         self._plain: set[str] = set()
         self._held: dict[tuple[str, int], DeclaredList] = {}
         self._known: set[int] = set()
+        self._in_vain: dict[int, float] = {}  # by answers: until when nobody waits for long again
         self._differing: set[int] = set()
         self._looks = asyncio.Semaphore(AT_ONCE)
         self._count = 0
@@ -145,11 +150,18 @@ class DeclaredLists:
             if soon and not held.late:
                 waits[held.task] = held
         if waits:
-            await asyncio.wait(waits, timeout=FETCH_S)
-            for task, held in waits.items():
-                held.late = not task.done()
+            await self._wait(waits, answers, hurry=now < self._in_vain.get(answers, 0.0))
         elif not missing and not endpoint.transparent:
             self._known.add(answers)
+
+    async def _wait(
+        self, waits: Mapping[asyncio.Task[None], DeclaredList], answers: int, *, hurry: bool
+    ) -> None:
+        _, late = await asyncio.wait(waits, timeout=HURRY_S if hurry else FETCH_S)
+        for task, held in waits.items():
+            held.late = task in late
+        if late and not hurry:
+            self._in_vain[answers] = time.monotonic() + PAUSE_S
 
     def held(self, answers: int, endpoint: Endpoint) -> list[DeclaredList]:
         """What such a client is offered in place of the gateway's lists, by server's name."""

@@ -218,6 +218,28 @@ async def test_lists_that_come_late_are_told_of(
     await bench.gateway.close()
 
 
+async def test_who_waited_in_vain_waits_no_more_for_who_comes_after(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offers(bench, draws="sampling")
+    never = asyncio.Event()
+
+    async def waits(server: str, capabilities: Mapping[str, Any], *, handshake: bool) -> None:
+        await never.wait()
+
+    monkeypatch.setattr(bench.pool, "fetch_lists_for", waits)
+    monkeypatch.setattr(declared_lists, "FETCH_S", 0)
+    assert await shown(bench, bench.client, {}) == {"up__draws"}
+    monkeypatch.setattr(declared_lists, "FETCH_S", 10 * BOUND_S)
+    monkeypatch.setattr(declared_lists, "HURRY_S", 0)
+    up = bench.pool.upstreams["up"]
+    bench.pool.upstreams["new"] = replace(up, lists=replace(up.lists, tools=[tool("one", "")]))
+    bench.gateway.publish(bench.pool.catalog(bench.gateway.view.catalog))
+    bench.gateway.reconfigure(settings=GatewaySettings(by_capabilities={"up": 1, "new": 1}))
+    assert await shown(bench, bench.client, {}) == {"up__draws", "new__one"}
+    await bench.gateway.close()
+
+
 async def test_a_change_is_looked_at_again_after_a_pause(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
