@@ -73,8 +73,8 @@ def load_dataset(
             others = ", ".join(splits) or "none"
             raise ConfigError(f"{path}: no query has split {split!r}; there are {others}")
     if limit is not None and limit < len(queries):
-        chosen = {q.id for q in sorted(queries, key=lambda q: _sampled(q.id))[:limit]}
-        queries = [q for q in queries if q.id in chosen]
+        by_sample = sorted(range(len(queries)), key=lambda place: _sampled(queries[place].id))
+        queries = [queries[place] for place in sorted(by_sample[:limit])]
     return Dataset(folder.resolve().name, tuple(tools), tuple(queries))
 
 
