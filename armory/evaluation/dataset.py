@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from armory.domain.tool import ToolRecord, fingerprint
+from armory.domain.tool import MAX_ABOUT_CHARS, ToolRecord, fingerprint
 from armory.errors import ConfigError
 
-_DEFINITION = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
+_SCHEMAS = ("inputSchema", "outputSchema")
+_DEFINITION = ("name", "title", "description", *_SCHEMAS, "annotations", "_meta")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +53,8 @@ def load_dataset(
 
     Args:
         folder: holds `tools.jsonl` (`id`, `name`, `description`, optional `server`,
-            `server_title`, `inputSchema`, ...) and `queries.jsonl` (`id`, `query`, `relevant`,
-            optional `split`).
+            `server_title`, `server_about`, `inputSchema`, ...) and `queries.jsonl` (`id`, `query`,
+            `relevant`, optional `split`).
         split: only queries of this split.
         limit: at most so many queries, a stable sample spread over the set.
 
@@ -72,8 +73,8 @@ def load_dataset(
             others = ", ".join(splits) or "none"
             raise ConfigError(f"{path}: no query has split {split!r}; there are {others}")
     if limit is not None and limit < len(queries):
-        chosen = {q.id for q in sorted(queries, key=lambda q: _sampled(q.id))[:limit]}
-        queries = [q for q in queries if q.id in chosen]
+        by_sample = sorted(range(len(queries)), key=lambda place: _sampled(queries[place].id))
+        queries = [queries[place] for place in sorted(by_sample[:limit])]
     return Dataset(folder.resolve().name, tuple(tools), tuple(queries))
 
 
@@ -190,6 +191,7 @@ def _tool(path: Path, line: int, row: Mapping[str, Any]) -> ToolRecord:
         definition=definition,
         fingerprint=fingerprint(definition),
         server_title=str(row.get("server_title") or ""),
+        server_about=str(row.get("server_about") or "")[:MAX_ABOUT_CHARS],
         description=description if isinstance(description, str) else "",
         tags=tuple(str(tag) for tag in tags) if isinstance(tags, list) else (),
         category=category if isinstance(category, str) else None,

@@ -128,6 +128,7 @@ class MarkedQueries:
 def _tool_row(tool: ToolRecord) -> dict[str, Any]:
     row: dict[str, Any] = {**tool.definition, "id": tool.name, "name": tool.original_name}
     row |= {"server": tool.server, "server_title": tool.server_title}
+    row |= {"server_about": tool.server_about}
     row |= {"description": tool.description, "tags": list(tool.tags), "category": tool.category}
     return row
 

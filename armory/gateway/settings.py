@@ -63,7 +63,7 @@ class GatewaySettings:
         personal: server key -> whether its lists are fetched for each principal: where it says that
             they are private, or always.
         by_capabilities: servers that may list something else for clients which can be asked less,
-            and on a session that says so.
+            and on a session that says so -> what tells one from another behind the same key.
         query_chars: longest query, all its texts together.
         query_top_k: most tools that a query may ask for.
         own_accounts: upstreams at which callers log in with accounts of their own.
@@ -87,7 +87,7 @@ class GatewaySettings:
     sets: Mapping[str, SetSpec] = field(default_factory=dict[str, SetSpec])
     result_formats: Mapping[str, ResultFormat] = field(default_factory=dict[str, ResultFormat])
     personal: Mapping[str, Personal] = field(default_factory=dict[str, Personal])
-    by_capabilities: frozenset[str] = frozenset()
+    by_capabilities: Mapping[str, object] = field(default_factory=dict[str, object])
     query_chars: int = MAX_QUERY_CHARS
     query_top_k: int = MAX_TOP_K
     own_accounts: frozenset[str] = frozenset()

@@ -58,7 +58,7 @@ def reloadable(loaded: Loaded, packs: Packs | None = None) -> Reloadable:
         gateway=replace(
             gateway_settings(config),
             personal=personal_lists(specs),
-            by_capabilities=frozenset(spec.key for spec in specs if spec.lists == "auto"),
+            by_capabilities={spec.key: spec for spec in specs if spec.lists == "auto"},
             own_accounts=frozenset(spec.key for spec in specs if has_logins(spec.auth)),
         ),
     )

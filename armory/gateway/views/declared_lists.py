@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 
 from armory import tasks
@@ -19,6 +19,7 @@ from armory.domain.catalog_builder import with_shared_entries
 from armory.errors import ArmoryError
 from armory.gateway.endpoint import Endpoint
 from armory.gateway.ports import Pool
+from armory.gateway.settings import GatewaySettings
 from armory.gateway.views.list_changes import changed_lists
 from armory.gateway.views.view import View
 from armory.logger import Logger
@@ -28,6 +29,10 @@ from armory.threads import for_callers
 _log = Logger(__name__)
 FETCH_S = 5.0
 """How long a client's first listing waits for the lists of its kind; later it is told of them."""
+HURRY_S = 0.5
+"""The same for who has waited in vain lately: while many upstreams start, each listing would wait
+for those that came since the last one.
+"""
 PAUSE_S = 30.0
 """Pause between two fetches from one upstream for clients of one kind."""
 AT_ONCE = 4
@@ -79,24 +84,26 @@ class DeclaredLists:
         self._plain: set[str] = set()
         self._held: dict[tuple[str, int], DeclaredList] = {}
         self._known: set[int] = set()
+        self._in_vain: dict[int, float] = {}  # by answers: until when nobody waits for long again
         self._differing: set[int] = set()
         self._looks = asyncio.Semaphore(AT_ONCE)
         self._count = 0
 
     def view_swapped(self, view: View, private: frozenset[str]) -> None:
-        """Take a new snapshot; other settings may mean other servers behind the same names.
+        """Take a new snapshot; other settings may mean other servers behind the same names. What
+        is known of the others stays: finding it out again starts a process for each.
 
         Args:
             view: what is served from now on.
             private: upstreams that give each principal its own lists.
         """
         before, self._view = self._view, view
-        servers = view.settings.by_capabilities & view.catalog.servers.keys()
+        servers = view.settings.by_capabilities.keys() & view.catalog.servers.keys()
         self._servers = tuple(sorted(servers - private))
-        anew = before is None or before.settings is not view.settings
-        self._plain = set() if anew else self._plain & servers
+        same = servers if before is None else _same(before.settings, view.settings, servers)
+        self._plain &= same
         for held in tuple(self._held.values()):
-            if anew or held.server not in servers:
+            if held.server not in same:
                 del self._held[held.server, held.answers]
                 if held.task is not None:
                     held.task.cancel()
@@ -143,11 +150,18 @@ class DeclaredLists:
             if soon and not held.late:
                 waits[held.task] = held
         if waits:
-            await asyncio.wait(waits, timeout=FETCH_S)
-            for task, held in waits.items():
-                held.late = not task.done()
+            await self._wait(waits, answers, hurry=now < self._in_vain.get(answers, 0.0))
         elif not missing and not endpoint.transparent:
             self._known.add(answers)
+
+    async def _wait(
+        self, waits: Mapping[asyncio.Task[None], DeclaredList], answers: int, *, hurry: bool
+    ) -> None:
+        _, late = await asyncio.wait(waits, timeout=HURRY_S if hurry else FETCH_S)
+        for task, held in waits.items():
+            held.late = task in late
+        if late and not hurry:
+            self._in_vain[answers] = time.monotonic() + PAUSE_S
 
     def held(self, answers: int, endpoint: Endpoint) -> list[DeclaredList]:
         """What such a client is offered in place of the gateway's lists, by server's name."""
@@ -235,6 +249,14 @@ class DeclaredLists:
         held = self._held.values()
         kinds = {entry.answers for entry in held if entry.lists is not None}
         self._differing = kinds | {kind | HANDSHAKE for kind in kinds}
+
+
+def _same(before: GatewaySettings, now: GatewaySettings, servers: Set[str]) -> Set[str]:
+    """Those of some servers that are what they were."""
+    if before is now:
+        return servers
+    was, are = before.by_capabilities, now.by_capabilities
+    return {server for server in servers if server in was and was[server] == are[server]}
 
 
 def _looked_at(

@@ -79,7 +79,7 @@ class PrincipalLists:
         )
         own = ((session, of & servers.keys()) for session, of in self._own.items())
         self._own = {session: of for session, of in own if of}
-        auto = view.settings.by_capabilities & servers.keys()
+        auto = view.settings.by_capabilities.keys() & servers.keys()
         differ = (
             (key, {server: at for server, at in of.items() if server in auto})
             for key, of in self._differ.items()
@@ -137,7 +137,7 @@ class PrincipalLists:
         Returns:
             Whether that is news: nobody has been told yet that they see something else.
         """
-        auto = view.settings.by_capabilities & view.catalog.servers.keys() - self.servers
+        auto = view.settings.by_capabilities.keys() & view.catalog.servers.keys() - self.servers
         if not key or is_of_one_client(key) or server not in auto:  # the gateway's own
             return False
         if key not in self._differ and len(self._differ) >= ENTRIES:

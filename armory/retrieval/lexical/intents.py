@@ -1,7 +1,7 @@
 """Query analysis: the clauses of a query, and the servers and categories that it names.
 
-Owns: splitting a query into clauses without a model, naming. Never imports anything of Armory but
-the tokenizer.
+Owns: splitting a query into clauses without a model, naming, how a query is put. Never imports
+anything of Armory but the tokenizer and pleasantries.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from armory.retrieval.lexical.pleasantries import is_pleasantry
 from armory.retrieval.lexical.text import terms
 
 MAX_CLAUSES = 6
@@ -35,6 +36,13 @@ transcribe transform translate turn uninstall unsubscribe update upgrade upload 
 view visit visualize watch write zip
 """
 VERB = "|".join(_VERBS.split())
+#: These part wishes too. Refusal was fitted without them, so they do not count for a query's form.
+_PARTING = """
+append apply approve authenticate browse disable dismiss enable initialize invoke migrate modify
+navigate parse pause ping reboot reject restore revert revoke submit suspend toggle undo unlock
+unpin
+"""
+_ACT = "|".join([VERB, *_PARTING.split()])
 _EDGES = " ,.;:!?-*\t\xa0\u2022\u3000\"'\u3002\uff01\uff1f\uff1b"
 _GAP = r"(?:,|(?<!\s))\s++"
 """A comma or not, and white space before a word that parts clauses: all of it, and looked at from
@@ -44,13 +52,15 @@ _SPLIT = re.compile(
     r"(?<=[.?!;\u3002\uff01\uff1f\uff1b])(?=\s|[^\x00-\x7f])(?<!\b[a-z]\.[a-z]\.)(?<!\bvs\.)"
     r"(?<!(?-i:\b[DMS][rst]\.))(?<!(?-i:\bMrs\.))"
     # "at 5 p.m. tell Ann", not "U.S. news"
-    rf"|(?<=\b[a-z]\.[a-z]\.)(?<!\be\.g\.)(?<!\bi\.e\.)(?=\s++(?:{VERB})\b)"
-    rf"|{_GAP}(?:\(?[1-9a-h]\)|[1-9]\.)\s++(?=(?:{VERB})\b)"  # "1) find it 2) book it"
+    rf"|(?<=\b[a-z]\.[a-z]\.)(?<!\be\.g\.)(?<!\bi\.e\.)(?=\s++(?:{_ACT})\b)"
+    rf"|{_GAP}(?:\(?[1-9a-h]\)|[1-9]\.|step\s++[1-9][:.)])\s++"  # "1) find it 2) book it"
+    rf"(?=(?:{_ACT})\b)"
     r"|[\r\n]+"
     rf"|{_GAP}(?:and\s++(?:then|also|finally|lastly)|then|additionally|furthermore|moreover"
     r"|afterwards?|as\s++well\s++as|after\s++that|finally|lastly|next(?=,))[\s,]++"
-    rf"|{_GAP}(?:and|or|und|och|et|y|e)\s++(?=(?:{VERB})\b)"
-    rf"|,\s++(?=(?:{VERB})\b)"
+    rf"|{_GAP}(?:and|or|und|och|et|y|e|&{{1,2}}(?=\s++(?-i:[a-z]))|[-=]>|[\u2192\u21d2])\s++"
+    rf"(?=(?:{_ACT})\b)"  # "fetch it & list it", not "Pack & Send"
+    rf"|,\s++(?=(?:{_ACT})\b)"
     r"|,\s++and\s++(?![^\s@]++@)",  # the last of some addresses
     re.IGNORECASE,
 )
@@ -108,9 +118,9 @@ def clauses(text: str) -> list[tuple[int, int]]:
     return [head.span(1)] if head else []
 
 
-_STARTS = re.compile(rf"(?:{VERB})\b", re.IGNORECASE)
+_STARTS = re.compile(rf"(?:{_ACT})\b", re.IGNORECASE)
 #: "Write down: meeting at 5": the words before the colon say what is wanted, the others to what.
-_HEAD = re.compile(rf"\s*+((?:{VERB}|jot|note)\b[\w '\-]{{0,40}}):\s", re.IGNORECASE)
+_HEAD = re.compile(rf"\s*+((?:{_ACT}|jot|note)\b[\w '\-]{{0,40}}):\s", re.IGNORECASE)
 
 
 class _Names:
@@ -194,13 +204,6 @@ _LANGUAGE = re.compile(
     r"|difference|answer|question|riddle)\b",
     re.IGNORECASE,
 )
-_PLEASANTRY = re.compile(
-    r"(?:\W*+\b(?:hi|hello|hey|there|ok|okay|thanks?|thank|cheers|you|so|very|much|a|lot|good|great"
-    r"|nice|cool|well|done|perfect|morning|afternoon|evening|night|bye|goodbye|see|later|talk"
-    r"|tomorrow|yes|yep|no|nope|sure|sorry|please|welcome|lol|haha|who|how|what|what's|up|are|is|it"
-    r"|that|that's|was|really|helpful|all|for|now|have|day|weekend)\b(?!'))*+\W*+",
-    re.IGNORECASE,
-)
 _TERSE = 8
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
@@ -210,7 +213,7 @@ def _terse(text: str, words: int) -> float:
     where nothing is named at all ("show me the").
     """
     words += len(_UNSPACED.findall(text)) // 2  # Chinese and Japanese: about two signs a word
-    if words >= _TERSE or _PLEASANTRY.fullmatch(text) or not terms(text, 1):
+    if words >= _TERSE or is_pleasantry(text) or not terms(text, 1):
         return 0.0
     return 1 - math.log(words, _TERSE)
 

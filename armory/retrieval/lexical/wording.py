@@ -1,7 +1,7 @@
 """A caller's text without what is said to whoever listens, in words that tools are described in.
 
-Owns: which salutations are left out, and which words are put plainly. Never imports embedders,
-indexes or rankers.
+Owns: which salutations are left out, which words are put plainly, what of a mail address counts.
+Never imports embedders, indexes or rankers.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ _SALUTATIONS = 4
 #: "Jot down: buy milk": people say so, tools do not, and to the model that ships it is noise.
 _PLAINLY = {"jot": "note", "jots": "notes", "jotted": "noted", "jotting": "noting"}
 _JOT = re.compile(r"(?<![\w/\\@#.:-])jot(?:s|ted|ting)?(?![\w/\\@]|[.:-]\w)", re.IGNORECASE)
+#: An e-mail address, but not `git@host:path`.
+_MAIL = re.compile(r"(?<![\w.+-])([\w.+-]{1,64}@)[\w-]++(?:\.[\w-]++)++(?!:\S|[\w@/])")
+_ANY_HOST = r"\1example.com"
 
 
 def unaddressed(text: str) -> str:
@@ -48,3 +51,10 @@ def unaddressed(text: str) -> str:
 def plainly(text: str, words: KnownWords) -> str:
     """The text in words that tools are described in: jot down -> note down, unless a tool jots."""
     return text if words.has("jot") else _JOT.sub(lambda it: _PLAINLY[it[0].lower()], text)
+
+
+def anyhost(text: str) -> str:
+    """The text with e-mail addresses that name no host: "mail it to ann@slack.com" is nothing to be
+    done in Slack.
+    """
+    return _MAIL.sub(_ANY_HOST, text) if "@" in text else text

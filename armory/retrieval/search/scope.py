@@ -19,7 +19,7 @@ from armory.retrieval.lexical.implied import implied
 from armory.retrieval.lexical.intents import clauses
 from armory.retrieval.lexical.known_words import KnownWords
 from armory.retrieval.lexical.text import spaced
-from armory.retrieval.lexical.wording import plainly, unaddressed
+from armory.retrieval.lexical.wording import anyhost, plainly, unaddressed
 from armory.retrieval.ports import IntArray, Passage
 from armory.retrieval.snapshot import Snapshot
 
@@ -80,10 +80,13 @@ def scope_of(query: Query, snapshot: Snapshot, visible: IntArray | None) -> Scop
 
 
 def prepared(text: str, words: KnownWords) -> str:
-    """A caller's text as it is searched for: without a salutation, put plainly and spelt right."""
+    """A caller's text as it is searched for: without a salutation and hosts of mail, put
+    plainly and spelt right.
+    """
     if not text.isascii():  # a letter and its accent are one, else both sides of it look like words
         text = unicodedata.normalize("NFC", text)
-    return words.corrected(_with_words(plainly(unaddressed(text), words), words))
+    plain = plainly(anyhost(unaddressed(text)), words)
+    return words.corrected(_with_words(plain, words))
 
 
 def _with_words(text: str, words: KnownWords) -> str:

@@ -134,6 +134,8 @@ def test_splits_and_limits(write: Write) -> None:
     assert few.queries == load_dataset(folder, limit=2).queries
     with pytest.raises(ConfigError, match=r"no query has split 'x'.* are dev, test"):
         load_dataset(folder, split="x")
+    twins = write(queries=[{**QUERIES[0], "query": text} for text in ("one", "two", "three")])
+    assert [q.text for q in load_dataset(twins, limit=2).queries] == ["one", "two"]
 
 
 @pytest.mark.parametrize(

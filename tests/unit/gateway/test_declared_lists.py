@@ -50,7 +50,7 @@ def offers(bench: Bench, **needs: str) -> None:
     upstream.lists_for = lists_for
     upstream.lists = lists_for(EVERYTHING)
     bench.gateway.publish(bench.pool.catalog(bench.gateway.view.catalog))
-    bench.gateway.reconfigure(settings=GatewaySettings(by_capabilities=frozenset({"up"})))
+    bench.gateway.reconfigure(settings=GatewaySettings(by_capabilities={"up": 1}))
 
 
 async def shown(
@@ -92,6 +92,23 @@ async def test_an_upstream_that_does_not_care_is_asked_once(bench: Bench) -> Non
         assert await shown(bench, bench.client, capabilities) == set()
         assert not bench.gateway.declared_lists.concern(answers_of(capabilities), current=False)
     assert bench.pool.listed_for == [("up", {})]
+    await bench.gateway.close()
+
+
+@pytest.mark.parametrize("needs", [{}, {"draws": "sampling"}])
+async def test_other_settings_ask_only_another_server_again(
+    bench: Bench, needs: dict[str, str]
+) -> None:
+    offers(bench, **needs)
+    assert await shown(bench, bench.client, {}) == set()
+    asked = len(bench.pool.listed_for)
+    same = GatewaySettings(by_capabilities={"up": 1, "new": 1}, max_tools=3)
+    bench.gateway.reconfigure(settings=same)
+    assert await shown(bench, bench.client, {}) == set()
+    assert len(bench.pool.listed_for) == asked == 1
+    bench.gateway.reconfigure(settings=replace(same, by_capabilities={"up": 2}))
+    assert await shown(bench, bench.client, {}) == set()
+    assert len(bench.pool.listed_for) == 2
     await bench.gateway.close()
 
 
@@ -198,6 +215,28 @@ async def test_lists_that_come_late_are_told_of(
         assert await heard.get() == f"0 {TOOLS_CHANGED}"
     assert heard.empty()
     assert await shown(bench, bench.client, {}) == set()
+    await bench.gateway.close()
+
+
+async def test_who_waited_in_vain_waits_no_more_for_who_comes_after(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offers(bench, draws="sampling")
+    never = asyncio.Event()
+
+    async def waits(server: str, capabilities: Mapping[str, Any], *, handshake: bool) -> None:
+        await never.wait()
+
+    monkeypatch.setattr(bench.pool, "fetch_lists_for", waits)
+    monkeypatch.setattr(declared_lists, "FETCH_S", 0)
+    assert await shown(bench, bench.client, {}) == {"up__draws"}
+    monkeypatch.setattr(declared_lists, "FETCH_S", 10 * BOUND_S)
+    monkeypatch.setattr(declared_lists, "HURRY_S", 0)
+    up = bench.pool.upstreams["up"]
+    bench.pool.upstreams["new"] = replace(up, lists=replace(up.lists, tools=[tool("one", "")]))
+    bench.gateway.publish(bench.pool.catalog(bench.gateway.view.catalog))
+    bench.gateway.reconfigure(settings=GatewaySettings(by_capabilities={"up": 1, "new": 1}))
+    assert await shown(bench, bench.client, {}) == {"up__draws", "new__one"}
     await bench.gateway.close()
 
 

@@ -304,7 +304,7 @@ async def test_who_shares_a_session_sees_what_is_listed_there_until_it_is_everyb
 ) -> None:
     """Nobody need listen: a modern client sees it with its next request."""
     gateway, everybody = bench.gateway, bench.pool.upstreams["up"].lists
-    gateway.reconfigure(settings=GatewaySettings(by_capabilities=frozenset({"up"})))
+    gateway.reconfigure(settings=GatewaySettings(by_capabilities={"up": 1}))
     grown = replace(everybody, tools=[*everybody.tools, tool("grown", "grown")])
     lists, fetched = {"ann": grown}, list[str]()
 
@@ -338,7 +338,7 @@ async def test_one_client_that_sees_no_difference_leaves_the_others_theirs(
 ) -> None:
     """A principal's clients that declare different things have sessions of their own upstream."""
     gateway, everybody = bench.gateway, bench.pool.upstreams["up"].lists
-    gateway.reconfigure(settings=GatewaySettings(by_capabilities=frozenset({"up"})))
+    gateway.reconfigure(settings=GatewaySettings(by_capabilities={"up": 1}))
     grown = replace(everybody, tools=[*everybody.tools, tool("grown", "grown")])
 
     async def fetch(_server: str, _owner: Owner, declared: dict[str, Any]) -> ServerLists:
@@ -358,7 +358,7 @@ async def test_lists_that_are_the_gateways_stay_so_whatever_a_session_says(bench
     gateway, key = bench.gateway, ANN.principal.key
     gateway.on_session_event(Notified("up", key, TOOLS_CHANGED, {}))  # `lists: shared`
     assert not gateway.principal_lists.has(None, key)
-    gateway.reconfigure(settings=GatewaySettings(by_capabilities=frozenset({"up"})))
+    gateway.reconfigure(settings=GatewaySettings(by_capabilities={"up": 1}))
     for other in ("", f"{key}\none", "token:bob"):
         gateway.on_session_event(Notified("up", other, TOOLS_CHANGED, {}))
         assert not gateway.principal_lists.has(None, key)
@@ -370,7 +370,7 @@ async def test_of_callers_whose_sessions_list_something_else_only_so_many_are_re
 ) -> None:
     monkeypatch.setattr(principal_lists, "ENTRIES", 2)
     gateway = bench.gateway
-    gateway.reconfigure(settings=GatewaySettings(by_capabilities=frozenset({"up"})))
+    gateway.reconfigure(settings=GatewaySettings(by_capabilities={"up": 1}))
     for who in "abc":
         gateway.on_session_event(Notified("up", f"token:{who}", TOOLS_CHANGED, {}))
     assert [gateway.principal_lists.has(None, f"token:{who}") for who in "abc"] == [

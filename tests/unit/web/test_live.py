@@ -13,6 +13,7 @@ from armory.errors import BackendError
 from armory.evaluation.dataset import load_dataset
 from armory.evaluation.marks import MarkedQueries
 from armory.gateway.settings import SetSpec
+from armory.retrieval.indexing.document import document_of
 
 pytestmark = pytest.mark.anyio
 ADMIN, ANN, SERVICE = "an-administrators-token", "the-token-of-ann", "the-service-token"
@@ -177,13 +178,15 @@ def test_a_labelled_tool_that_vanished_stays_in_the_set(tmp_path: Path) -> None:
 
 
 def test_a_set_has_what_tools_are_found_by_whatever_their_servers_call_it(tmp_path: Path) -> None:
-    definition = {"name": "old", "id": 7, "tags": "x", "category": ["y"]}
-    tool = ToolRecord(
-        "s__old", "s", "old", definition, fingerprint(definition), tags=("mail",), category="office"
-    )
+    definition: dict[str, Any] = {"name": "old", "id": 7, "tags": "x", "category": ["y"]}
+    definition |= {"server_about": 1, "_meta": {"anthropic/searchHint": "post"}}
+    tool = ToolRecord("s__old", "s", "old", definition, fingerprint(definition))
+    said = {"server_title": "Office", "server_about": "Reads and sends letters."}
+    tool = replace(tool, tags=("mail",), category="office", **said)
     MarkedQueries(tmp_path / "labels").mark("q", "s__old", True, [tool])
     (found,) = load_dataset(tmp_path / "labels").tools
     assert (found.name, found.tags, found.category) == ("s__old", ("mail",), "office")
+    assert document_of(found) == document_of(tool)
 
 
 async def test_what_a_call_said_is_for_its_caller_and_for_administrators(client: Any) -> None:

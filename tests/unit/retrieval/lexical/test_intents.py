@@ -38,6 +38,24 @@ from armory.retrieval.lexical.intents import MAX_CLAUSES, clauses, form, named
             ["list the pods", "get their logs", "post them to slack"],
         ),
         ("(a) clone the repo (b) open a PR", ["(a) clone the repo", "open a PR"]),
+        (
+            "Step 1: list the pods step 2: get their logs",
+            ["Step 1: list the pods", "get their logs"],
+        ),
+        ("step 2 of the list", []),
+        (
+            "read the notes and append them, ping ann",
+            ["read the notes", "append them", "ping ann"],
+        ),
+        ("send my cover letter and resume", []),
+        ("list the pods & get their logs", ["list the pods", "get their logs"]),
+        ("git fetch && create a branch", ["git fetch", "create a branch"]),
+        ("track my order with Pack & Send", []),
+        (
+            "open a PR -> request a review => merge it \u2192 post it to slack",
+            ["open a PR", "request a review", "merge it", "post it to slack"],
+        ),
+        ("convert USD -> EUR", []),
         ("version 2) of the file (a) and its size", []),
         ("email bob@x.com, alice@y.com, and carol@z.com the report", []),
         ("- book a meeting\n- tell the team", ["book a meeting", "tell the team"]),
@@ -165,6 +183,36 @@ def test_form_tells_how_terse_a_wish_is_and_that_a_pleasantry_is_none(
     text: str, terse: float
 ) -> None:
     assert form(text)["form_terse"] == pytest.approx(terse)
+
+
+@pytest.mark.parametrize(
+    ("text", "mere"),
+    [
+        ("No worries, thanks!", True),
+        ("you\u2019re welcome", True),
+        ("wow!!!", True),
+        ("thx", True),
+        ("never mind", True),
+        ("Köszönöm szépen!", True),
+        ("DANKE SCHO\u0308N", True),
+        ("guten Morgen", True),
+        ("¡Muchas gracias!", True),
+        ("Merci beaucoup", True),
+        ("s'il vous plaît", True),
+        ("谢谢。", True),
+        ("ありがとうございます。", True),
+        ("Спасибо", True),
+        ("forget ann", False),
+        ("hold the deployment", False),
+        ("good morning message to bob", False),
+        ("thank ann", False),
+        ("danke mail an Peter", False),
+        ("gracias a todos por mail", False),
+        ("北京现在几点", False),
+    ],
+)
+def test_talk_that_wants_nothing_is_known_in_many_languages(text: str, mere: bool) -> None:
+    assert (form(text)["form_terse"] == 0) is mere
 
 
 @pytest.mark.parametrize("text", ["", "天气", "x" * 5_000])

@@ -56,6 +56,25 @@ def test_what_no_tool_says_is_put_plainly(asked: str, searched: str, make_tool: 
     assert own.texts[0].text == asked  # in this catalog a tool says so
 
 
+@pytest.mark.parametrize(
+    ("asked", "searched"),
+    [
+        ("mail it to ann@slack.com", "mail it to ann@example.com"),
+        ("<a.b+c@mail.github.co.uk>, b@x.io: hi", "<a.b+c@example.com>, b@example.com: hi"),
+        ("mails from no-reply@github.com.", "mails from no-reply@example.com."),
+        ("clone git@github.com:acme/api.git", "clone git@github.com:acme/api.git"),
+        ("ask @slack.com, a@slack or https://x@slack.com/y", ""),
+        ("a@" * 4_000, ""),
+        ("a@" + "b." * 3_000, "a@example.com."),
+    ],
+)
+def test_a_mail_address_names_no_server(asked: str, searched: str, make_tool: MakeTool) -> None:
+    words, tool = LexicalIndex(), make_tool("post", "Post a message")
+    words.add(tool.name, fields_of(tool))
+    scope = scope_of(Query((asked,)), words_only([tool], words.freeze()), None)
+    assert scope.texts[0].text == (searched or asked)
+
+
 def test_letters_and_their_accents_are_read_together(make_tool: MakeTool) -> None:
     """Apart, as macOS has them in file names, a window begins like a fence."""
     words = LexicalIndex()
