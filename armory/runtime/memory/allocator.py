@@ -21,7 +21,7 @@ TOP_BYTES = 4 << 20
 """So much stays at the end of the heap for what comes next."""
 FREE_BYTES = 24 << 20
 """From so much on what is free between what is in use is given back, if as much memory came since
-that was done last."""
+that was done last, or as much was freed: a crowd may have been there in between."""
 LOADED_BYTES, AGAIN_BYTES = 12 << 20, 18 << 20
 """Where so much came of files, what is mapped of them is let go of: libraries that were loaded.
 More from then on, as with a model that loads later: what is in use, some 8 MB, comes back."""
@@ -72,7 +72,7 @@ async def return_free_memory() -> None:
     Large answers come and go and leave a heap that is half empty, but never ends below its last
     small object. Pages of mapped files are let go of once the process does little (`file_pages`).
     """
-    least = resident_bytes()
+    least, fewest = resident_bytes(), free_bytes()
     kept, loaded = 0, LOADED_BYTES
     while True:
         used, began = time.process_time(), time.monotonic()
@@ -82,9 +82,11 @@ async def return_free_memory() -> None:
             await asyncio.to_thread(let_go)
             kept, loaded = file_bytes(), AGAIN_BYTES
         least = min(least, now := resident_bytes())
-        if now - least >= FREE_BYTES and free_bytes() >= FREE_BYTES:
+        fewest = min(fewest, free := free_bytes())
+        came, freed = now - least >= FREE_BYTES, free - fewest >= FREE_BYTES
+        if freed or (came and free >= FREE_BYTES):
             await asyncio.to_thread(give_back)
-            least = resident_bytes()
+            least, fewest = resident_bytes(), free_bytes()
 
 
 def resident_bytes() -> int:

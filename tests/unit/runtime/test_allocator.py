@@ -60,6 +60,40 @@ asyncio.run(main())
 """
 
 
+CROWD = """
+import asyncio
+from armory.runtime.memory import allocator
+
+async def main():
+    allocator.LOOK_S = 0.01
+    given, give_back = [], allocator.give_back
+    allocator.give_back = lambda: given.append(give_back())
+    keeping = asyncio.ensure_future(allocator.return_free_memory())
+    await asyncio.sleep(0)
+    held = [bytes(3_000) for _ in range(40_000)]
+    held = held[::4]
+    async with asyncio.timeout(20):
+        while not given:
+            await asyncio.sleep(0.01)
+        crowd = [bytes(3_000) for _ in range(18_000)]
+        while len(given) < 2:
+            await asyncio.sleep(0.01)
+    most = allocator.resident_bytes()
+    crowd = crowd[::50]
+    async with asyncio.timeout(20):
+        while allocator.resident_bytes() > most - 20_000_000:
+            await asyncio.sleep(0.01)
+    keeping.cancel()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another allocator")
+def test_what_is_freed_once_a_crowd_has_gone_goes_back() -> None:
+    subprocess.run([sys.executable, "-c", CROWD], timeout=90, check=True)
+
+
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another allocator")
 def test_what_is_free_between_what_is_in_use_goes_back() -> None:
     subprocess.run([sys.executable, "-c", FREED], timeout=60, check=True)
