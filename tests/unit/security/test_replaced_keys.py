@@ -17,6 +17,12 @@ pytestmark = pytest.mark.anyio
 HERE = "https://gateway.example/mcp"
 
 
+def session_tokens(provider: Provider, clock: FakeClock) -> JwtScheme:
+    """Who checks the session tokens of a provider."""
+    settings = JwtSettings(issuer=ISSUER, audience=AUDIENCE, jwks_url="https://id.example/jwks")
+    return JwtScheme(settings, fetch=provider.fetch, clock=clock.now)
+
+
 async def test_an_access_token_of_the_new_key_is_taken_and_none_of_the_old_one_any_more(
     provider: IdentityProvider,
 ) -> None:
@@ -36,8 +42,7 @@ async def test_an_access_token_of_the_new_key_is_taken_and_none_of_the_old_one_a
 async def test_a_session_token_of_the_new_key_is_taken() -> None:
     provider, clock = Provider(), FakeClock()
     provider.add("one")
-    settings = JwtSettings(issuer=ISSUER, audience=AUDIENCE, jwks_url="https://id.example/jwks")
-    checks = JwtScheme(settings, fetch=provider.fetch, clock=clock.now)
+    checks = session_tokens(provider, clock)
     before = provider.sign("one", claims())
     assert await checks.identify(before)
     provider.add("one")
@@ -51,8 +56,7 @@ async def test_forged_signatures_have_the_keys_fetched_no_more_often_than_unknow
     provider, forger, clock = Provider(), Provider(), FakeClock()
     provider.add("one")
     forger.add("one")
-    settings = JwtSettings(issuer=ISSUER, audience=AUDIENCE, jwks_url="https://id.example/jwks")
-    checks = JwtScheme(settings, fetch=provider.fetch, clock=clock.now)
+    checks = session_tokens(provider, clock)
     kept = provider.sign("one", claims())
     assert await checks.identify(kept)
     for wait_s, fetched in ((1, 1), (11, 2), (1, 2), (1, 2)):
@@ -66,8 +70,7 @@ async def test_forged_signatures_have_the_keys_fetched_no_more_often_than_unknow
 async def test_a_token_is_checked_again_though_the_machines_clock_stood_still() -> None:
     provider, clock = Provider(), FakeClock()
     provider.add("one")
-    settings = JwtSettings(issuer=ISSUER, audience=AUDIENCE, jwks_url="https://id.example/jwks")
-    checks = JwtScheme(settings, fetch=provider.fetch, clock=clock.now)
+    checks = session_tokens(provider, clock)
     token = provider.sign("one", claims())
     assert await checks.identify(token)
     provider.add("one")
