@@ -16,12 +16,15 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from armory.retrieval.languages.glossary import CHINESE, Glossary, are_read, glossaries
+from armory.retrieval.languages.glossary import READ, Glossary, glossary
 from armory.retrieval.lexical.known_words import KnownWords
 from armory.retrieval.lexical.pleasantries import is_pleasantry
 from armory.retrieval.lexical.spelling import LEAST_CHARS, is_english, is_foreign
 from armory.retrieval.lexical.text import STANDALONE, STOP_WORDS, fold, is_cjk, terms
 
+#: Text without spaces, and what of it ends Japanese words.
+_UNSPACED = re.compile(r"[\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]++")
+_ENDING = re.compile(r"[\u3040-\u309f]")
 #: Words of one text that are looked at; more say no more about its language.
 _MOST = 400
 #: Of the first words of a text in another language one in so many at least is no English one.
@@ -39,8 +42,6 @@ pet pie put raw red rid row run sad sat saw say sea see set sex six sky sum sun 
 tie tip top toy try tv two van vet wet win won yes yet zip zoo
 """
 _SHORT = frozenset(_SHORT_WORDS.split())
-_HAN = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]++")
-_KANA_OR_HANGUL = re.compile(r"[\u3040-\u30ff\uac00-\ud7af]")
 #: What stands between the words of a phrase.
 _GAP = re.compile(r"\s{1,3}|[-'\u2019]")
 #: Joins two words of which English makes no one: donne-moi, l'heure.
@@ -60,6 +61,22 @@ _MARKS = str.maketrans(
 _SPACES = re.compile("  ++")
 
 
+class Script(NamedTuple):
+    """The letters of some languages, and whether spaces stand between their words."""
+
+    letters: re.Pattern[str]
+    spaced: bool
+    languages: Sequence[str]
+
+
+#: Of those that a text has letters of the first counts; Japanese has Chinese ones as well.
+SCRIPTS = (
+    Script(re.compile(r"[\u3040-\u30ff]"), False, ()),
+    Script(re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]"), False, ("zh",)),
+    Script(re.compile(r"[A-Za-z\u00c0-\u024f]"), True, ("de", "es", "fr", "hu", "it", "pt")),
+)
+
+
 class Piece(NamedTuple):
     """What of a text an entry stands for: its characters, and the English, "" for nothing."""
 
@@ -75,18 +92,26 @@ def in_english(text: str, words: KnownWords) -> str:
         text: a caller's.
         words: of the tools that may be found.
     """
-    if not _HAN.search(text):
-        pieces = _of_letters(text)
-    elif _KANA_OR_HANGUL.search(text) or _has_english(text):
+    script = _script_of(text)
+    if script.spaced:
+        pieces = _of_letters(text, script.languages)
+    elif _has_english(text):
         return text
     else:
-        pieces = _of_characters(text, glossaries()[CHINESE])
+        pieces = _of_characters(text, glossary(*script.languages)) if script.languages else []
     return text if not pieces or is_pleasantry(text) else _put(text, pieces, words)
 
 
 def takes_long(text: str) -> bool:
     """Whether `in_english` would have to read glossaries first."""
-    return not are_read() and (_HAN.search(text) is not None or not _looks_english(text))
+    script = _script_of(text)
+    return not READ.keys() >= {*script.languages} and not (script.spaced and _looks_english(text))
+
+
+def _script_of(text: str) -> Script:
+    if text.isascii():
+        return SCRIPTS[-1]
+    return next((script for script in SCRIPTS if script.letters.search(text)), SCRIPTS[-1])
 
 
 def _has_english(text: str) -> bool:
@@ -98,7 +123,7 @@ def _has_english(text: str) -> bool:
 def _of_characters(text: str, known: Glossary) -> list[Piece]:
     """The pieces of a text without spaces."""
     pieces: list[Piece] = []
-    for run in _HAN.finditer(text):
+    for run in _UNSPACED.finditer(text):
         at = run.start()
         while at < run.end() and len(pieces) < _MOST:
             found = known.within(text, at, run.end())
@@ -106,22 +131,26 @@ def _of_characters(text: str, known: Glossary) -> list[Piece]:
                 pieces.append(Piece(at, at + found.taken, found.english))
                 at += found.taken
                 continue
-            if pieces and run.start() < pieces[-1].start == at - 1:
+            if _ENDING.match(text, at):
+                pieces.append(Piece(at, at + 1, ""))
+            elif pieces and run.start() < pieces[-1].start == at - 1:
                 pieces.pop()  # one character before an unknown one: both are of a longer word
             at += 1
     return pieces
 
 
-def _of_letters(text: str) -> list[Piece]:
+def _of_letters(text: str, languages: Sequence[str]) -> list[Piece]:
     """The pieces of a text in the language that knows most of its words; none of English."""
     if _looks_english(text):
         return []
     found = list(islice(STANDALONE.finditer(text), _MOST))
-    known = _glossary_for(text, found[:_FIRST])
+    known = _glossary_for(text, found[:_FIRST], languages)
     return [] if known is None else _known_by(known, text, found)
 
 
-def _glossary_for(text: str, found: Sequence[re.Match[str]]) -> Glossary | None:
+def _glossary_for(
+    text: str, found: Sequence[re.Match[str]], languages: Sequence[str]
+) -> Glossary | None:
     """That of the language of some words; None where they are more English than any other."""
     words = [word[0].casefold() for word in found]
     own = [*map(_is_own, words)]
@@ -132,7 +161,7 @@ def _glossary_for(text: str, found: Sequence[re.Match[str]]) -> Glossary | None:
         0.0 if name else mine + odd / 2 for name, mine, odd in zip(names, own, strange, strict=True)
     ]
     best, most = None, 0.0
-    for known in glossaries().values():
+    for known in map(glossary, languages):
         heard = [True] * len(words) if known.capital_nouns else [not name for name in names]
         knows = [it and known.knows(word) for it, word in zip(heard, words, strict=True)]
         surplus = sum(not own[i] if it else -against[i] for i, it in enumerate(knows))

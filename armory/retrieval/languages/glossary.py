@@ -9,16 +9,15 @@ left out. A Chinese form stands for its characters wherever they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from armory.retrieval.lexical.text import KEPT_CHARS, fold
 
-_FOLDER = Path(__file__).parent
-#: The language that is written without spaces.
-CHINESE = "zh"
+FOLDER = Path(__file__).parent
+#: Glossaries that are in memory.
+READ: dict[str, Glossary] = {}
 #: Whose nouns begin with a capital, and join without a hyphen.
 _GERMAN = "de"
 _UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue"})
@@ -194,17 +193,10 @@ def _entries(language: str, text: str) -> Iterator[tuple[str, str]]:
                 yield form.strip().casefold(), english.strip()
 
 
-@cache
-def glossaries() -> Mapping[str, Glossary]:
-    """Those that ship, by language; read when they are asked for first, which takes some 0.1 s."""
-    names = sorted(path.stem for path in _FOLDER.glob("*.txt"))
-    return {name: Glossary(name, _text_of(name)) for name in names}
-
-
-def _text_of(language: str) -> str:
-    return (_FOLDER / f"{language}.txt").read_text(encoding="utf-8")
-
-
-def are_read() -> bool:
-    """Whether the glossaries are in memory."""
-    return bool(glossaries.cache_info().currsize)
+def glossary(language: str) -> Glossary:
+    """The one that ships for a language; the first time it is read, which takes some 15 ms."""
+    known = READ.get(language)
+    if known is None:
+        text = (FOLDER / f"{language}.txt").read_text(encoding="utf-8")
+        known = READ[language] = Glossary(language, text)
+    return known

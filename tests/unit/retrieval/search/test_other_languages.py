@@ -12,7 +12,7 @@ from armory.domain.query import Query
 from armory.domain.tool import ToolRecord
 from armory.retrieval import retriever as module
 from armory.retrieval.indexes.exact import ExactIndex
-from armory.retrieval.languages.glossary import glossaries
+from armory.retrieval.languages.glossary import READ
 from armory.retrieval.ports import FloatArray
 from armory.retrieval.registry import make_embedder, make_rankers
 from armory.retrieval.retriever import Retriever
@@ -100,7 +100,7 @@ async def test_glossaries_are_read_beside_the_event_loop(
         return scope_of(*args, **named)  # pyright: ignore[reportArgumentType]
 
     monkeypatch.setattr(module, "scope_of", noted)
-    glossaries.cache_clear()
+    READ.clear()
     settings = RetrieverSettings(ranker="lexical")
     async with Retriever(None, None, make_rankers(), settings) as retriever:
         await retriever.index(tools)
