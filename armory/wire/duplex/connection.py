@@ -103,6 +103,7 @@ class Duplex:
         self._allowed = batches
         self._batches = Tasks()
         self._listening: set[ClientListening] = set()
+        self._draining = False
         self._session: Session | None = None
         self._opening = False
 
@@ -277,6 +278,8 @@ class Duplex:
         if isinstance(listening, Reply):
             return encoded(id, listening)
         self._listening.add(listening)
+        if self._draining:
+            listening.stream.close()
         reader = listening.stream.attach()
         try:
             while True:
@@ -301,6 +304,7 @@ class Duplex:
         """No more comes: end the listening requests properly, and let the others finish, without
         answers to what they ask.
         """
+        self._draining = True
         if self._session is not None:
             self._session.questions.hang_up()
         for listening in list(self._listening):

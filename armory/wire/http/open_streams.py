@@ -66,8 +66,10 @@ class OpenStreams:
             del self._of[key]
 
     def add_listening(self, listening: ClientListening) -> None:
-        """A `subscriptions/listen` was opened."""
+        """A `subscriptions/listen` was opened; where the edge closes meanwhile, it ends at once."""
         self.listening.add(listening)
+        if self.closing:
+            listening.stream.close()
 
     def drop_listening(self, listening: ClientListening) -> None:
         """A `subscriptions/listen` has ended."""
