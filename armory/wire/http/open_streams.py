@@ -45,8 +45,10 @@ class OpenStreams:
         Returns:
             "", or why it may not have one: there are too many, or the edge closes.
         """
-        if self.closing or self._count >= self._capacity:
-            self.refused += not self.closing
+        if self.closing:
+            return "the gateway stops; open the stream again in a while"
+        if self._count >= self._capacity:
+            self.refused += 1
             return "too many streams are open (server.limits.streams); try again later"
         if self._by_person[key] >= self._per_principal:
             self.refused += 1

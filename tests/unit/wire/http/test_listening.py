@@ -122,3 +122,15 @@ async def test_so_is_one_over_http_sse() -> None:
         edge.end_streams()
         slow.may.set()
         assert b'"resultType":"complete"' in await events.read()
+
+
+async def test_a_stream_that_comes_too_late_is_told_that_the_gateway_stops(
+    gateway: Gateway,
+) -> None:
+    async with serving(gateway) as (url, edge), aiohttp.ClientSession() as http:
+        edge.end_streams()
+        headers = modern_headers(LISTEN)
+        async with http.post(f"{url}/mcp", json=LISTEN, headers=headers) as refused:
+            assert refused.status == 503
+            assert "the gateway stops" in (await refused.json())["error"]["message"]
+    assert edge.refused()["streams"] == 0
