@@ -64,8 +64,12 @@ class EventStream:
         backlog: how many unread messages make a writer wait while somebody reads.
 
     Attributes:
-        on_held: told `held_bytes` whenever more is held, or less.
-        on_put: told of each message that is kept.
+        key: see above.
+        closed: whether no more messages are taken.
+        reader: number of whoever reads, or read last.
+        reading: whether anybody does.
+        on_held: called with `held_bytes` whenever that changes.
+        on_put: called for each message that is kept.
     """
 
     def __init__(
