@@ -79,9 +79,7 @@ class Accounts:
         self.switched_off = SwitchedOff(database, self.feed)
         self.registry = ToolRegistry(database, self.feed)
         self.plans = PlanUsage(database, self.feed, plans=plans, default_plan=plan)
-        self.usage = UsageStatistics(
-            database, tools=tools, window_days=self.settings.usage_window_days
-        )
+        self.usage = UsageStatistics(database, tools=tools)
         self.query_log = QueryLog(
             database,
             enabled=self.settings.query_log,

@@ -20,7 +20,6 @@ class AccountSettings:
         query_log: whether queries are recorded.
         retention_days: days until a record of the query log is deleted.
         redact: regular expressions over queries.
-        usage_window_days: days over which tools are judged.
     """
 
     enabled: bool = False
@@ -29,4 +28,3 @@ class AccountSettings:
     query_log: bool = True
     retention_days: int = 30
     redact: Sequence[str] = ()
-    usage_window_days: int = 30

@@ -92,12 +92,12 @@ class CatalogSource:
         ]
 
     def _best(self, tool: ToolRecord, wanted: set[str]) -> Chunk:
-        chunks = self._of(tool)
+        chunks = self._chunks_of(tool)
         if len(chunks) == 1:
             return chunks[0]
         return max(chunks, key=lambda c: len(wanted.intersection(terms(c.text))))
 
-    def _of(self, tool: ToolRecord) -> tuple[Chunk, ...]:
+    def _chunks_of(self, tool: ToolRecord) -> tuple[Chunk, ...]:
         key = (tool.name, tool.fingerprint, tool.description)
         found = self._chunks.get(key)
         if found is None:

@@ -45,16 +45,16 @@ class ThreadedSink:
 
     async def write(self, entries: Sequence[Entry]) -> None:
         """As `Sink.write`."""
-        await self._there(self._sink.write(entries))
+        await self._in_thread(self._sink.write(entries))
 
     async def close(self) -> None:
         """As `Sink.close`."""
         try:
-            await self._there(self._sink.close())
+            await self._in_thread(self._sink.close())
         finally:
             await self._end()
 
-    async def _there(self, work: Coroutine[Any, Any, T]) -> T:
+    async def _in_thread(self, work: Coroutine[Any, Any, T]) -> T:
         if self._thread is None:
             work.close()
             raise RuntimeError("used before open")

@@ -13,7 +13,7 @@ from typing import Any
 import jwt
 
 from armory.authserver.clients import Client
-from armory.authserver.errors import OAuthError
+from armory.authserver.errors import InvalidGrant, OAuthError
 from armory.authserver.provider import Identity, named
 from armory.authserver.settings import ProxySettings
 from armory.errors import AuthenticationFailed
@@ -166,4 +166,4 @@ def _resource(claims: Mapping[str, Any]) -> str:
 
 
 def _refused(why: str) -> OAuthError:
-    return OAuthError("invalid_grant", f"the assertion cannot be taken: {why}")
+    return InvalidGrant(f"the assertion cannot be taken: {why}")

@@ -110,9 +110,9 @@ class ClientKeys:
                 options={"require": ["exp", "iss", "sub", "aud", "jti"], "verify_aud": False},
             )
 
-        return await self._of(client).checked(kid, algorithm, decode)
+        return await self._keys_of(client).checked(kid, algorithm, decode)
 
-    def _of(self, client: Client) -> KeySet:
+    def _keys_of(self, client: Client) -> KeySet:
         found = self._keys.get(client.keys)
         if found is None:
             found = self._keys[client.keys] = KeySet(

@@ -27,3 +27,10 @@ class UnusableClient(OAuthError):
 
     def __init__(self, description: str) -> None:
         super().__init__("invalid_client", description, 401)
+
+
+class InvalidGrant(OAuthError):
+    """A code, token or assertion that does not count, or not any more."""
+
+    def __init__(self, description: str) -> None:
+        super().__init__("invalid_grant", description)

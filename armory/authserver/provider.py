@@ -114,15 +114,15 @@ class Provider(GatewayLogin):
         if login.refresh_token:
             form = {"grant_type": "refresh_token", "refresh_token": login.refresh_token}
             given = await self.given_to(login, form)
-            return await self._of_now(with_tokens(login, given), given.id_token, identity)
+            return await self._after_refresh(with_tokens(login, given), given.id_token, identity)
         if login.expires_at is not None and login.expires_at <= time.time():
             raise self.refused("its access token has expired, and it gave no refresh token")
         claims = await self._userinfo(login.access_token)
         if login.id_token:
-            return await self._of_now(login, "", identity)
+            return await self._after_refresh(login, "", identity)
         return login, self._same(claims, identity)
 
-    async def _of_now(
+    async def _after_refresh(
         self, login: Login, id_token: str, identity: Identity
     ) -> tuple[Login, Identity]:
         """A login that was refreshed, by the ID token that came; an unusable one is left out.

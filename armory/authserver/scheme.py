@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from cachetools import TTLCache
 
 from armory.authserver.clients import is_own
-from armory.authserver.grants import ACCESS_S, Grant, Grants
+from armory.authserver.grants import ACCESS_S, Grants
+from armory.authserver.kept_grants import Grant
 from armory.authserver.tokens import ACCESS
 from armory.domain.principal import Principal
 from armory.errors import AuthenticationFailed

@@ -13,7 +13,8 @@ from armory.authserver.client_keys import METHOD, ClientKeys
 from armory.authserver.clients import Client, Registrations
 from armory.authserver.documents import Documents, is_document
 from armory.authserver.errors import UnusableClient
-from armory.authserver.grants import Grants, GrantStore
+from armory.authserver.grants import Grants
+from armory.authserver.kept_grants import GrantStore
 from armory.authserver.provider import Provider
 from armory.authserver.scheme import GrantScheme
 from armory.authserver.settings import ProxySettings
@@ -30,7 +31,7 @@ class AuthorizationServer:
     Args:
         settings: as configured.
         seal: makes ids of clients, codes and tokens.
-        store: where grants rest.
+        store: where grants are stored.
 
     Attributes:
         registrations, assertions, grants, provider, scheme, settings: the parts.

@@ -134,7 +134,7 @@ def _free_key(wanted: str, taken: Collection[str]) -> str:
 
 def _block(key: str, entry: dict[Any, Any], notices: list[str]) -> dict[str, Any]:
     block: dict[str, Any] = {}
-    takers = (_where, _how, _login, _credential, _named)
+    takers = (_take_transport, _take_command, _login, _take_credential, _named)
     dropped = [
         str(name)
         for name, value in _flat(entry)
@@ -181,7 +181,8 @@ def _refers_to(value: str, name: str) -> bool:
     return name in referred(value) or value == f"${name}"
 
 
-def _where(block: dict[str, Any], name: str, value: Any) -> bool:
+def _take_transport(block: dict[str, Any], name: str, value: Any) -> bool:
+    """Take a member that says where the server is; False: it says something else."""
     if name in _URL_KEYS:
         block["url"] = value
         if name == "httpUrl":
@@ -194,7 +195,8 @@ def _where(block: dict[str, Any], name: str, value: Any) -> bool:
     return True
 
 
-def _how(block: dict[str, Any], name: str, value: Any) -> bool:
+def _take_command(block: dict[str, Any], name: str, value: Any) -> bool:
+    """Likewise one that says how it is started, or how long anything may take."""
     if name in ("command", "cmd"):
         _command(block, value)
     elif name == "args":
@@ -217,7 +219,8 @@ def _times(block: dict[str, Any], value: dict[Any, Any]) -> None:
             block[place] = value[name] / 1_000
 
 
-def _credential(block: dict[str, Any], name: str, value: Any) -> bool:
+def _take_credential(block: dict[str, Any], name: str, value: Any) -> bool:
+    """Likewise one that names a variable with a secret."""
     if name == "bearer_token_env_var":
         _put(block, "headers", {"Authorization": f"Bearer ${{{value}}}"})
     elif name == "env_http_headers" and isinstance(value, dict):

@@ -1,16 +1,19 @@
-"""What one request takes of its caller's limits, and what is said about it.
+"""What one request takes of its caller's limits, and how much each caller holds.
 
-Owns: `Demand`, `Taken`, as values. Never imports anything but the standard library.
+Owns: `Demand` and `Taken`, as values, and `Holdings`. Never imports anything but the standard
+library.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 Counted = Literal["calls", "searches"]
 Exceeded = Literal["rate", "calls", "searches", "concurrency"]
 DAY_S = 86_400
+K = TypeVar("K")
 
 
 class Rate(NamedTuple):
@@ -58,6 +61,20 @@ class Taken(NamedTuple):
     exceeded: Exceeded | None = None
     wait_s: float = 0.0
     lease: str = ""
+
+
+class Holdings(Counter[K]):
+    """How much each key holds of something limited; one that holds nothing takes no memory."""
+
+    def take(self, key: K, amount: int = 1) -> None:
+        """It holds so much more."""
+        self[key] += amount
+
+    def give_back(self, key: K, amount: int = 1) -> None:
+        """It holds so much less."""
+        self[key] -= amount
+        if not self[key]:
+            del self[key]
 
 
 SLOT_WAIT_S = 1.0

@@ -111,9 +111,9 @@ def among(dataset: Dataset, folder: Path | str, count: int | None = None) -> Dat
     """
     folder = Path(folder)
     wanted = {name for query in dataset.queries for name in query.relevant}
-    copies = {_said(tool) for tool in dataset.tools if tool.name in wanted}
+    copies = {_wording(tool) for tool in dataset.tools if tool.name in wanted}
     own = {tool.name for tool in dataset.tools}
-    there = [tool for tool in load_tools(folder / "tools.jsonl") if _said(tool) not in copies]
+    there = [tool for tool in load_tools(folder / "tools.jsonl") if _wording(tool) not in copies]
     if count is not None and count > len(there):
         raise ConfigError(f"{folder}: {len(there)} tools can be added, {count} are asked for")
     chosen = sorted(there, key=lambda tool: _sampled(tool.name))[:count]
@@ -144,7 +144,7 @@ def _sampled(key: str) -> bytes:
     return hashlib.sha256(key.encode("utf-8", "replace")).digest()
 
 
-def _said(tool: ToolRecord) -> tuple[str, str]:
+def _wording(tool: ToolRecord) -> tuple[str, str]:
     return tool.original_name.casefold(), " ".join(tool.description.casefold().split())
 
 

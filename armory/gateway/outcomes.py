@@ -54,7 +54,7 @@ class Outcomes:
         """
         if not context.view.settings.context_boosts:
             return None
-        return self._last.get(_whose(context))
+        return self._last.get(_caller_key(context))
 
     def called(
         self,
@@ -80,7 +80,7 @@ class Outcomes:
             sent: whether it was forwarded; else it was refused here.
         """
         if context.view.settings.context_boosts:
-            self._last[_whose(context)] = record.name
+            self._last[_caller_key(context)] = record.name
         if self._events is None:
             return
         latency_ms = (time.perf_counter() - started) * 1_000
@@ -151,7 +151,7 @@ class Outcomes:
         self._events.listed(context.principal, listing)
 
 
-def _whose(context: RequestContext) -> str:
+def _caller_key(context: RequestContext) -> str:
     return context.session_id or context.principal.key
 
 

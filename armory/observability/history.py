@@ -76,17 +76,17 @@ class Minutes:
 
     def calls(self, now: float, errors: int, times: Sequence[float]) -> None:
         """Calls were answered; `now` in seconds since 1970, as everywhere here."""
-        self._at(now).count_calls(errors, times, _OF_ALL)
+        self._tally_at(now).count_calls(errors, times, _OF_ALL)
 
     def query(self, now: float, found: bool, saved_tokens: int) -> None:
         """One listing or search was answered."""
-        self._at(now).count_query(found, saved_tokens)
+        self._tally_at(now).count_query(found, saved_tokens)
 
     def since(self, oldest: float) -> Iterator[tuple[int, Tally]]:
         """(when it began, what happened) of each minute in which anything did, oldest first."""
         return ((at, tally) for at, tally in self._kept if at > oldest)
 
-    def _at(self, now: float) -> Tally:
+    def _tally_at(self, now: float) -> Tally:
         began = int(now // MINUTE_S) * MINUTE_S
         if not self._kept or self._kept[-1][0] != began:
             self._kept.append((began, Tally()))
@@ -111,11 +111,11 @@ class Parts:
 
     def calls(self, now: float, who: str, tool: str, errors: int, times: Sequence[float]) -> None:
         """Calls of one tool were answered."""
-        self._at(now, (who, tool)).count_calls(errors, times, _OF_A_PART)
+        self._tally_at(now, (who, tool)).count_calls(errors, times, _OF_A_PART)
 
     def query(self, now: float, who: str, found: bool, saved_tokens: int) -> None:
         """One listing or search was answered."""
-        self._at(now, (who, "")).count_query(found, saved_tokens)
+        self._tally_at(now, (who, "")).count_query(found, saved_tokens)
 
     def since(self, oldest: float, fits: Callable[[str, str], bool]) -> list[tuple[int, Tally]]:
         """The same as of `Minutes`, of those parts whose caller and tool fit; queries have an empty
@@ -144,7 +144,7 @@ class Parts:
                 del parts[part]
                 self._count -= 1
 
-    def _at(self, now: float, part: tuple[str, str]) -> Tally:
+    def _tally_at(self, now: float, part: tuple[str, str]) -> Tally:
         began = int(now // PART_S) * PART_S
         if not self._kept or self._kept[-1][0] != began:
             self._kept.append((began, {}))

@@ -12,8 +12,8 @@ from typing import Any
 from armory.observability.redaction import redacted
 from armory.runtime.blocks.accounts import accounts_needed
 from armory.runtime.running import Runtime
-from armory.upstreams.owner import UpstreamStatus
 from armory.upstreams.pool import PoolStatus
+from armory.upstreams.state import UpstreamStatus
 from armory.web.health import Readiness
 
 

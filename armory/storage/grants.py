@@ -19,7 +19,7 @@ GRANTS = "grants"
 
 
 class StoredGrants:
-    """The grants of one database. Satisfies `authserver.grants.GrantStore`.
+    """The grants of one database. Satisfies `authserver.kept_grants.GrantStore`.
 
     Args:
         database: keeps them.

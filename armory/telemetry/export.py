@@ -120,7 +120,7 @@ async def opened_tracing(settings: OtelSettings, version: str) -> AsyncGenerator
     durations, exporting = _metrics(resource, version) if metrics else (None, None)
     ended = traces.on_end if traces else None
     tracing = Tracing(ended, durations, Sampling(), queries=settings.queries)
-    with _told_now_and_then():
+    with _seldom_logged():
         try:
             yield tracing
         finally:
@@ -161,8 +161,8 @@ class OnceAMinute(logging.Filter):
 
 
 @contextmanager
-def _told_now_and_then() -> Generator[None]:
-    """What exporters say of a collector that is away, seldom for as long as the context lasts."""
+def _seldom_logged() -> Generator[None]:
+    """While the context lasts, exporters log only now and then that a collector is away."""
     held = [
         (logging.getLogger(f"{MODULE}.{kind}_exporter"), OnceAMinute())
         for kind in ("trace", "metric")

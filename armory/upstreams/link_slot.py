@@ -63,7 +63,7 @@ class LinkSlot:
         self._on_event = on_event
 
     @property
-    def there(self) -> bool:
+    def alive(self) -> bool:
         """Whether its session is open or opening."""
         link = self.link
         return self.connecting is not None or (link is not None and not link.closed)
@@ -182,7 +182,7 @@ def count_sessions(slots: Iterable[LinkSlot]) -> SessionCounts:
     The gateway's own, which is pinned, is neither shared nor a client's. One that was lost, or
     could not be opened, waits for a call and counts for nothing.
     """
-    slots = [slot for slot in slots if slot.there]
+    slots = [slot for slot in slots if slot.alive]
     own = {slot.owner for slot in slots if slot.whose.session_id is not None}
     shared = [slot for slot in slots if slot.whose.session_id is None and not slot.pinned]
     links = [slot.link for slot in slots if slot.link is not None]

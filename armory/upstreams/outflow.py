@@ -6,10 +6,10 @@ so that calls of one who calls much, and at one that does not answer, leave room
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
 
+from armory.domain.limits import Holdings
 from armory.errors import UpstreamOverloaded
 from armory.http1.reading import COUNTED_BYTES
 from armory.protocol.link import Call, Owner
@@ -36,7 +36,7 @@ class Outflow:
 
     def __init__(self, limit_bytes: int = OUTFLOW_BYTES) -> None:
         self._limit = limit_bytes
-        self._of: Counter[tuple[str, str]] = Counter()
+        self._by_holder: Holdings[tuple[str, str]] = Holdings()
         self.held = 0
 
     @contextmanager
@@ -48,23 +48,20 @@ class Outflow:
         """
         both = ("caller", owner.principal.person), ("upstream", server)
         for kind, name in both:
-            if self._of[kind, name] + size > self._limit // 2:
+            if self._by_holder[kind, name] + size > self._limit // 2:
                 whose = "this caller's" if kind == "caller" else f"those to {name!r}"
                 raise self._full(server, f"{whose} alone hold half of that")
         if self.held + size > self._limit:
             raise self._full(server, "all together hold that")
-        self._add(both, size)
+        self.held += size
+        for holder in both:
+            self._by_holder.take(holder, size)
         try:
             yield
         finally:
-            self._add(both, -size)
-
-    def _add(self, both: tuple[tuple[str, str], ...], size: int) -> None:
-        self.held += size
-        for key in both:
-            self._of[key] += size
-            if not self._of[key]:
-                del self._of[key]
+            self.held -= size
+            for holder in both:
+                self._by_holder.give_back(holder, size)
 
     def _full(self, server: str, why: str) -> UpstreamOverloaded:
         return UpstreamOverloaded(

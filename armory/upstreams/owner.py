@@ -1,24 +1,21 @@
 """The owner task of one upstream: connect, list, listen, come back.
 
-Owns: back-off, last-good lists, health probes and the state of one upstream. Never imports the
-supervisor, `gateway` or above.
+Owns: back-off, last-good lists and health probes of one upstream. Never imports the supervisor,
+`gateway` or above.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Literal
 
-from armory.domain.catalog import Dropped, ServerLists
+from armory.domain.catalog import ServerLists
 from armory.errors import LoginNeeded, UpstreamUnavailable
 from armory.logger import Logger
-from armory.observability.redaction import redacted
 from armory.protocol.session_events import Ended, Lost, Notified, Replaced, SessionEvent
-from armory.protocol.versions import Era
 from armory.tasks import start, stop
 from armory.upstreams.clock import Clock
 from armory.upstreams.connecting.placing import OWN
@@ -26,65 +23,26 @@ from armory.upstreams.offered.login_tool import lists_before_login
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.lists.pages import TOOLS
 from armory.upstreams.session.lists.server_lists import compared
+from armory.upstreams.state import UpstreamState, UpstreamStatus
 from armory.upstreams.upstream import Upstream
 
 log = Logger(__name__)
 
-State = Literal["connecting", "ready", "down", "login_required"]
 OnLists = Callable[[str, ServerLists], None]
 
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 60.0
 STABLE_S = 30.0
+"""An upstream that worked for so long is stable: pauses begin anew with the shortest."""
 _LOGIN = "login_required"
 _SETTLE_S = 0.05
+"""Announcements of changes tend to come together: so long after the first the lists are fetched."""
 _LISTED_SHARE = 10
+"""How many times as long as fetching the lists took it is not done again, unasked."""
 _WATCH_S = 1.0
 """How long listing waits until the upstream is set to announce changes."""
-_SHOWN_LINES = 10
-_TOLD = 50
-"""Kinds of failure of one upstream that are remembered: each is logged as a warning once."""
-_NUMBERS = re.compile(r"0x[0-9a-f]{1,16}|\d{1,20}", re.IGNORECASE)
 _MISSED_PROBES = 2
-
-
-@dataclass(frozen=True, slots=True)
-class UpstreamStatus:
-    """One upstream as its owner task sees it.
-
-    Attributes:
-        state: `connecting` before the first answer, `ready`, `down` (last-good lists stay), or
-            `login_required`, which is down for want of a login.
-        error: why it is down, naming the upstream; "" otherwise.
-        since: the supervisor's clock when the state was entered, seconds.
-        era, protocol_version: what it speaks; None and "" while unknown.
-        tools, skills: how many its last good lists have.
-        attempts: connection attempts since it was last stable.
-        awaited: what it has not done yet, while its process starts; "" otherwise.
-        dropped: the first of what its last good lists lack because it cannot be handled.
-        dropped_count: how much they lack in all.
-        restarts: how often it was lost after it had listed, and had to be connected anew.
-        personal: whether it wants the callers' own logins or tokens, and takes none of the gateway.
-    """
-
-    state: State
-    error: str = ""
-    since: float = 0.0
-    era: Era | None = None
-    protocol_version: str = ""
-    tools: int = 0
-    attempts: int = 0
-    dropped: Sequence[Dropped] = ()
-    dropped_count: int = 0
-    awaited: str = ""
-    restarts: int = 0
-    skills: int = 0
-    personal: bool = False
-
-    @property
-    def up(self) -> bool:
-        """Whether it can be called, as far as the gateway itself can tell."""
-        return self.state == "ready" or self.personal
+"""So many in a row, and the session counts as lost."""
 
 
 class UpstreamOwner:
@@ -98,7 +56,7 @@ class UpstreamOwner:
     Attributes:
         settled: set once it has listed, or failed.
         lists: the last good ones; None before.
-        status: its state; `shown` adds what is waited for.
+        state: its state; `shown` adds what is waited for.
         task: runs `run`, once somebody has begun it.
     """
 
@@ -106,7 +64,7 @@ class UpstreamOwner:
         self.upstream = upstream
         self.settled = asyncio.Event()
         self.lists: ServerLists | None = None
-        self.status = UpstreamStatus("connecting", since=clock.now())
+        self.state = UpstreamState(upstream.spec.key, upstream.errors, clock)
         self.task: asyncio.Task[None] | None = None
         self._on_lists = on_lists
         self._clock = clock
@@ -117,7 +75,6 @@ class UpstreamOwner:
         self._crashed_at = clock.now()
         self._listed = 0
         self._list_after = 0.0
-        self._told: set[str] = set()
 
     def on_session_event(self, event: SessionEvent) -> None:
         """As `SessionObserver.on_session_event`: what calls for a look at the lists, or for a new
@@ -151,18 +108,18 @@ class UpstreamOwner:
                     await link.close()  # another release may serve by now, of another era
             if worked_since is not None and self._clock.now() - worked_since >= STABLE_S:
                 failures = 0
-                self._told.clear()
+                self.state.stable()
             failures += 1
-            restarts = self.status.restarts + (worked_since is not None)
-            self.status = replace(self.status, attempts=failures, restarts=restarts)
+            self.state.attempted(failures, lost=worked_since is not None)
             await self._clock.sleep(pause_s(failures))
 
     def shown(self) -> UpstreamStatus:
         """The status, with what is waited for."""
         starting = self.upstream.connector.starting
-        if starting is None or self.status.state == "ready":
-            return self.status
-        return replace(self.status, awaited=starting.status_text)
+        status = self.state.status
+        if starting is None or status.state == "ready":
+            return status
+        return replace(status, awaited=starting.status_text)
 
     def crashed(self, error: BaseException) -> float:
         """The owner task met an error that nobody foresaw; the seconds until it is to be started
@@ -180,7 +137,7 @@ class UpstreamOwner:
             self._crash = said
             log.error("upstream_owner_crashed", upstream=self.upstream.spec.key, exc_info=error)
         self._down(f"upstream {self.upstream.spec.key!r}: internal error: {said[:300]}")
-        self.status = replace(self.status, attempts=self._crashes)
+        self.state.attempted(self._crashes)
         return pause_s(self._crashes)
 
     async def refresh(self) -> None:
@@ -224,7 +181,6 @@ class UpstreamOwner:
                     upstream=link.server,
                 )
             if changed:
-                # Several announcements tend to come together.
                 await asyncio.sleep(_SETTLE_S)
                 self._dirty.clear()
                 await self._refresh(link)
@@ -256,8 +212,8 @@ class UpstreamOwner:
                 await self._list_again(link)
         else:
             await self._refresh(link)
-        if self.status.state != "ready":
-            self._ready(link)
+        if self.state.status.state != "ready":
+            self.state.ready(link, ServerLists() if self.lists is None else self.lists)
 
     async def _list_again(self, link: BaseLink) -> None:
         """Fetch the lists of a server that is alive; where they cannot be had now, those that there
@@ -297,7 +253,7 @@ class UpstreamOwner:
         mine = self._listed
         known = self.lists
         lists = await compared(await self.upstream.lists.over(link, known), known)
-        if mine < self._listed and self.lists is not None and self.status.state == "ready":
+        if mine < self._listed and self.lists is not None and self.state.status.state == "ready":
             return  # a refresh that began later has newer lists
         before, self.lists = self.lists, lists
         if lists is not known or before is not known:
@@ -306,7 +262,7 @@ class UpstreamOwner:
             except BaseException:
                 self.lists = before  # nobody has them, so the next time they are news
                 raise
-        self._ready(link)
+        self.state.ready(link, lists)
         self.settled.set()
 
     def _for_people(self, error: LoginNeeded) -> None:
@@ -314,40 +270,16 @@ class UpstreamOwner:
         if self.lists is None:
             self.lists = lists_before_login(self.upstream.spec.key, self.upstream.spec.auth)
             self._on_lists(self.upstream.spec.key, self.lists)
-        self._down(error.message, "login_required")
-        self.status = replace(self.status, personal=True)
+        self._down(error.message, "login_required", personal=True)
 
-    def _ready(self, link: BaseLink) -> None:
-        lists = self.lists if self.lists is not None else ServerLists()
-        tools = len(lists.tools)
-        if self.status.state != "ready":
-            revision = link.protocol_version
-            log.info("upstream_ready", upstream=link.server, tools=tools, revision=revision)
-        since = self.status.since if self.status.state == "ready" else self._clock.now()
-        self.status = UpstreamStatus(
-            "ready",
-            since=since,
-            era=link.era,
-            protocol_version=link.protocol_version,
-            tools=tools,
-            skills=len(lists.skills),
-            attempts=self.status.attempts,
-            restarts=self.status.restarts,
-            dropped=lists.dropped,
-            dropped_count=lists.dropped_count,
-        )
-
-    def _down(self, error: str, state: Literal["down", "login_required"] = "down") -> None:
-        error = redacted(error)
-        kind = _NUMBERS.sub("0", error)
-        say = log.debug if kind in self._told else log.warning
-        if len(self._told) < _TOLD:
-            self._told.add(kind)
-        said = self.upstream.errors.lines()[-_SHOWN_LINES:]
-        more = {"stderr": said} if said else {}
-        say("upstream_down", upstream=self.upstream.spec.key, error=error, **more)
-        since = self.status.since if self.status.state == state else self._clock.now()
-        self.status = replace(self.status, state=state, error=error, since=since, personal=False)
+    def _down(
+        self,
+        error: str,
+        state: Literal["down", "login_required"] = "down",
+        *,
+        personal: bool = False,
+    ) -> None:
+        self.state.down(error, state, personal=personal)
         self.settled.set()
 
 

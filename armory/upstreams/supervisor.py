@@ -14,9 +14,10 @@ from armory.errors import UpstreamUnavailable
 from armory.logger import Logger
 from armory.tasks import start, stop
 from armory.upstreams.clock import Clock, SystemClock
-from armory.upstreams.owner import OnLists, UpstreamOwner, UpstreamStatus
+from armory.upstreams.owner import OnLists, UpstreamOwner
 from armory.upstreams.pool import Pool
 from armory.upstreams.spec import UpstreamSpec
+from armory.upstreams.state import UpstreamStatus
 
 log = Logger(__name__)
 

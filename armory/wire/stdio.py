@@ -24,7 +24,7 @@ from armory.protocol.jsonrpc import Part
 from armory.tasks import spawn, start
 from armory.threads import unattended
 from armory.wire.caller import Caller
-from armory.wire.duplex import Duplex
+from armory.wire.duplex.connection import Duplex
 from armory.wire.interaction.interactions import Interactions
 from armory.wire.messages import Data
 from armory.wire.observed import Observers, dispatcher_of

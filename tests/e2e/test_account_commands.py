@@ -116,7 +116,7 @@ def test_usage_shows_how_tools_and_their_servers_fare(armory: Run, tmp_path: Pat
     async def called() -> None:
         database = Database(url)
         await database.open()
-        usage = UsageStatistics(database, window_days=30)
+        usage = UsageStatistics(database)
         usage.called("ann", "time__now", ok=True, latency_ms=20)
         usage.called("ann", "time__now", ok=False, latency_ms=20)
         usage.observed({"time": True}, 3_000)

@@ -214,7 +214,7 @@ async def test_titles_of_which_a_manifest_tells(
     kept()
     for number in range(100):
         definition = f'{{"name":"a__{number}","title":"{"x" * 50_000}","inputSchema":{{}}}}'
-        (entry,) = await entries._of([Raw(definition.encode())])  # pyright: ignore[reportPrivateUsage]
+        (entry,) = await entries._entries_of([Raw(definition.encode())])  # pyright: ignore[reportPrivateUsage]
         assert entry[0] == f"a__{number}"
     assert kept() < 3 * room
 

@@ -65,7 +65,7 @@ def test_one_caller_and_one_upstream_have_half() -> None:
         assert "server.limits.outflow_bytes" in str(full.value)
         assert outflow.held == 300
     assert outflow.held == 0
-    assert not outflow._of  # pyright: ignore[reportPrivateUsage]
+    assert not outflow._by_holder  # pyright: ignore[reportPrivateUsage]
 
 
 async def test_large_calls_at_an_upstream_that_does_not_answer() -> None:

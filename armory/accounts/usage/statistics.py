@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from armory.retrieval.ports import UsageArrays
 
 _log = Logger(__name__)
+WINDOW_DAYS = 30
+"""Days over which tools and servers are judged; a user's own history is stored for good."""
 USERS_KEPT = 5_000
 """Users whose history is in memory, those that asked last."""
 _RECALL_S = 1.0
@@ -59,8 +61,6 @@ class UsageStatistics:
     Args:
         database: where they are stored.
         tools: number of tools in the catalog, for the percentile.
-        window_days: days over which tools and servers are judged; a user's own history is stored
-            for good.
         now_ms: the time, milliseconds since 1970.
         users_kept: see `USERS_KEPT`.
     """
@@ -70,13 +70,11 @@ class UsageStatistics:
         database: Database,
         *,
         tools: Callable[[], int] = lambda: 0,
-        window_days: int,
         now_ms: Callable[[], int] = now_ms,
         users_kept: int = USERS_KEPT,
     ) -> None:
         self._rows = UsageStore(database)
         self._tool_count = tools
-        self._window_days = window_days
         self._now_ms = now_ms
         self._tools: dict[str, ToolStatistics] = {}
         self._since: int | None = None
@@ -184,7 +182,7 @@ class UsageStatistics:
         Raises:
             BackendError: the database failed.
         """
-        since = first_day(self._now_ms(), self._window_days)
+        since = first_day(self._now_ms(), WINDOW_DAYS)
         # a day that leaves the window changes no row
         anew = since != self._since
         changed = await self._rows.changed_tools(since, anew=anew)
@@ -205,7 +203,7 @@ class UsageStatistics:
         Raises:
             BackendError: the database failed.
         """
-        await self._rows.prune(first_day(self._now_ms(), 2 * self._window_days))
+        await self._rows.prune(first_day(self._now_ms(), 2 * WINDOW_DAYS))
 
     def forget(self, user: str) -> None:
         """Forget a deleted user: the next user of that name is somebody else."""

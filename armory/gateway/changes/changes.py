@@ -83,7 +83,7 @@ class Changes:
         self._may_know = may_know
         self._subscriptions: set[Subscription] = set()
         self._direct: set[Subscription] = set()  # those of them at a transparent endpoint
-        self._of: dict[str, set[Subscription]] = {}  # by principal
+        self._by_principal: dict[str, set[Subscription]] = {}
         self._rounds = Rounds()
         self._waiting = tasks.Tasks()
 
@@ -93,7 +93,7 @@ class Changes:
     def add(self, subscription: Subscription) -> None:
         """Let a client listen."""
         self._subscriptions.add(subscription)
-        self._of.setdefault(subscription.principal.key, set()).add(subscription)
+        self._by_principal.setdefault(subscription.principal.key, set()).add(subscription)
         if subscription.endpoint.transparent:
             self._direct.add(subscription)
 
@@ -102,10 +102,10 @@ class Changes:
         self._subscriptions.discard(subscription)
         self._direct.discard(subscription)
         principal = subscription.principal.key
-        of = self._of.get(principal, set())
-        of.discard(subscription)
-        if not of:
-            self._of.pop(principal, None)
+        theirs = self._by_principal.get(principal, set())
+        theirs.discard(subscription)
+        if not theirs:
+            self._by_principal.pop(principal, None)
         await self.task_streams.leave(subscription)
         await self.resources.remove_all(subscription)
 
@@ -299,7 +299,7 @@ class Changes:
         """Those whom an upstream session with this key (`Pool.key`) may serve."""
         if not owner:
             return self._subscriptions
-        return self._of.get(owner) or self._of.get(principal_of(owner), ())
+        return self._by_principal.get(owner) or self._by_principal.get(principal_of(owner), ())
 
     def _serves(self, server: str, owner: str, subscription: Subscription) -> bool:
         """Whether a client is served by one upstream session."""

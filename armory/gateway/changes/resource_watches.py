@@ -7,10 +7,10 @@ hear of. Never imports a transport.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Iterable
 from weakref import WeakValueDictionary
 
+from armory.domain.limits import Holdings
 from armory.errors import ArmoryError, InvalidRequest
 from armory.gateway.ports import Pool
 from armory.gateway.subscription import Subscription
@@ -49,8 +49,8 @@ class ResourceWatches:
         self._watched: dict[_Key, dict[str, set[Subscription]]] = {}
         self._locks: WeakValueDictionary[_Key, asyncio.Lock] = WeakValueDictionary()
         self._behind: dict[str, set[Subscription]] = {}
-        self._count: Counter[str] = Counter()
-        self._chars: Counter[str] = Counter()
+        self._count: Holdings[str] = Holdings()  # by person, as the next
+        self._chars: Holdings[str] = Holdings()
         self._all_chars = 0
         self._tasks = Tasks()
 
@@ -96,11 +96,10 @@ class ResourceWatches:
             raise InvalidRequest(
                 f"your clients watch {OF_ONE_CALLER:,} resources already; unsubscribe from some"
             )
-        theirs = self._chars[person]
-        if theirs + size > _ALL_CHARS // 2 or self._all_chars + size > _ALL_CHARS:
+        if self._chars[person] + size > _ALL_CHARS // 2 or self._all_chars + size > _ALL_CHARS:
             raise InvalidRequest("the URIs that are watched already are too long in all")
-        self._count[person] += 1
-        self._chars[person] = theirs + size
+        self._count.take(person)
+        self._chars.take(person, size)
         self._all_chars += size
 
     def _drop(self, subscription: Subscription, server: str, uri: str) -> None:
@@ -110,10 +109,8 @@ class ResourceWatches:
         subscription.uris.discard((server, uri))
         person = subscription.principal.person
         self._all_chars -= len(uri)
-        self._chars[person] -= len(uri)
-        self._count[person] -= 1
-        if not self._count[person]:
-            del self._chars[person], self._count[person]
+        self._chars.give_back(person, len(uri))
+        self._count.give_back(person)
 
     async def remove(self, subscription: Subscription, server: str, uri: str) -> None:
         """The reverse; nothing where there was no subscription.

@@ -7,13 +7,13 @@ its own there, opened anew where it ends. Never imports a transport.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 
+from armory.domain.limits import Holdings
 from armory.errors import ArmoryError
 from armory.gateway.ports import Pool
 from armory.gateway.results.uri_rewriting import expose_params
@@ -49,7 +49,7 @@ class TaskStreams:
         self._pool = pool
         self._may_use = may_use
         self._open: dict[TaskStream, str] = {}
-        self._of: Counter[str] = Counter()
+        self._by_person: Holdings[str] = Holdings()
 
     def __len__(self) -> int:
         return len(self._open)
@@ -74,11 +74,11 @@ class TaskStreams:
         if self._pool.era(server) != "modern":
             return asked  # it reports all tasks of a session to whoever has that
         person = subscription.principal.person
-        if len(self._open) >= MOST or self._of[person] >= MOST_OF_ONE:
+        if len(self._open) >= MOST or self._by_person[person] >= MOST_OF_ONE:
             return frozenset()
         stream = TaskStream(self._pool, self._may_use, subscription, server, asked, capabilities)
         self._open[stream] = person
-        self._of[person] += 1
+        self._by_person.take(person)
         honoured: frozenset[str] = frozenset()
         try:
             honoured = await stream.open(self._forget)
@@ -98,10 +98,7 @@ class TaskStreams:
             await stream.close()
 
     def _forget(self, stream: TaskStream) -> None:
-        person = self._open.pop(stream)
-        self._of[person] -= 1
-        if not self._of[person]:
-            del self._of[person]
+        self._by_person.give_back(self._open.pop(stream))
 
 
 class TaskStream:

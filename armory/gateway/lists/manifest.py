@@ -67,7 +67,7 @@ class Manifest:
         if context.endpoint.transparent:
             return manifest_seen(context, await self._pass_on(INDEX, context, params))
         listed, result, tools = await self._listed(context, INDEX, params)
-        entries = [entry for _, entry in await self._of(tools)]
+        entries = [entry for _, entry in await self._entries_of(tools)]
         result["entries"] = Raw(b"[" + b",".join(entries) + b"]")
         return Reply(Raw(encode(result)), era=listed.era)
 
@@ -86,7 +86,7 @@ class Manifest:
         names = _names(params.get("names"))
         asked = {name: said for name, said in params.items() if name != "names"}
         listed, result, tools = await self._listed(context, DESCRIBE, asked)
-        entries = await self._of(tools)
+        entries = await self._entries_of(tools)
         found = {name: tool for (name, _), tool in zip(entries, tools, strict=True)}
         if negotiated(context):
             found = {**_scoped(context, names), **found}
@@ -106,7 +106,7 @@ class Manifest:
         result = _members(listed.result)
         return listed, result, _definitions(result.pop("tools"))
 
-    async def _of(self, tools: Iterable[Raw]) -> list[tuple[str, bytes]]:
+    async def _entries_of(self, tools: Iterable[Raw]) -> list[tuple[str, bytes]]:
         """(name, entry) of each definition."""
         keyed = [(hashlib.sha256(tool).digest(), tool) for tool in tools]
         missing = {key: tool for key, tool in keyed if key not in self._entries}

@@ -93,7 +93,7 @@ class ToolLists:
             form = Form(context.era, original=True, headers=True)
             scoped = scoped_by_upstream(context)
             if scoped:
-                return _besides(context, form, scoped)
+                return _outside_own_groups(context, form, scoped)
             return _everything(context, form, kept=True)
         spec = view.set_spec(context.endpoint)
         by_groups = negotiated(context)  # else the set's query would list tools twice
@@ -250,7 +250,7 @@ def _outside_groups(context: RequestContext, request: ListRequest) -> Reply:
     return list_result(context, LIST, _MEMBER, body, kept=False, private=True)
 
 
-def _besides(context: RequestContext, form: Form, scoped: Set[str]) -> Reply:
+def _outside_own_groups(context: RequestContext, form: Form, scoped: Set[str]) -> Reply:
     """The tools of an upstream that are in none of its groups."""
     view = context.view
     visible = view.visible(context).tools

@@ -14,7 +14,7 @@ from msgspec import Raw
 
 from armory.domain.query import Query
 from armory.gateway.metatools.definitions import MAX_REJECTED
-from armory.gateway.queries.carriers import read_beside
+from armory.gateway.queries.carriers import read_query_items
 from armory.gateway.queries.values import check_names, check_texts, check_top_k
 from armory.gateway.requests import ClientRequest
 from armory.protocol.codes import INVALID_PARAMS
@@ -40,10 +40,10 @@ class SearchArguments:
         Raises:
             RpcError: something that it carries is out of range.
         """
-        beside = read_beside(request)
-        beside["top_k"] = beside["top_k"] if self.top_k is None else self.top_k
-        beside["servers"] = beside["servers"] if self.servers is None else self.servers
-        return Query(self.texts, source="tool", user=request.user, **beside)
+        items = read_query_items(request)
+        items["top_k"] = items["top_k"] if self.top_k is None else self.top_k
+        items["servers"] = items["servers"] if self.servers is None else self.servers
+        return Query(self.texts, source="tool", user=request.user, **items)
 
 
 def read_search(params: Mapping[str, Raw]) -> SearchArguments:

@@ -121,14 +121,14 @@ def read_list_request(
     mode = read_mode(request)
     given = read_filter(params, experimental)
     texts, source = _texts(request, params, set_query, given)
-    beside = read_beside(request, given)
+    items = read_query_items(request, given)
     query = None
     if texts is not None:
-        query = Query(texts=texts, source=source, user=request.user, **beside)
-    return ListRequest(query, mode, beside["servers"], beside["categories"], given.names)
+        query = Query(texts=texts, source=source, user=request.user, **items)
+    return ListRequest(query, mode, items["servers"], items["categories"], given.names)
 
 
-class Beside(TypedDict):
+class QueryItems(TypedDict):
     """What a request may carry beside the texts of a query; see `Query`."""
 
     threshold: float | None
@@ -140,7 +140,7 @@ class Beside(TypedDict):
     last_tool: str | None
 
 
-def read_beside(request: ClientRequest, given: ListFilter = NOTHING) -> Beside:
+def read_query_items(request: ClientRequest, given: ListFilter = NOTHING) -> QueryItems:
     """What this request carries beside the texts, wherever; None: it does not say.
 
     Raises:

@@ -5,11 +5,12 @@ Owns: `Entry` and `Entries`. Never imports a transport.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
 from cachetools import TLRUCache
+
+from armory.domain.limits import Holdings
 
 
 class Entry(NamedTuple):
@@ -44,12 +45,12 @@ class Entries(TLRUCache[str, Entry]):
 
     def __init__(self, kept: int, clock: Callable[[], float]) -> None:
         super().__init__(kept, ttu=lambda _key, entry, now: now + entry.ttl_s, timer=clock)
-        self._of: Counter[str] = Counter()
+        self._by_person: Holdings[str] = Holdings()
 
     def count(self, person: str) -> int:
         """Tasks of one person whose time is not over."""
         self.expire()
-        return self._of[person]
+        return self._by_person[person]
 
     def __setitem__(self, key: str, value: Entry) -> None:
         """Enter it, whatever was there."""
@@ -58,7 +59,7 @@ class Entries(TLRUCache[str, Entry]):
             super().__setitem__(key, value)
         if before is not None:
             self._forget(before)
-        self._of[value.counted] += 1
+        self._by_person.take(value.counted)
 
     def __delitem__(self, key: str) -> None:
         """Forget one, as `popitem` does with the least recently used."""
@@ -76,6 +77,4 @@ class Entries(TLRUCache[str, Entry]):
         return gone
 
     def _forget(self, entry: Entry) -> None:
-        self._of[entry.counted] -= 1
-        if not self._of[entry.counted]:
-            del self._of[entry.counted]
+        self._by_person.give_back(entry.counted)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple, Protocol
 
+from armory.domain.limits import Holdings
 from armory.errors import BackendError, RateLimited
 from armory.gateway.settings import TASKS_PER_PRINCIPAL
 from armory.gateway.tasks.entries import Entries, Entry
@@ -83,7 +83,7 @@ class TaskRegister:
         self._clock = clock
         self._near = Entries(kept, clock)
         self._per_principal = per_principal
-        self._coming: Counter[str] = Counter()
+        self._coming: Holdings[str] = Holdings()
         self._news = asyncio.Event()
 
     @contextmanager
@@ -95,13 +95,11 @@ class TaskRegister:
         """
         if self._near.count(person) + self._coming[person] >= self._per_principal:
             raise self._too_many()
-        self._coming[person] += 1
+        self._coming.take(person)
         try:
             yield
         finally:
-            self._coming[person] -= 1
-            if not self._coming[person]:
-                del self._coming[person]
+            self._coming.give_back(person)
 
     def _too_many(self) -> RateLimited:
         return RateLimited(

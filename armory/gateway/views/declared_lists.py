@@ -133,7 +133,7 @@ class DeclaredLists:
         now = time.monotonic()
         waits: dict[asyncio.Task[None], DeclaredList] = {}
         missing = False
-        for server in self._at(endpoint):
+        for server in self._servers_at(endpoint):
             kind = self._kind(server, answers)
             if kind is None or server in self._plain:
                 continue
@@ -167,7 +167,7 @@ class DeclaredLists:
         """What such a client is offered in place of the gateway's lists, by server's name."""
         if answers not in self._differing:
             return []
-        kinds = ((server, self._kind(server, answers)) for server in self._at(endpoint))
+        kinds = ((server, self._kind(server, answers)) for server in self._servers_at(endpoint))
         entries = (self._held.get((server, kind)) for server, kind in kinds if kind is not None)
         return [entry for entry in entries if entry is not None and entry.lists is not None]
 
@@ -179,13 +179,15 @@ class DeclaredLists:
 
     # ---
 
-    def _at(self, endpoint: Endpoint) -> Iterable[str]:
+    def _servers_at(self, endpoint: Endpoint) -> Iterable[str]:
         if not endpoint.transparent:
             return self._servers
         return (endpoint.name,) if endpoint.name in self._servers else ()
 
     def _kind(self, server: str, answers: int) -> int | None:
-        """As whom such a client lists at an upstream; None: as the gateway does."""
+        """The answers by which its lists at an upstream are told from others; None: it sees there
+        what the gateway sees.
+        """
         if self._pool.era(server) == "legacy":
             bare = answers & ~HANDSHAKE
             return bare if bare < EVERYTHING else None

@@ -86,7 +86,7 @@ class PrincipalLists:
         )
         self._differ = {key: of for key, of in differ if of}
         for held in self._held:
-            if held.server not in self._of(held.owner) or held.server not in servers:
+            if held.server not in self._servers_of(held.owner) or held.server not in servers:
                 self._held.drop(held)
                 continue
             if held.key in self._differ and before.get(held.server) is not servers[held.server]:
@@ -116,7 +116,7 @@ class PrincipalLists:
             view: what it was served from until now.
         """
         shared = view.catalog.servers.get(server)
-        if owner.session_id is None or shared is None or server in self._of(owner):
+        if owner.session_id is None or shared is None or server in self._servers_of(owner):
             return
         self._own.setdefault(owner.session_id, set()).add(server)
         answers = answers_of(owner.capabilities)
@@ -147,7 +147,7 @@ class PrincipalLists:
         of[server] = time.monotonic()
         return news
 
-    def _of(self, owner: Owner) -> frozenset[str]:
+    def _servers_of(self, owner: Owner) -> frozenset[str]:
         own = self._own.get(owner.session_id) if owner.session_id is not None else None
         servers = self.servers | own if own else self.servers
         key = owner.principal.key
@@ -189,7 +189,7 @@ class PrincipalLists:
 
     def held(self, owner: Owner, endpoint: Endpoint, answers: int = 0) -> list[HeldLists]:
         """What a caller has to itself at an endpoint, in the order of the servers' names."""
-        servers = self._of(owner)
+        servers = self._servers_of(owner)
         if endpoint.transparent:
             servers = servers & {endpoint.name}
         may_allow = self._policy.may_allow  # nothing is asked for who could be shown nothing of it

@@ -49,11 +49,11 @@ def _arguments(given: object) -> Mapping[str, Any]:
     return schema if schema.get("type") == "object" else {**schema, "type": "object"}
 
 
-def _of(*kinds: type) -> _Mend:
+def _of_kinds(*kinds: type) -> _Mend:
     return lambda value: value if type(value) in kinds else _OUT
 
 
-def _that(holds: Callable[[Any], bool]) -> _Mend:
+def _where(holds: Callable[[Any], bool]) -> _Mend:
     return lambda value: value if holds(value) else _OUT
 
 
@@ -169,7 +169,7 @@ def _is_moment(value: Any) -> bool:
 
 
 _TYPES = frozenset(("null", "boolean", "object", "array", "number", "integer", "string"))
-_TEXT, _FLAG, _ANY = _of(str), _of(bool), _of(dict)
+_TEXT, _FLAG, _ANY = _of_kinds(str), _of_kinds(bool), _of_kinds(dict)
 _TEXTS = _list(_TEXT)
 _schema = _object({"$schema": _TEXT, "properties": _properties, "required": _TEXTS})
 _ICON = _object(
@@ -177,7 +177,7 @@ _ICON = _object(
         "src": _TEXT,
         "mimeType": _TEXT,
         "sizes": _TEXTS,
-        "theme": _that(lambda value: value in ("light", "dark")),
+        "theme": _where(lambda value: value in ("light", "dark")),
     },
     "src",
 )
@@ -189,9 +189,9 @@ _LISTED = {
     "mimeType": _TEXT,
     "annotations": _object(
         {
-            "audience": _list(_that(lambda value: value in ("user", "assistant"))),
-            "priority": _that(lambda value: type(value) in (int, float) and 0 <= value <= 1),
-            "lastModified": _that(_is_moment),
+            "audience": _list(_where(lambda value: value in ("user", "assistant"))),
+            "priority": _where(lambda value: type(value) in (int, float) and 0 <= value <= 1),
+            "lastModified": _where(_is_moment),
         }
     ),
 }
@@ -202,7 +202,7 @@ _ENTRIES: Mapping[str, _Mend] = {
             **_COMMON,
             "outputSchema": _results,
             "annotations": _object({"title": _TEXT, **dict.fromkeys(_HINTS, _FLAG)}),
-            "execution": _object({"taskSupport": _that(lambda value: value in _SUPPORT)}),
+            "execution": _object({"taskSupport": _where(lambda value: value in _SUPPORT)}),
         }
     ),
     "prompts": _object(
@@ -219,7 +219,7 @@ _ENTRIES: Mapping[str, _Mend] = {
     "resources": _object(
         {
             **_LISTED,
-            "size": _that(lambda n: type(n) is int or (type(n) is float and n.is_integer())),
+            "size": _where(lambda n: type(n) is int or (type(n) is float and n.is_integer())),
         }
     ),
     "templates": _object(_LISTED),

@@ -61,11 +61,11 @@ def _check_member(name: str, member: Any) -> None:
 
 
 @contextmanager
-def told_of(argument: str) -> Generator[None]:
-    """What is told of a key of `armory.yaml`, which a library has not, is told of the argument.
+def naming_argument(argument: str) -> Generator[None]:
+    """Errors inside name this argument of the library in place of a key of `armory.yaml`.
 
     Raises:
-        ConfigError: the same, of the argument.
+        ConfigError: as raised inside, with the argument as its path.
     """
     try:
         yield

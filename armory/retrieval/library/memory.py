@@ -28,10 +28,10 @@ from armory.retrieval.library.arguments import (
     folder_of,
     handles_of,
     identifiers,
+    naming_argument,
     number,
     settings_of,
     texts_of,
-    told_of,
     whole,
 )
 from armory.retrieval.library.one_loop import OneLoop
@@ -77,14 +77,14 @@ def _named(model: str) -> Embedder | None:
     """
     where = os.environ.get("OPENAI_BASE_URL") or None
     openai = OpenAISettings(base_url=where, api_key=os.environ.get("OPENAI_API_KEY"))
-    with told_of("embedder"):
+    with naming_argument("embedder"):
         return make_embedder(model, options=PartOptions(openai=openai))
 
 
 def _index(index: VectorIndex | str, model: Embedder | None) -> VectorIndex | None:
     if not isinstance(index, str):
         return index
-    with told_of("index"):
+    with naming_argument("index"):
         return make_index(index, model)
 
 

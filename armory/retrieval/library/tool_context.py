@@ -37,7 +37,7 @@ class ToolContext:
         return [
             selected(tool, found["_score"], found["_relevance"], found["_reason"])
             for name, found in tuple(self._held.items())
-            if (tool := self._there(name)) is not None
+            if (tool := self._current(name)) is not None
         ]
 
     @property
@@ -56,13 +56,13 @@ class ToolContext:
         for tool in reversed(found):  # the best one goes in last and stays longest
             self._held.pop(tool["identifier"], None)
             self._held[tool["identifier"]] = tool
-        for name in [name for name in self._held if self._there(name) is None]:
+        for name in [name for name in self._held if self._current(name) is None]:
             del self._held[name]
         while len(self._held) > self.max_tools:
             del self._held[next(iter(self._held))]
         return found
 
-    def _there(self, identifier: str) -> Tool | None:
+    def _current(self, identifier: str) -> Tool | None:
         """The tool as it is now; None where it was removed or made private."""
         tool = self._known.get(identifier)
         return None if tool is None or tool.private else tool

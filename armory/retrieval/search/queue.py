@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
+from armory.domain.limits import Holdings
 from armory.errors import RateLimited
 
 LEAST_COST = 500
@@ -31,10 +32,10 @@ class SearchQueue:
     def __init__(self, most: int, per_caller: int) -> None:
         self._most = most
         self._per_caller = per_caller
-        self._running: dict[str, int] = {}
-        self._total = 0
-        self._held: dict[str, int] = {}
-        self._all = 0
+        self._running: Holdings[str] = Holdings()  # cost of the searches that run, by caller
+        self._running_cost = 0
+        self._admitted: Holdings[str] = Holdings()  # searches that run or wait, by caller
+        self._admitted_count = 0
         self._waiting: dict[str, deque[tuple[int, asyncio.Future[None]]]] = {}
 
     async def enter(self, caller: str, cost: int) -> int:
@@ -43,18 +44,18 @@ class SearchQueue:
         Raises:
             RateLimited: too many searches of this caller, or in all, run or wait already.
         """
-        held = self._held.get(caller, 0)
-        if held >= self._per_caller or self._all >= self._most:
-            mine = held >= self._per_caller
+        own = self._admitted[caller]
+        if own >= self._per_caller or self._admitted_count >= self._most:
+            mine = own >= self._per_caller
             key = "searches_per_principal" if mine else "searches"
             whose = "your" if mine else "the gateway's"
             raise RateLimited(
-                f"{held if mine else self._all} of {whose} searches are still under way "
+                f"{own if mine else self._admitted_count} of {whose} searches are still under way "
                 f"(server.limits.{key}); try again in a second",
                 retry_after_s=_RETRY_AFTER_S,
             )
-        self._held[caller] = held + 1
-        self._all += 1
+        self._admitted.take(caller)
+        self._admitted_count += 1
         cost = max(cost, LEAST_COST)
         if not self._waiting and self._fits(caller, cost):
             self._begin(caller, cost)
@@ -67,7 +68,7 @@ class SearchQueue:
         except asyncio.CancelledError:
             if turn.cancelled():
                 self._forget(caller, turn)
-                self._let_go(caller)
+                self._ended(caller)
             else:
                 self.leave(caller, cost)
             raise
@@ -81,8 +82,8 @@ class SearchQueue:
             cost: what `enter` gave.
             rest_s: seconds until the caller may use that room again.
         """
-        self._total -= cost
-        self._let_go(caller)
+        self._running_cost -= cost
+        self._ended(caller)
         if rest_s:
             asyncio.get_running_loop().call_later(rest_s, self._give_back, caller, cost)
             self._admit()
@@ -90,31 +91,23 @@ class SearchQueue:
             self._give_back(caller, cost)
 
     def _give_back(self, caller: str, cost: int) -> None:
-        left = self._running[caller] - cost
-        if left:
-            self._running[caller] = left
-        else:
-            del self._running[caller]
+        self._running.give_back(caller, cost)
         if self._waiting:
             self._admit()
 
-    def _let_go(self, caller: str) -> None:
-        self._all -= 1
-        held = self._held[caller] - 1
-        if held:
-            self._held[caller] = held
-        else:
-            del self._held[caller]
+    def _ended(self, caller: str) -> None:
+        """A search of a caller runs or waits no more."""
+        self._admitted_count -= 1
+        self._admitted.give_back(caller)
 
     def _begin(self, caller: str, cost: int) -> None:
-        self._running[caller] = self._running.get(caller, 0) + cost
-        self._total += cost
+        self._running.take(caller, cost)
+        self._running_cost += cost
 
     def _fits(self, caller: str, cost: int) -> bool:
-        mine = self._running.get(caller, 0)
-        return (not mine or mine + cost <= CALLERS_ROOM) and (
-            not self._total or self._total + cost <= ROOM
-        )
+        """Whether there is room: always for one alone, however much it costs."""
+        own, every = self._running[caller], self._running_cost
+        return (not own or own + cost <= CALLERS_ROOM) and (not every or every + cost <= ROOM)
 
     def _forget(self, caller: str, turn: asyncio.Future[None]) -> None:
         mine = self._waiting.get(caller)

@@ -92,18 +92,18 @@ class StoreWatch:
                 whole = await view.probe()
         except TimeoutError:
             if self.problem or self._slow:
-                self._away(f"the vector store does not answer within {SLOW_S:g} s")
+                self._unreachable(f"the vector store does not answer within {SLOW_S:g} s")
             elif not self._slow:
                 self._slow = True
                 await self._probe(view)
         except BackendError as error:
-            self._away(str(error))
+            self._unreachable(str(error))
         else:
-            self._there()
+            self._reached()
             if not whole:
                 self._on_loss()
 
-    def _away(self, why: str) -> None:
+    def _unreachable(self, why: str) -> None:
         if not self.problem:
             _log.warning("vector_store_away", error=why)
         self.problem = why
@@ -111,7 +111,7 @@ class StoreWatch:
         for limit in self._limits:
             limit.reschedule(now)
 
-    def _there(self) -> None:
+    def _reached(self) -> None:
         self._slow = False
         if self.problem:
             self.problem = ""

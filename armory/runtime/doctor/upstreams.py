@@ -23,9 +23,9 @@ from armory.runtime.doctor.findings import Finding, failed, ok, warning
 from armory.upstreams.oauth.client import NoToken
 from armory.upstreams.oauth.grants import AuthorizationCode
 from armory.upstreams.pool import Pool
-from armory.upstreams.programs import Unusable, program_of
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.http_failures import LoginRequired
+from armory.upstreams.transports.programs import Unusable, program_of
 
 _CONNECT_S = 10.0
 _SLOW_S = 30.0

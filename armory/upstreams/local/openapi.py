@@ -124,7 +124,7 @@ class OpenApiLink(LocalLink):
         except broken() as error:
             raise self._client.failed(error) from error
         except BodyTooLarge as error:
-            raise self.unintelligible(str(error)) from None
+            raise self.unreadable_answer(error) from None
         finally:
             if response is not None:
                 response.close()

@@ -30,33 +30,33 @@ class JwtBearerTokens(ExchangedTokens):
 
     def __init__(self, server: str, grant: JwtBearer, **more: Any) -> None:
         super().__init__(server, grant, **more)
-        self._there = grant
+        self._bearer_grant = grant
         self._redeemer: AuthServerMetadata | None = None
 
     async def exchanged(self, subject: str, url: URL) -> TokenResponse:
         """As `ExchangedTokens.exchanged`."""
-        there = self._there
-        place = await self._found_there(url)
+        grant = self._bearer_grant
+        place = await self._authorization_server(url)
         resource = place.resource or canonical(url)
-        asked = {"audience": there.audience, "resource": resource}
+        asked = {"audience": grant.audience, "resource": resource}
         vouched = await self.exchange_for("id-jag", subject, asked, "N_A")
         if vouched.issued_type != f"{TOKEN_TYPE}id-jag":
             raise self.refused(
                 f"the identity provider gave {vouched.issued_type[:80]!r} in place of an ID-JAG"
             )
         form = {"grant_type": _BEARER, "assertion": vouched.token, "resource": resource}
-        if there.scopes:
-            form["scope"] = " ".join(there.scopes)
-        method = secret_method(place) if there.audience_client_secret else "none"
+        if grant.scopes:
+            form["scope"] = " ".join(grant.scopes)
+        method = secret_method(place) if grant.audience_client_secret else "none"
         headers = client_authentication(
-            method, there.audience_client_id, there.audience_client_secret, form
+            method, grant.audience_client_id, grant.audience_client_secret, form
         )
         return await self.request_token(place, headers, form)
 
-    async def _found_there(self, url: URL) -> AuthServerMetadata:
+    async def _authorization_server(self, url: URL) -> AuthServerMetadata:
         """The upstream's authorization server, which must be the configured one."""
         if self._redeemer is None:
-            audience = self._there.audience
+            audience = self._bearer_grant.audience
             try:
                 found = await discover(url, Challenge(), audience, "", self.fetch)
             except Undiscovered as error:

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from armory.errors import UpstreamUnavailable
+from armory.http1.eventstream import EventTooLarge
 from armory.http1.reading import BodyTooLarge, give_up
 from armory.observability.redaction import redacted
 from armory.protocol.hop_meta import MetaStamp, legacy_meta
@@ -32,7 +33,7 @@ from armory.protocol.versions import MODERN_VERSIONS, Era
 from armory.tasks import Tasks
 from armory.upstreams.session.budget import Budget
 from armory.upstreams.session.context import UNKNOWN, Identity, LinkContext, Unintelligible
-from armory.upstreams.session.inflow import GIVEN_UP, Meter
+from armory.upstreams.session.inflow import GIVEN_UP, MESSAGE_LIMIT, GivenUp, Meter
 from armory.upstreams.session.subscriptions import Subscriptions
 from armory.upstreams.session.turns import Silent
 
@@ -167,7 +168,7 @@ class BaseLink(ABC):
 
     def _give_up(self, source: Any) -> None:
         """Give up the message that comes from a response, as `Inflow` wants it."""
-        give_up(source, BodyTooLarge(GIVEN_UP))
+        give_up(source, GivenUp(GIVEN_UP))
 
     async def rest(self) -> None:
         """Read nothing more until the upstream has units again, where it said too much unasked.
@@ -209,6 +210,10 @@ class BaseLink(ABC):
         """An error that names the upstream, for an answer that is none."""
         text = f"upstream {self.server!r}: {redacted(what[:_SAID_CHARS])}"
         return Unintelligible(text, upstream=self.server)
+
+    def unreadable_answer(self, error: Exception) -> Unintelligible:
+        """The error for an answer that could not be read, and what to do where it is too large."""
+        return self.unintelligible(reading_failed(error))
 
     def hop(self) -> Hop:
         """What all its calls have in common."""
@@ -263,3 +268,9 @@ class BaseLink(ABC):
         if modern and reply.error is not None:
             error = error_of(reply.error)
             raise self.unavailable(f"it refused the probe: {error.code} {error.message}")
+
+
+def reading_failed(error: Exception) -> str:
+    """Why something of an upstream could not be read; of what is too large, which key says so."""
+    too_large = isinstance(error, BodyTooLarge | EventTooLarge) and not isinstance(error, GivenUp)
+    return f"{error}; {MESSAGE_LIMIT}" if too_large else str(error)

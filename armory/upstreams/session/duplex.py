@@ -49,9 +49,9 @@ class DuplexLink(StatefulLink):
         self._closing = False
         self._waiting: deque[bytes | bytearray] = deque()
         self._steps: Generator[None, None, list[UpstreamMessage]] | None = None
-        self._owes = (
-            False  # by its last frame; what other sessions of the upstream owe, they wait for
-        )
+        # Whether its last frame overdrew the budget, which all sessions of the upstream share: each
+        # waits for what it spent itself.
+        self._in_debt = False
 
     @property
     def closed(self) -> bool:
@@ -80,7 +80,7 @@ class DuplexLink(StatefulLink):
         """
         at_once = len(data) <= AT_ONCE_BYTES
         if at_once and (not data or data.isspace()):
-            self._owes = True
+            self._in_debt = True
             self.budget.notification(max(len(data), nothing))
             return self.wait_s()
         if not self._waiting and at_once:
@@ -99,7 +99,7 @@ class DuplexLink(StatefulLink):
             return 0.0
         if self._waiting:
             return _STEPS_S
-        return self.budget.pause_s() if self._owes else 0.0
+        return self.budget.pause_s() if self._in_debt else 0.0
 
     def _begin(self) -> None:
         self._steps = steps = decoding(self._waiting[0])
@@ -149,8 +149,8 @@ class DuplexLink(StatefulLink):
             hit = self.requests.route(message, size=len(data) // len(decoded))
             if hit is not None:
                 hit[0].put(hit[1])
-        self._owes = self.budget.charged != before
-        if self._owes and self.budget.pause_s() and self.budget.worn_out:
+        self._in_debt = self.budget.charged != before
+        if self._in_debt and self.budget.pause_s() and self.budget.worn_out:
             self.died(TOO_NOISY)
 
     def unreadable(self, data: bytes | bytearray) -> None:

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from armory.http1.reading import COUNTED_BYTES
+from armory.http1.reading import COUNTED_BYTES, BodyTooLarge
 from armory.logger import Logger
 from armory.upstreams.spec import INFLOW_BYTES
 
@@ -23,9 +23,9 @@ GIVEN_UP = (
     "its answer was given up: what upstreams have sent of answers that are not whole yet exceeds "
     "server.limits.inflow_bytes, and it holds most of that"
 )
+MESSAGE_LIMIT = "server.limits.stdio_line_bytes sets that limit, on every transport"
+"""What to say of a single message that is too large."""
 GiveUp = Callable[[Any], None]
-
-
 _TOLD_EACH_S = 10.0
 LEAST_BYTES = 32 << 20
 """Room that is left for unfinished messages, however much clients have not read."""
@@ -33,6 +33,10 @@ LEAST_BYTES = 32 << 20
 
 def _nothing() -> int:
     return 0
+
+
+class GivenUp(BodyTooLarge):
+    """A message was given up, as `Inflow` wanted it."""
 
 
 class Inflow:

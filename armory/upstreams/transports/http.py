@@ -104,7 +104,7 @@ class HttpLink(BaseLink):
         except broken() as error:
             raise self._client.failed(error) from error
         except (BodyTooLarge, EventTooLarge, UnreadableMessage) as error:
-            raise self.unintelligible(str(error)) from None
+            raise self.unreadable_answer(error) from None
         finally:
             self._requests.close(pending, answered=True)
             if response is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
 from yarl import URL
@@ -43,6 +43,9 @@ _REDIRECTS = frozenset((307, 308))
 _REDIRECTED_S = 60.0
 """How long a redirect is followed without asking again; an error ends that at once."""
 
+Send = Callable[[Mapping[str, str]], Awaitable[Answer]]
+"""Sends a request with these headers."""
+
 
 def reusable(headers: Mapping[str, str]) -> Fields:
     """Headers for many requests; cheaper to send than a mapping made for each."""
@@ -54,7 +57,7 @@ class HttpClient:
 
     Args:
         spec: the upstream; its `headers` are not used here, since they may differ per caller.
-        vault: where people's logins are.
+        vault: the stored logins of people.
 
     Attributes:
         tokens: the access token that is sent; None: none is.
@@ -129,7 +132,12 @@ class HttpClient:
         """
         if self.tokens is None:
             return self._bare(method, headers, data, timeout_s, url=url, what=what)
-        return self._authorized(self.tokens, method, headers, data, timeout_s, url=url, what=what)
+        return self._authorized(
+            self.tokens,
+            headers,
+            url,
+            lambda every: self._bare(method, every, data, timeout_s, url=url, what=what),
+        )
 
     async def _bare(
         self,
@@ -181,32 +189,27 @@ class HttpClient:
         return challenge_of(response.headers.get("WWW-Authenticate"))
 
     async def _authorized(
-        self,
-        tokens: Tokens,
-        method: str,
-        headers: Mapping[str, str],
-        data: Body | None,
-        timeout_s: float,
-        *,
-        url: URL | None,
-        what: str,
+        self, tokens: Tokens, headers: Mapping[str, str], url: URL | None, send: Send
     ) -> Answer:
-        """As `send`, with the access token; refused, once more with another one."""
-        target = self.url if url is None else url
-        if target.origin() != self.url.origin():
-            return await self._bare(method, headers, data, timeout_s, url=url, what=what)
+        """Send with the access token; refused, once more with another one.
+
+        Args:
+            tokens: give the token.
+            headers: all others.
+            url: other than the upstream's own; one of another origin gets no token.
+            send: sends the request with these headers.
+        """
+        if url is not None and url.origin() != self.url.origin():
+            return await send(headers)
         token = await tokens.current(self.url)
-        sent = headers if token is None else {**headers, "Authorization": f"Bearer {token}"}
-        response = await self._bare(method, sent, data, timeout_s, url=url, what=what)
+        response = await send(headers if token is None else _with_token(headers, token))
         if response.status not in (401, 403):
             return response
         challenge = challenge_of(response.headers.get("WWW-Authenticate"))
         if response.status == 403 and not tokens.lacks(challenge):
             return response
         response.close()
-        token = await tokens.renewed(token, self.url, challenge)
-        sent = {**headers, "Authorization": f"Bearer {token}"}
-        return await self._bare(method, sent, data, timeout_s, url=url, what=what)
+        return await send(_with_token(headers, await tokens.renewed(token, self.url, challenge)))
 
     async def _send(
         self,
@@ -251,7 +254,7 @@ class HttpClient:
         return UpstreamUnavailable(f"upstream {self._spec.key!r}: {what}", upstream=self._spec.key)
 
     def _look_again(self) -> None:
-        """Trust whom `tls.ca_file` names by now: it is replaced while a gateway runs."""
+        """Read `tls.ca_file` again: it may have been replaced while the gateway runs."""
         if self._spec.ca_file is not None:
             with suppress(UpstreamUnavailable):
                 self._connections.trust(tls_of(self._spec))
@@ -280,6 +283,10 @@ class HttpClient:
         return moved
 
 
+def _with_token(headers: Mapping[str, str], token: str) -> Mapping[str, str]:
+    return {**headers, "Authorization": f"Bearer {token}"}
+
+
 class _PersonClient(HttpClient):
     """One principal's token over the connections of another client."""
 
@@ -298,24 +305,15 @@ class _PersonClient(HttpClient):
         """The connections belong to the other client."""
 
     async def _authorized(
-        self,
-        tokens: Tokens,
-        method: str,
-        headers: Mapping[str, str],
-        data: Body | None,
-        timeout_s: float,
-        *,
-        url: URL | None,
-        what: str,
+        self, tokens: Tokens, headers: Mapping[str, str], url: URL | None, send: Send
     ) -> Answer:
-        send = super()._authorized
         caller = CALLER.get()
         if caller is not None and caller.key == self._principal.key:
-            return await send(tokens, method, headers, data, timeout_s, url=url, what=what)
+            return await super()._authorized(tokens, headers, url, send)
         # Outside any call, or in another caller's that closes this session to make room.
         before = CALLER.set(self._people.newest(self._principal))
         try:
-            return await send(tokens, method, headers, data, timeout_s, url=url, what=what)
+            return await super()._authorized(tokens, headers, url, send)
         finally:
             CALLER.reset(before)
 

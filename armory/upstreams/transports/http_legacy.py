@@ -162,7 +162,7 @@ class LegacyHttpLink(StatefulLink):
         except broken() as error:
             raise self._client.failed(error) from error
         except (BodyTooLarge, EventTooLarge, UnreadableMessage) as error:
-            raise self.unintelligible(str(error)) from None
+            raise self.unreadable_answer(error) from None
 
     async def _attempt(self, call: Call, scope: CallDeadline) -> Reply:
         if self.closed:

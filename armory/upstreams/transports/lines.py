@@ -13,7 +13,7 @@ from collections.abc import Callable
 from armory.http1.reading import COUNTED_BYTES, Meter
 from armory.logger import Logger
 from armory.steps import FLOODING
-from armory.upstreams.session.inflow import GIVEN_UP
+from armory.upstreams.session.inflow import GIVEN_UP, MESSAGE_LIMIT
 
 log = Logger(__name__)
 
@@ -110,8 +110,7 @@ class Lines:
             self._line += part  # grows where it is: a join of many parts takes a turn of its own
         if self._size > self._limit:
             self._skip(
-                f"its answer is longer than {self._limit} bytes and was dropped; raise the limit "
-                "for lines (stdio_line_bytes) or ask for less"
+                f"its answer is longer than {self._limit} bytes and was dropped; {MESSAGE_LIMIT}"
             )
         elif self._meter is not None and self._size >= COUNTED_BYTES:
             self._meter.holds(self, self._size)

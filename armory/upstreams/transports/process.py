@@ -17,11 +17,11 @@ from typing import cast
 from armory.http1.reading import Meter
 from armory.logger import Logger
 from armory.upstreams.error_output import ErrorOutput
-from armory.upstreams.programs import program_of, refused
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.child import ChildTransport
 from armory.upstreams.transports.environment import inherited, told_by_launcher
 from armory.upstreams.transports.lines import Lines
+from armory.upstreams.transports.programs import program_of, refused
 
 log = Logger(__name__)
 

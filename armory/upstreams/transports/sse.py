@@ -17,6 +17,7 @@ from armory.protocol.link import FOREVER_S
 from armory.protocol.versions import VERSION_HEADER_SINCE
 from armory.tasks import spawn, stop
 from armory.upstreams.oauth.subjects import CALLER
+from armory.upstreams.session.base import reading_failed
 from armory.upstreams.session.context import LinkContext
 from armory.upstreams.session.duplex import DuplexLink
 from armory.upstreams.transports.http_answers import stream_errors
@@ -119,7 +120,7 @@ class SseLink(DuplexLink):
                             await asyncio.sleep(pause_s)
                             pause_s = self.wait_s()
         except stream_errors() as error:
-            reason = f"its event stream broke: {error}"
+            reason = f"its event stream broke: {reading_failed(error)}"
         finally:
             response.close()
             if not self._endpoint.done():

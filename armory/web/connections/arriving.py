@@ -99,7 +99,7 @@ class Arriving:
         return next(iter(self._senders[max(self._held_by, key=self._held_by.__getitem__)]))
 
 
-def of_whom_most_is_held(senders: Collection[S], held: Callable[[S], int]) -> S:
+def first_of_largest_caller(senders: Collection[S], held: Callable[[S], int]) -> S:
     """The first connection of the caller who holds most."""
     callers: Counter[str] = Counter()
     for sender in senders:

@@ -16,7 +16,7 @@ from aiohttp.web_protocol import RequestHandler
 from aiohttp.web_server import Server
 
 from armory.logger import Logger
-from armory.web.connections.arriving import COUNTED_BYTES, Arriving, of_whom_most_is_held
+from armory.web.connections.arriving import COUNTED_BYTES, Arriving, first_of_largest_caller
 from armory.web.connections.connection import ENDING, TIMED_OUT, TOO_LARGE, Connection
 from armory.web.connections.descriptors import used_up
 from armory.web.connections.endings import Endings
@@ -176,7 +176,7 @@ class Connections:
         self._unread += now - connection.held
         connection.held = now
         while self._unread > self._limits.unread_bytes and len(self._stalled) > 1:
-            self._end(of_whom_most_is_held(self._stalled, lambda one: one.held), "unread")
+            self._end(first_of_largest_caller(self._stalled, lambda one: one.held), "unread")
 
     def reads(self, connection: Connection) -> None:
         """The client reads its answer again, or is gone."""

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from armory.authserver.clients import OWN, Client, own
 from armory.authserver.errors import OAuthError
-from armory.authserver.grants import Grant
+from armory.authserver.kept_grants import Grant
 from armory.authserver.requests import Request, Returned, each_once, read
 from armory.domain.encoding import decoded, encoded
 from armory.errors import ArmoryError, AuthenticationFailed

@@ -90,7 +90,7 @@ class FindableTools:
                 (base.names | extra) - apps, f"{base.key}+{len(extra)}-{len(apps)}"
             )
         text = "\n".join(sorted(visible.names))
-        content = self._content(catalog) + "".join(_said(registered[n]) for n in sorted(extra))
+        content = self._content(catalog) + "".join(_text_of(registered[n]) for n in sorted(extra))
         digest = hashlib.sha256(f"{content}\0{text}".encode("utf-8", "surrogatepass")).hexdigest()
         found = self._sets[key] = Findable(base, registered, visible, digest)
         return found
@@ -116,7 +116,7 @@ class FindableTools:
         if self._catalog is None or self._catalog[0] is not catalog:
             content = hashlib.sha256()
             for tool in catalog.tools.values():
-                content.update(_said(tool).encode("utf-8", "surrogatepass"))
+                content.update(_text_of(tool).encode("utf-8", "surrogatepass"))
             for server in catalog.servers.values():
                 content.update(
                     repr((server.info, server.instructions)).encode("utf-8", "surrogatepass")
@@ -125,6 +125,6 @@ class FindableTools:
         return self._catalog[1]
 
 
-def _said(tool: ToolRecord) -> str:
+def _text_of(tool: ToolRecord) -> str:
     """Everything of a tool that answers depend on."""
     return repr((tool.name, tool.fingerprint, tool.description, tool.tags, tool.category))

@@ -54,7 +54,7 @@ def routes() -> list[Route]:
 
 async def list_logins(call: RestCall) -> Reply:
     """Own accounts, by upstream."""
-    services, who = call.services, _who(call)
+    services, who = call.services, _principal_meant(call)
     allows = services.policy().allows
     found: list[LoginAnswer] = []
     for server, upstream in services.own_accounts().items():
@@ -76,7 +76,7 @@ async def list_logins(call: RestCall) -> Reply:
 
 async def disconnect(call: RestCall) -> Reply:
     """Forget an own account, and give its tokens back where that can be done."""
-    server, who = call.path["server"], _who(call)
+    server, who = call.path["server"], _principal_meant(call)
     upstream = call.services.own_accounts().get(server)
     tokens = None if upstream is None else upstream.login_of(who)
     if tokens is None or not await tokens.log_out():
@@ -84,7 +84,7 @@ async def disconnect(call: RestCall) -> Reply:
     return Reply(None, 204)
 
 
-def _who(call: RestCall) -> Principal:
+def _principal_meant(call: RestCall) -> Principal:
     """Whose accounts are meant.
 
     Raises:

@@ -21,7 +21,7 @@ from armory.protocol.jsonrpc import Part, Parted
 from armory.wire.caller import Caller
 from armory.wire.http.answers import JsonAnswer
 from armory.wire.messages import Data
-from armory.wire.streams import SSE_HEADERS, frame_pieces
+from armory.wire.sse import SSE_HEADERS, frame_pieces
 
 OVERDUE = GatewayEnds().message
 

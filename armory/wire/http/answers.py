@@ -21,7 +21,8 @@ from aiohttp.http import SERVER_SOFTWARE
 
 from armory.protocol.jsonrpc import Part, Parted
 from armory.wire.messages import PIECE_BYTES, pieces
-from armory.wire.streams import EventStream, frame, frame_pieces
+from armory.wire.sse import frame, frame_pieces
+from armory.wire.streams import EventStream
 
 JSON_TYPE = "application/json"
 _HEAD = f"Content-Type: {JSON_TYPE}\r\nServer: {SERVER_SOFTWARE}\r\nDate: %s\r\nContent-Length: "

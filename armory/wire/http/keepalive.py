@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Protocol
 
-from armory.wire.streams import KEEPALIVE_S
+from armory.wire.sse import KEEPALIVE_S
 
 AT_ONCE = 32
 """Keep-alives written in one turn of the event loop: thousands of streams may be open."""

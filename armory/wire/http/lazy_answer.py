@@ -43,7 +43,8 @@ from armory.wire.messages import (
 from armory.wire.requests import session_request
 from armory.wire.sessions.running import Running
 from armory.wire.sessions.session import Session
-from armory.wire.streams import PING, EventStream, Outlet, frame, priming, pump
+from armory.wire.sse import PING, frame, priming, pump
+from armory.wire.streams import EventStream, Outlet
 
 
 class LazyAnswer:

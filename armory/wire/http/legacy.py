@@ -40,14 +40,8 @@ from armory.wire.sessions.batch_answers import BatchAnswers
 from armory.wire.sessions.batches import OneBatch
 from armory.wire.sessions.registry import TooMany
 from armory.wire.sessions.session import Session
-from armory.wire.streams import (
-    PING,
-    EventStream,
-    frame_pieces,
-    parse_event_id,
-    priming,
-    pump,
-)
+from armory.wire.sse import PING, frame_pieces, priming, pump
+from armory.wire.streams import EventStream, parse_event_id
 
 _log = Logger(__name__)
 _BATCH_AT_ONCE = 16

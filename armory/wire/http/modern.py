@@ -47,7 +47,7 @@ from armory.wire.listening import ClientListening
 from armory.wire.messages import encoded
 from armory.wire.methods import named_parameter
 from armory.wire.requests import modern_request
-from armory.wire.streams import frame, pump
+from armory.wire.sse import frame, pump
 
 
 class ModernEndpoint:

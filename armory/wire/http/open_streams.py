@@ -5,9 +5,9 @@ Owns: `OpenStreams`. Never imports a web framework.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 
+from armory.domain.limits import Holdings
 from armory.domain.principal import Principal
 from armory.wire.listening import ClientListening
 from armory.wire.streams import EventStream
@@ -30,7 +30,7 @@ class OpenStreams:
         self._capacity = capacity
         self._per_principal = per_principal
         self._count = 0
-        self._of: Counter[str] = Counter()
+        self._by_person: Holdings[str] = Holdings()
         self.listening: set[ClientListening] = set()
         self._pipes: dict[EventStream, Principal] = {}
         self.closing = False
@@ -45,29 +45,31 @@ class OpenStreams:
         Returns:
             "", or why it may not have one: there are too many, or the edge closes.
         """
-        if self.closing or self._count >= self._capacity:
-            self.refused += not self.closing
+        if self.closing:
+            return "the gateway stops; open the stream again in a while"
+        if self._count >= self._capacity:
+            self.refused += 1
             return "too many streams are open (server.limits.streams); try again later"
-        if self._of[key] >= self._per_principal:
+        if self._by_person[key] >= self._per_principal:
             self.refused += 1
             return (
                 f"{self._per_principal} streams of yours are open "
                 "(server.limits.streams_per_principal); try again later"
             )
         self._count += 1
-        self._of[key] += 1
+        self._by_person.take(key)
         return ""
 
     def give_back(self, key: str) -> None:
         """Free one place of `key`."""
         self._count -= 1
-        self._of[key] -= 1
-        if not self._of[key]:
-            del self._of[key]
+        self._by_person.give_back(key)
 
     def add_listening(self, listening: ClientListening) -> None:
-        """A `subscriptions/listen` was opened."""
+        """A `subscriptions/listen` was opened; where the edge closes meanwhile, it ends at once."""
         self.listening.add(listening)
+        if self.closing:
+            listening.stream.close()
 
     def drop_listening(self, listening: ClientListening) -> None:
         """A `subscriptions/listen` has ended."""

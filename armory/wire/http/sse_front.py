@@ -18,7 +18,7 @@ from armory.protocol import codes
 from armory.protocol.errors import Malformed
 from armory.security.expiry import while_valid
 from armory.tasks import Tasks, start, stop
-from armory.wire.duplex import Duplex
+from armory.wire.duplex.connection import Duplex
 from armory.wire.http.admitted import (
     AdmittedRequest,
     answered_overdue,
@@ -29,7 +29,8 @@ from armory.wire.http.admitted import (
 from armory.wire.http.answers import tell_held
 from armory.wire.http.context import EdgeContext
 from armory.wire.http.replicas import was_passed
-from armory.wire.streams import EventStream, pump
+from armory.wire.sse import pump
+from armory.wire.streams import EventStream
 
 _OF_ONE_MESSAGE = ("x-armory-", "x-prefer-format", "traceparent", "tracestate")
 """How headers begin that say something of one request, whatever its stream was opened with."""
@@ -81,8 +82,15 @@ class SseFront:
         if full := edge.streams.take(caller.principal.person):
             return refusal(503, codes.LIMITED, full, headers=admitted.extra)
         out = EventStream("sse", keep_bytes=0)
-        duplex = Duplex(edge.dispatcher, edge.sessions, caller, out, edge.batches, json_depth=None)
-        duplex.account = edge.shares.account_on(admitted.connection, share_of(caller))
+        duplex = Duplex(
+            edge.dispatcher,
+            edge.sessions,
+            caller,
+            out,
+            edge.batches,
+            json_depth=None,
+            account=edge.shares.account_on(admitted.connection, share_of(caller)),
+        )
         key = secrets.token_hex(16)
         self._open[key] = (duplex, caller.principal)
         edge.streams.add_pipe(out, caller.principal)

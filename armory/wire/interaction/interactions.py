@@ -64,7 +64,7 @@ class Interactions:
         self._ttl_s = ttl_s
         self._capacity = capacity
         self._per_principal = capacity if per_principal is None else per_principal
-        self._of: dict[str, Principal] = {}
+        self._parked_by: dict[str, Principal] = {}
         self.refused = 0
         self._parked: dict[str, ParkedCall] = {}
         self._running: set[ParkedCall] = set()
@@ -132,7 +132,7 @@ class Interactions:
         if call.over:
             return await self._finished(context, call)
         key = context.principal.person
-        mine = sum(owner.person == key for owner in self._of.values())
+        mine = sum(owner.person == key for owner in self._parked_by.values())
         if len(self._parked) >= self._capacity or mine >= self._per_principal:
             if call.answered:  # answered already: only a question is left
                 return await self._finished(context, call)
@@ -146,7 +146,7 @@ class Interactions:
             )
         handle = secrets.token_urlsafe(18)
         self._parked[handle] = call
-        self._of[handle] = context.principal
+        self._parked_by[handle] = context.principal
         call.timer = asyncio.get_running_loop().call_later(self._ttl_s, self._expire, handle)
         return _input_required(call.requests(), self._states.seal("parked", handle, call.binding))
 
@@ -169,7 +169,7 @@ class Interactions:
         if call is None or call.binding.digest != binding.digest:
             raise refused_state()
         answers = _answers(call, params)
-        del self._parked[handle], self._of[handle]
+        del self._parked[handle], self._parked_by[handle]
         call.timer_off()
         if not permitted:
             self._running.discard(call)
@@ -186,7 +186,7 @@ class Interactions:
     def _stop(self, handle: str) -> bool:
         """End a parked call; whether it was still there."""
         call = self._parked.pop(handle, None)
-        self._of.pop(handle, None)
+        self._parked_by.pop(handle, None)
         if call is not None:
             self._running.discard(call)
             call.stop()
@@ -194,7 +194,7 @@ class Interactions:
 
     def end_those(self, whose: Callable[[Principal], bool]) -> None:
         """End the parked calls of some principals: nobody will answer what they ask."""
-        for handle in [handle for handle, owner in self._of.items() if whose(owner)]:
+        for handle in [handle for handle, owner in self._parked_by.items() if whose(owner)]:
             self._stop(handle)
 
     def leave(self, client: ClientChannel) -> None:
@@ -205,7 +205,7 @@ class Interactions:
     async def close(self) -> None:
         """End every parked call."""
         self._parked.clear()
-        self._of.clear()
+        self._parked_by.clear()
         for call in list(self._running):
             await call.end()
         self._running.clear()

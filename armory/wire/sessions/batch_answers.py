@@ -15,7 +15,8 @@ from armory.wire.messages import Data, refused, taken_apart_in_steps, whole
 from armory.wire.methods import refuse_large
 from armory.wire.sessions.batches import OneBatch
 from armory.wire.sessions.session import Session
-from armory.wire.streams import KEEPALIVE_S, EventStream
+from armory.wire.sse import KEEPALIVE_S
+from armory.wire.streams import EventStream
 
 
 class BatchAnswers:

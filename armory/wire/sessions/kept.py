@@ -35,8 +35,8 @@ class KeptBytes:
 
     def __init__(self) -> None:
         self.held = 0
-        self._of: dict[Keeping, int] = {}
-        self._people: Counter[str] = Counter()
+        self._by_session: dict[Keeping, int] = {}  # who has kept nothing new for longest first
+        self._by_person: Counter[str] = Counter()
 
     def keeps(self, session: Keeping, size: int) -> None:
         """A session keeps so many bytes by now. Where all keep too much, of whoever keeps most the
@@ -44,16 +44,16 @@ class KeptBytes:
         """
         self._note(session, size)
         while self.held > MOST_BYTES:
-            person = self._people.most_common(1)[0][0]
-            oldest = next(one for one in self._of if one.person == person)
+            person = self._by_person.most_common(1)[0][0]
+            oldest = next(one for one in self._by_session if one.person == person)
             oldest.forget()
             self._note(oldest, 0)
 
     def _note(self, session: Keeping, size: int) -> None:
-        more = size - self._of.pop(session, 0)
+        more = size - self._by_session.pop(session, 0)
         self.held += more
-        self._people[session.person] += more
+        self._by_person[session.person] += more
         if size:
-            self._of[session] = size
-        if not self._people[session.person]:
-            del self._people[session.person]
+            self._by_session[session] = size
+        if not self._by_person[session.person]:
+            del self._by_person[session.person]

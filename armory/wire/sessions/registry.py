@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 from msgspec import Raw
 
+from armory.domain.limits import Holdings
 from armory.domain.principal import Principal
 from armory.gateway.gateway import Gateway
 from armory.gateway.lists.groups import served_to
@@ -118,7 +118,7 @@ class Sessions:
         self._gateway = gateway
         self._capacity = capacity
         self._per_principal = capacity if per_principal is None else per_principal
-        self._of: Counter[str] = Counter()
+        self._by_person: Holdings[str] = Holdings()
         self.refused = 0
         self._idle_s = idle_s
         self.directory = directory
@@ -169,9 +169,9 @@ class Sessions:
                     f"{self._capacity} sessions are open (server.limits.sessions); try again later"
                 )
         key = caller.principal.person
-        if self._of[key] >= self._per_principal:
+        if self._by_person[key] >= self._per_principal:
             await self._make_room()
-            if self._of[key] >= self._per_principal:
+            if self._by_person[key] >= self._per_principal:
                 self.refused += 1
                 raise TooMany(
                     f"{self._per_principal} sessions of yours are open "
@@ -189,7 +189,7 @@ class Sessions:
         if served_to(session.capabilities, caller.endpoint, self._gateway.view.settings):
             session.subscription.lists |= {GROUPS_CHANGED}
         self._sessions[session.id] = session
-        self._of[key] += 1
+        self._by_person.take(key)
         self._gateway.changes.add(session.subscription)
         if self.directory is not None:
             try:
@@ -245,10 +245,7 @@ class Sessions:
     async def _end(self, session: Session) -> None:
         if self._sessions.pop(session.id, None) is None:
             return
-        key = session.person
-        self._of[key] -= 1
-        if not self._of[key]:
-            del self._of[key]
+        self._by_person.give_back(session.person)
         await session.close()
         session.on_kept = None
         self.kept.keeps(session, 0)

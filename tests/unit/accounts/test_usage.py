@@ -36,7 +36,7 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
 
 
 def usage(database: Database, clock: Clock) -> UsageStatistics:
-    return UsageStatistics(database, tools=lambda: 10, window_days=30, now_ms=clock)
+    return UsageStatistics(database, tools=lambda: 10, now_ms=clock)
 
 
 async def count(usage: UsageStatistics, tool: str, *, ok: bool = True, uses: int = 1) -> None:
@@ -102,9 +102,7 @@ async def test_what_is_counted_after_the_clock_was_set_back_counts(database: Dat
 
 
 async def test_of_many_users_those_that_asked_last_are_in_memory(database: Database) -> None:
-    running = UsageStatistics(
-        database, tools=lambda: 10, window_days=30, now_ms=Clock(), users_kept=2
-    )
+    running = UsageStatistics(database, tools=lambda: 10, now_ms=Clock(), users_kept=2)
 
     def history(user: str) -> float:
         return float(running.statistics(user, TOOLS).history[0])

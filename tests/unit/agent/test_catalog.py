@@ -109,7 +109,7 @@ async def test_chunks_are_kept_by_their_size(
     monkeypatch.setattr(catalog_module, "_CACHED_BYTES", 40_000)
     source = CatalogSource(engine)
     tools = [replace(TOOLS[0], description=f"{number} {'x ' * 9_000}") for number in range(5)]
-    chunks_of = source._of  # pyright: ignore[reportPrivateUsage]
+    chunks_of = source._chunks_of  # pyright: ignore[reportPrivateUsage]
     found = [chunks_of(tool) for tool in tools]
     assert chunks_of(tools[-1]) is found[-1]
     assert chunks_of(tools[0]) is not found[0]

@@ -16,7 +16,8 @@ from sqlalchemy import select, update
 
 from armory.authserver.clients import Client
 from armory.authserver.errors import OAuthError
-from armory.authserver.grants import Grant, Grants
+from armory.authserver.grants import Grants
+from armory.authserver.kept_grants import Grant
 from armory.authserver.provider import Identity, Provider
 from armory.authserver.requests import Request
 from armory.authserver.scheme import GrantScheme

@@ -13,9 +13,9 @@ from armory.errors import UpstreamUnavailable
 from armory.protocol.link import Call, Owner
 from armory.testing.upstreams.http import ScriptedUpstream
 from armory.testing.waiting import eventually, until
-from armory.upstreams.owner import UpstreamStatus
 from armory.upstreams.pool import Pool
 from armory.upstreams.spec import UpstreamSpec
+from armory.upstreams.state import UpstreamStatus
 from armory.upstreams.supervisor import Supervisor
 
 pytestmark = pytest.mark.anyio

@@ -17,7 +17,7 @@ from armory.testing.front import ScriptedPool, WordRetriever, raws, serving
 from armory.testing.waiting import until
 from armory.wire.caller import Caller
 from armory.wire.dispatch import Dispatcher
-from armory.wire.duplex import Duplex
+from armory.wire.duplex.connection import Duplex
 from armory.wire.interaction.interactions import Interactions
 from armory.wire.sessions.batches import Batches
 from armory.wire.sessions.directory import Directory

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from armory.wire.messages import PIECE_BYTES, whole
-from armory.wire.streams import EventStream, frame, parse_event_id, priming, pump
+from armory.wire.sse import frame, priming, pump
+from armory.wire.streams import EventStream, parse_event_id
 
 pytestmark = pytest.mark.anyio
 
@@ -203,7 +204,7 @@ def test_messages_are_framed_as_events() -> None:
 
 
 async def test_pumping_writes_frames_and_comments(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("armory.wire.streams.KEEPALIVE_S", 0.01)
+    monkeypatch.setattr("armory.wire.sse.KEEPALIVE_S", 0.01)
     stream = EventStream("k")
     written: list[bytes | memoryview] = []
 

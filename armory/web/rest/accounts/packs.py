@@ -107,7 +107,7 @@ def _packs(call: RestCall) -> Packs:
     return call.services.accounts.packs
 
 
-def _whose(call: RestCall) -> str | None:
+def _user_meant(call: RestCall) -> str | None:
     """The user whose packs are meant; None: an administrator, who sees all."""
     return None if call.admin else call.user
 
@@ -115,7 +115,9 @@ def _whose(call: RestCall) -> str | None:
 async def list_packs(call: RestCall) -> Reply:
     """`GET /v1/packs`."""
     given: Page = call.params
-    found = await _packs(call).list(user=_whose(call), after=given.after, limit=given.limit + 1)
+    found = await _packs(call).list(
+        user=_user_meant(call), after=given.after, limit=given.limit + 1
+    )
     part, after = given.part(found)
     known = Known(call)
     return Reply({"packs": [_shown(call, pack, known) for pack in part], "next": after})
@@ -151,7 +153,7 @@ async def create_pack(call: RestCall) -> Reply:
 
 async def get_pack(call: RestCall) -> Reply:
     """`GET /v1/packs/{pack_id}`."""
-    found = await _packs(call).get(call.path["pack_id"], user=_whose(call))
+    found = await _packs(call).get(call.path["pack_id"], user=_user_meant(call))
     if found is None:
         raise not_found("pack")
     return Reply(_shown(call, found, Known(call)))
@@ -171,7 +173,7 @@ async def replace_pack(call: RestCall) -> Reply:
         tuple(given.servers),
         tuple(given.tools),
     )
-    found = await _packs(call).replace(changed, user=_whose(call))
+    found = await _packs(call).replace(changed, user=_user_meant(call))
     if found is None:
         raise not_found("pack")
     return Reply(found)
@@ -180,7 +182,7 @@ async def replace_pack(call: RestCall) -> Reply:
 async def delete_pack(call: RestCall) -> Reply:
     """`DELETE /v1/packs/{pack_id}`."""
     pack = await _own(call)
-    if not await _packs(call).delete(pack.id, user=_whose(call)):
+    if not await _packs(call).delete(pack.id, user=_user_meant(call)):
         raise not_found("pack")
     return Reply(None, 204)
 
@@ -228,7 +230,7 @@ async def uninstall(call: RestCall) -> Reply:
 
 async def _own(call: RestCall) -> Pack:
     """The pack of the path, when the caller may change it."""
-    found = await _packs(call).get(call.path["pack_id"], user=_whose(call))
+    found = await _packs(call).get(call.path["pack_id"], user=_user_meant(call))
     if found is None:
         raise not_found("pack")
     if found.owner is None and not call.admin:

@@ -108,7 +108,12 @@ def routes() -> list[Route]:
     ]  # fmt: skip
 
 
-def _whose(call: RestCall) -> str:
+def _user_meant(call: RestCall) -> str:
+    """The user whose figures are meant: the caller's own, or any for an administrator.
+
+    Raises:
+        AccessDenied: somebody else's, and the caller is no administrator.
+    """
     asked = call.params.user
     if asked is None or (call.principal.user is not None and asked == call.principal.user):
         return call.user
@@ -119,7 +124,7 @@ def _whose(call: RestCall) -> str:
 
 async def usage(call: RestCall) -> Reply:
     """`GET /v1/usage`."""
-    user = _whose(call)
+    user = _user_meant(call)
     found = await call.services.accounts.usage.of_user(user)
     tools = [
         {
@@ -160,7 +165,7 @@ async def tool_usage(call: RestCall) -> Reply:
 
 async def quota(call: RestCall) -> Reply:
     """`GET /v1/quota`."""
-    found = await call.services.accounts.plans.standing(_whose(call))
+    found = await call.services.accounts.plans.standing(_user_meant(call))
     body = {
         "plan": found.plan,
         "queries_limit": found.queries_limit,
@@ -174,6 +179,6 @@ async def quota(call: RestCall) -> Reply:
 async def queries(call: RestCall) -> Reply:
     """`GET /v1/queries`."""
     whole = call.admin and call.params.user is None
-    user = None if whole else _whose(call)
+    user = None if whole else _user_meant(call)
     log = call.services.accounts.query_log
     return Reply({"queries": await log.recent(user=user, limit=call.params.limit)})

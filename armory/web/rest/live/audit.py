@@ -20,7 +20,7 @@ from armory.web.rest.shapes import MOMENT
 _Pattern = Annotated[Text, Field(max_length=200)]
 
 
-def _there(text: str) -> str:
+def _is_time(text: str) -> str:
     """Whether there is such a time."""
     try:
         datetime.fromisoformat(text)
@@ -34,7 +34,7 @@ class AuditQuery(Shape):
 
     who: _Pattern | None = Field(default=None, description="Glob pattern.")
     tool: _Pattern | None = Field(default=None, description="Glob pattern.")
-    since: Annotated[str, Field(pattern=MOMENT), AfterValidator(_there)] | None = Field(
+    since: Annotated[str, Field(pattern=MOMENT), AfterValidator(_is_time)] | None = Field(
         default=None, description="The oldest time, UTC, e.g. `2026-01-31T12:00`."
     )
     limit: Annotated[int, Field(ge=1, le=10_000)] = Field(

@@ -54,7 +54,7 @@ class TokenAnswer(Answer):
 def routes(live: LiveGateway) -> list[Route]:
     """The routes."""
     return [
-        Route("GET", "/v1/login", partial(_how, live), "How people log in to the console",
+        Route("GET", "/v1/login", partial(_issuer, live), "How people log in to the console",
               SignInAnswer, access="public", tag="gateway"),
         Route("POST", "/v1/login/begin", partial(_begin, live), "Begin a login at the issuer",
               SignInBegun, access="public", tag="gateway", problems=(404,),
@@ -69,7 +69,7 @@ def _resource(call: RestCall) -> str | None:
     return None if resources is None else resources.whole(call.request)
 
 
-async def _how(live: LiveGateway, call: RestCall) -> Reply:
+async def _issuer(live: LiveGateway, call: RestCall) -> Reply:
     offered = live.sign_in is not None and _resource(call) is not None
     return Reply({"issuer": live.sign_in.issuer if live.sign_in and offered else None})
 

@@ -10,7 +10,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from armory.gateway.gateway import Gateway
+from armory.domain.principal import Principal
+from armory.gateway.gateway import Gateway, Services
 from armory.security.authentication import Authenticator, StaticToken
 from armory.testing.clients.raw import modern_body, modern_headers
 from armory.testing.front import ScriptedPool, serving
@@ -78,3 +79,58 @@ async def test_a_browser_can_read_why_it_may_not_listen(
     ):
         assert response.status == status
         assert response.headers["Access-Control-Allow-Origin"] == origin
+
+
+class Slow:
+    """`gateway.ports.Limiter`: lets requests begin once they may."""
+
+    def __init__(self) -> None:
+        self.asked, self.may = asyncio.Event(), asyncio.Event()
+
+    async def acquire(self, principal: Principal, method: str, name: str) -> None:
+        pass
+
+    async def take(self, principal: Principal) -> None:
+        self.asked.set()
+        await self.may.wait()
+
+
+async def test_a_stream_that_opens_as_the_gateway_ends_is_ended_properly() -> None:
+    slow = Slow()
+    gateway = Gateway(ScriptedPool(), services=Services(limiter=slow))
+    async with serving(gateway) as (url, edge), aiohttp.ClientSession() as http:
+        headers = modern_headers(LISTEN)
+        async with asyncio.timeout(10):
+            asking = asyncio.create_task(http.post(f"{url}/mcp", json=LISTEN, headers=headers))
+            await slow.asked.wait()
+            edge.end_streams()
+            slow.may.set()
+            async with await asking as stream:
+                assert b'"resultType":"complete"' in await stream.read()
+
+
+async def test_so_is_one_over_http_sse() -> None:
+    slow = Slow()
+    gateway = Gateway(ScriptedPool(), services=Services(limiter=slow))
+    async with (
+        serving(gateway) as (url, edge),
+        aiohttp.ClientSession() as http,
+        listening_over_sse(http, url, 1) as events,
+        asyncio.timeout(10),
+    ):
+        await slow.asked.wait()
+        edge.end_streams()
+        slow.may.set()
+        assert b'"resultType":"complete"' in await events.read()
+
+
+async def test_a_stream_that_comes_too_late_is_told_that_the_gateway_stops(
+    gateway: Gateway,
+) -> None:
+    async with serving(gateway) as (url, edge), aiohttp.ClientSession() as http:
+        edge.end_streams()
+        headers = modern_headers(LISTEN)
+        async with http.post(f"{url}/mcp", json=LISTEN, headers=headers) as refused:
+            assert refused.status == 503
+            assert "the gateway stops" in (await refused.json())["error"]["message"]
+    assert edge.refused()["streams"] == 0

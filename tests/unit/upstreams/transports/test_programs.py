@@ -9,9 +9,9 @@ import pytest
 
 from armory.errors import UpstreamUnavailable
 from armory.testing.clients.recording import RecordingObserver
-from armory.upstreams.programs import Unusable, program_of, refused
 from armory.upstreams.session.context import LinkContext
 from armory.upstreams.spec import UpstreamSpec
+from armory.upstreams.transports.programs import Unusable, program_of, refused
 from armory.upstreams.transports.stdio import StdioLink
 
 

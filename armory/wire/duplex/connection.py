@@ -1,21 +1,20 @@
-"""A connection that carries messages both ways: stdio, and HTTP+SSE.
+"""One connection that carries messages both ways, served in both eras.
 
-Owns: serving one such connection in both eras. Bytes come in through `take`, go out through the
-stream; never imports a transport.
+Owns: what each message that comes is, the connection's session, and its end. Bytes come in through
+`take`, go out through the stream; never imports a transport.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
-from typing import Any
+from functools import partial
 
 import msgspec
 from msgspec import UNSET, Raw
 
 from armory.domain.principal import Principal
-from armory.errors import GatewayEnds
 from armory.gateway.requests import ClientRequest
 from armory.protocol import bodies, codes, jsonrpc, versions
 from armory.protocol.errors import Malformed
@@ -24,10 +23,11 @@ from armory.protocol.link import Reply
 from armory.protocol.meta import PROTOCOL_VERSION
 from armory.protocol.methods import CANCELLED, LISTEN
 from armory.protocol.rawjson import EMPTY_OBJECT, text_of
-from armory.steps import Account, InContext
+from armory.steps import Account
 from armory.tasks import Tasks, step_by_step, stop
 from armory.wire.caller import Caller
 from armory.wire.dispatch import Dispatcher
+from armory.wire.duplex.in_flight import Deliver, RequestsInFlight
 from armory.wire.eras import inbound
 from armory.wire.errors import error_object
 from armory.wire.interaction.state import REFUSED_STATE, OwnedByReplica
@@ -46,15 +46,25 @@ from armory.wire.requests import modern_request, session_request
 from armory.wire.sessions.batch_answers import BatchAnswers
 from armory.wire.sessions.batches import Batches, OneBatch
 from armory.wire.sessions.registry import Sessions, TooMany
-from armory.wire.sessions.session import Session, cancel_soon
+from armory.wire.sessions.session import Session
 from armory.wire.streams import EventStream
 
-Deliver = Callable[[Data], Awaitable[None]]
-"""Takes an answer."""
-_AT_ONCE = 2_000
-"""Requests of one connection that may be under way; more are refused."""
-_HELD_BYTES = 128 << 20
-"""Answers that may wait for a client that does not read; further ones become an error."""
+
+class DuplexRequest(msgspec.Struct, frozen=True):
+    """A request as it came on the connection.
+
+    Attributes:
+        id: its JSON-RPC id, as JSON.
+        method: what it asks for.
+        params, meta: members of its `params` and of their `_meta`.
+        caller: who asks, with the headers of this message.
+    """
+
+    id: bytes
+    method: str
+    params: dict[str, Raw]
+    meta: dict[str, Raw]
+    caller: Caller
 
 
 class Duplex:
@@ -66,15 +76,11 @@ class Duplex:
         out: what goes to the client; its owner writes it out.
         batches: what those of clients may take.
         json_depth: deepest nesting of a message; None: whoever reads it has looked.
+        account: charged with the time of the event loop that requests take; None: nobody is.
 
     Attributes:
-        account: is told what requests take of the event loop; None: nobody counts.
         closed: whether the other end is gone: nothing more is taken.
     """
-
-    account: Account | None = None
-    closed = False
-    _overdue = False
 
     def __init__(
         self,
@@ -85,17 +91,19 @@ class Duplex:
         batches: Batches,
         *,
         json_depth: int | None,
+        account: Account | None = None,
     ) -> None:
+        self.closed = False
         self._dispatcher = dispatcher
         self._sessions = sessions
         self._caller = caller
         self._out = out
         self._json_depth = json_depth
-        self._inflight: dict[bytes, asyncio.Task[None]] = {}
-        self._requests = Tasks()
+        self._requests = RequestsInFlight(out, account)
         self._allowed = batches
         self._batches = Tasks()
         self._listening: set[ClientListening] = set()
+        self._draining = False
         self._session: Session | None = None
         self._opening = False
 
@@ -197,10 +205,7 @@ class Duplex:
     def _receive(self, message: Message) -> None:
         """A notification or a response of the client."""
         if message.method == CANCELLED:
-            id, reason = cancelled(message)
-            task = self._inflight.get(id)
-            if task is not None:
-                cancel_soon(task, reason)
+            self._requests.cancel(*cancelled(message))
         elif self._session is not None:
             self._sessions.receive(self._session, message)
 
@@ -235,89 +240,46 @@ class Duplex:
             Malformed: `params` or `_meta` is no object, or too many requests are under way.
         """
         params, meta = opened(message, known)
-        if len(self._requests) >= _AT_ONCE:
-            why = f"more than {_AT_ONCE:,} requests at a time; wait for answers"
-            raise Malformed(codes.LIMITED, why, message.key)
-        work = self._run(message, caller, params, meta, deliver)
-        if self.account is not None:
-            work = self._counted(work)
-        task = self._requests.spawn(work, "request of a client")
-        self._inflight[message.key] = task
-        return task
-
-    async def _counted(self, work: Coroutine[Any, Any, None]) -> None:
-        await InContext(work, self)
-
-    async def _run(
-        self,
-        message: Message,
-        caller: Caller,
-        params: dict[str, Raw],
-        meta: dict[str, Raw],
-        deliver: Deliver,
-    ) -> None:
         method = message.method if message.method is not UNSET else ""
-        try:
-            serve = self._modern if inbound.is_modern(None, meta, method) else self._legacy
-            try:
-                answer = await serve(message.key, caller, method, params, meta)
-            except asyncio.CancelledError:
-                if not self._overdue:
-                    raise
-                answer = refused(message.key, codes.BACKEND, GatewayEnds().message)
-            if self._out.held_bytes + len(answer) > _HELD_BYTES:
-                why = f"{self._out.held_bytes:,} bytes of answers wait to be read"
-                answer = refused(message.key, codes.LIMITED, why)
-            await deliver(answer)
-        finally:
-            if self._inflight.get(message.key) is asyncio.current_task():
-                del self._inflight[message.key]
+        request = DuplexRequest(message.key, method, params, meta, caller)
+        serve = self._modern if inbound.is_modern(None, meta, method) else self._legacy
+        return self._requests.start(message.key, partial(serve, request), deliver)
 
-    async def _legacy(
-        self,
-        key: bytes,
-        caller: Caller,
-        method: str,
-        params: dict[str, Raw],
-        meta: dict[str, Raw],
-    ) -> Data:
+    async def _legacy(self, asked: DuplexRequest) -> Data:
         session = self._session
         if session is None:
-            if method == "ping":
-                return jsonrpc.response(key, EMPTY_OBJECT)
-            return refused(key, codes.INVALID_REQUEST, "send initialize first")
-        request = session_request(caller, session, self._out, meta, key)
-        return encoded(key, await self._dispatcher.answer(request, method, params))
+            if asked.method == "ping":
+                return jsonrpc.response(asked.id, EMPTY_OBJECT)
+            return refused(asked.id, codes.INVALID_REQUEST, "send initialize first")
+        request = session_request(asked.caller, session, self._out, asked.meta, asked.id)
+        reply = await self._dispatcher.answer(request, asked.method, asked.params)
+        return encoded(asked.id, reply)
 
-    async def _modern(
-        self,
-        key: bytes,
-        caller: Caller,
-        method: str,
-        params: dict[str, Raw],
-        meta: dict[str, Raw],
-    ) -> Data:
+    async def _modern(self, asked: DuplexRequest) -> Data:
+        method, params, meta = asked.method, asked.params, asked.meta
         version = text_of(meta, PROTOCOL_VERSION)
         rejected = inbound.refusal(method, version, params, meta, named_parameter(method), None)
         if rejected is not None:
-            return jsonrpc.error_response(key, error_object(rejected))
+            return jsonrpc.error_response(asked.id, error_object(rejected))
         version = version or versions.MODERN_VERSIONS[-1]
-        request = modern_request(caller, version, meta, self._out.write, key)
+        request = modern_request(asked.caller, version, meta, self._out.write, asked.id)
         if method == LISTEN:
-            return await self._listen(request, key, params)
+            return await self._listen(request, asked.id, params)
         try:
             reply = await self._dispatcher.answer(request, method, params)
         except OwnedByReplica:
             reply = Reply(error=REFUSED_STATE)
         if self._out.closed:
             self._dispatcher.leave(request)
-        return encoded(key, reply)
+        return encoded(asked.id, reply)
 
-    async def _listen(self, request: ClientRequest, key: bytes, params: Mapping[str, Raw]) -> Data:
-        listening = await self._dispatcher.listen(request, key, params)
+    async def _listen(self, request: ClientRequest, id: bytes, params: Mapping[str, Raw]) -> Data:
+        listening = await self._dispatcher.listen(request, id, params)
         if isinstance(listening, Reply):
-            return encoded(key, listening)
+            return encoded(id, listening)
         self._listening.add(listening)
+        if self._draining:
+            listening.stream.close()
         reader = listening.stream.attach()
         try:
             while True:
@@ -342,6 +304,7 @@ class Duplex:
         """No more comes: end the listening requests properly, and let the others finish, without
         answers to what they ask.
         """
+        self._draining = True
         if self._session is not None:
             self._session.questions.hang_up()
         for listening in list(self._listening):
@@ -351,12 +314,8 @@ class Duplex:
             await asyncio.wait(running, timeout=timeout_s)
 
     def run_out(self) -> None:
-        """The gateway ends, and what is in flight may take no longer: it is cancelled, and answered
-        with that.
-        """
-        self._overdue = True
-        for task in self._requests:
-            cancel_soon(task)
+        """As `RequestsInFlight.run_out`."""
+        self._requests.run_out()
 
     async def close(self) -> None:
         """The other end is gone: cancel what is in flight, end the session."""

@@ -1,0 +1,1 @@
+"""Connections that carry messages both ways: stdio, and HTTP+SSE."""
