@@ -116,6 +116,12 @@ def test_a_database_that_is_away_at_the_start_is_waited_for(serve: Callable[...,
             status, body = served.readiness()
             told = [why for why in body["not_ready"] if why.startswith("database: ")]
             assert (status, len(told)) == (200, 1 - up)
+        # so is one that is slow, before it is given up
+        database.pause()
+        slow = "database: it answers slowly"
+        wait_until(lambda: slow in str(served.readiness()[1]["not_ready"]), served.log, WITHIN_S)
+        database.resume()
+        wait_until(lambda: not served.readiness()[1]["not_ready"], served.log, WITHIN_S)
     finally:
         database.remove()
 
