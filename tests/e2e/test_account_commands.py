@@ -111,8 +111,11 @@ def test_users_keys_and_packs_from_making_to_deleting(here: Run) -> None:
     assert said(here("usage", "--queries", "3", "--json")) == {"rows": []}
     changed = said(here("users", "change", "ann", "--inactive", "--json"))
     assert changed["is_active"] is False
-    assert here("users", "delete", "ann").returncode == 0
+    deleted = here("users", "delete", "ann")
+    assert (deleted.returncode, deleted.stdout) == (0, "deleted ann\n")
+    assert "ann was switched off; whoever comes under that name" in deleted.stderr
     assert here("users", "delete", "ann").returncode == 1
+    assert "switched off" not in here("users", "delete", "bob").stderr
 
 
 def test_usage_shows_how_tools_and_their_servers_fare(armory: Run, tmp_path: Path) -> None:
