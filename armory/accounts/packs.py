@@ -21,6 +21,7 @@ from armory.storage.database import Database, now_ms
 from armory.storage.tables import installations, pack_entries, packs
 
 Kind = Literal["pack", "server", "tool"]
+DESCRIPTION_CHARS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +229,11 @@ class Packs:
 def _check(pack: Pack) -> None:
     check_pack_id(pack.id)
     check_name(pack.title, "title")
+    if len(pack.description) > DESCRIPTION_CHARS:
+        raise InvalidRequest(
+            f"description has {len(pack.description):,} characters; at most {DESCRIPTION_CHARS:,}",
+            parameter="description",
+        )
     for parameter, values in (("servers", pack.servers), ("tools", pack.tools)):
         for value in values:
             check_name(value, parameter)

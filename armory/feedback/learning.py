@@ -23,6 +23,7 @@ import numpy as np
 
 from armory.domain.principal import Principal
 from armory.domain.results import CallOutcome, Listing
+from armory.ending import at_most
 from armory.errors import ArmoryError
 from armory.feedback.attribution import NO_LEARNING
 from armory.feedback.store import StoredUse, StoredUses
@@ -112,9 +113,9 @@ class Learning:
 
     async def close(self) -> None:
         """Learn what waits, within seconds, and end."""
-        await stop(self._task)
+        await stop(self._task, timeout_s=at_most(_LAST_S))
         with suppress(TimeoutError):
-            async with asyncio.timeout(_LAST_S):
+            async with asyncio.timeout(at_most(_LAST_S)):
                 await self._try(self._learn_waiting)
 
     def listed(self, principal: Principal, listing: Listing) -> None:

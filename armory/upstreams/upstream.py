@@ -40,6 +40,7 @@ from armory.upstreams.queue import CallQueue, QueueFull
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.context import Unintelligible
 from armory.upstreams.session.inflow import Inflow
+from armory.upstreams.session.replies import AnswerRefused
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.http_failures import HttpFailure
 
@@ -334,7 +335,7 @@ class Upstream:
 
 def _counts(error: UpstreamUnavailable) -> bool:
     """Whether an error says that the upstream is ill, rather than that this call was wrong."""
-    if isinstance(error, UpstreamOverloaded | Unintelligible):
+    if isinstance(error, UpstreamOverloaded | Unintelligible | AnswerRefused):
         return False
     if isinstance(error, HttpFailure):
         return error.status >= 500 or error.status == 429

@@ -216,7 +216,8 @@ def _say_what_is_refused(server: ServerConfig, url: str) -> None:
     """Say so where the gateway does not take the URL's name as Host (`wire.http.host_checks`)."""
     taken = {name.lower() for name in server.allowed_hosts}
     parts = urlsplit(url)
-    known = not taken.isdisjoint(("*", parts.hostname, parts.netloc))
+    usual = (f"{parts.netloc}:{port}" for port in (80, 443))  # which clients do not write
+    known = not taken.isdisjoint(("*", parts.hostname, parts.netloc, *usual))
     if taken and not known and not is_loopback(server.host):
         say_notice(
             f"the gateway refuses clients that come to {parts.hostname}: say --url as they reach "

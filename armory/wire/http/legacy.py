@@ -28,7 +28,7 @@ from armory.wire.http.admitted import (
     only_answer,
     refusal,
 )
-from armory.wire.http.answers import held_for
+from armory.wire.http.answers import held_for, write_event
 from armory.wire.http.context import EdgeContext
 from armory.wire.http.keepalive import KeepaliveTimer
 from armory.wire.http.lazy_answer import InPlace, answer_to, outlives_its_client, send_events
@@ -102,8 +102,15 @@ class LegacyEndpoint:
             answers = await self._batch_answers(session, items, admitted, held)
         if not answers:
             return web.Response(status=202, headers=dict(admitted.extra))
-        parts = [part for answer in answers for part in (b",", answer)]
-        return json_answer(admitted, [b"[", *parts[1:], b"]"])
+        commas = [part for answer in answers for part in (b",", answer)]
+        parts = [b"[", *commas[1:], b"]"]
+        if admitted.takes_json:
+            return json_answer(admitted, parts)
+        response = new_stream(admitted)
+        await response.prepare(admitted.request)
+        await write_event(admitted.request, response, parts)
+        await response.write_eof()
+        return response
 
     async def _batch_answers(
         self, session: Session, items: list[Raw], admitted: AdmittedRequest, held: OneBatch
