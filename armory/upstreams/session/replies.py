@@ -19,7 +19,7 @@ _AT_ONCE = 16
 
 
 class SessionOver(UpstreamUnavailable):
-    """The upstream knows the session no more in which it asked."""
+    """The upstream knows the session no more, and has not taken what was sent in it."""
 
 
 class Replies:
