@@ -22,6 +22,10 @@ class AnswerRefused(UpstreamUnavailable):
     """The upstream did not take an answer: it knows the session no more in which it asked, say."""
 
 
+class SessionOver(UpstreamUnavailable):
+    """The upstream knows the session no more, and has not taken what was sent in it."""
+
+
 class Replies:
     """Answers to the upstream of one session.
 

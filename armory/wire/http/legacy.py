@@ -46,6 +46,7 @@ from armory.wire.streams import EventStream, parse_event_id
 _log = Logger(__name__)
 _BATCH_AT_ONCE = 16
 """Requests of one batch that are served at the same time."""
+_ENDED = "the session has ended"
 
 
 class LegacyEndpoint:
@@ -150,6 +151,9 @@ class LegacyEndpoint:
                 _, going = await asyncio.wait(going, return_when=asyncio.FIRST_COMPLETED)
             await self._turns.next(admitted.caller.principal.person)
             await self._edge.admission.confirm(admitted)
+            if session.closed:  # meanwhile
+                place.append(refused(message.key, codes.INVALID_REQUEST, _ENDED))
+                continue
             if full := held.full:
                 place.append(refused(message.key, codes.LIMITED, full))
                 continue
