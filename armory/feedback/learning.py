@@ -38,6 +38,8 @@ _log = Logger(__name__)
 BATCH_S = 1.0
 REFRESH_S = 60.0
 PRUNE_S = 3_600.0
+_PRUNE_AFTER = 5_000
+"""So many uses that were stored, at the latest."""
 KEEP_DAYS = 400
 _EMBED_S = 30.0
 _LAST_S = 5.0
@@ -104,6 +106,7 @@ class Learning:
         self._reload = True
         self._seen_ms = 0
         self._pruned = float("-inf")
+        self._since_pruned = 0
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -150,8 +153,10 @@ class Learning:
                 continue
             await self._try(self._learn_waiting)
             await self._try(self._load_new)
-            if time.monotonic() - self._pruned > PRUNE_S:
+            late = time.monotonic() - self._pruned > PRUNE_S
+            if late or self._since_pruned >= _PRUNE_AFTER:
                 self._pruned = time.monotonic()
+                self._since_pruned = 0
                 await self._try(self._prune)
 
     async def _try(self, work: Callable[[], Any]) -> None:
@@ -210,6 +215,7 @@ class Learning:
                 return
             await asyncio.to_thread(self.uses.restore, [_entry(use) for use in uses])
             await self._stored.add(uses)
+            self._since_pruned += len(uses)
             for _ in range(min(len(some), len(self._waiting))):
                 self._waiting.popleft()
 
