@@ -21,6 +21,7 @@ from armory.cli.config.adding import write_text
 from armory.cli.config.merging import merged_json, merged_toml, toml_of
 from armory.cli.options import config_option, json_option
 from armory.cli.output import out, print_json, say_notice
+from armory.cli.urls import endpoint_path
 from armory.config import Config, find_config, load_file
 from armory.config.blocks.server import ServerConfig
 from armory.domain.hosts import is_loopback
@@ -252,7 +253,7 @@ def _endpoint(url: str, set_name: str | None, query: str | None) -> str:
         raise InvalidRequest(wrong)
     if query and any(name == "query" for name, _ in parse_qsl(parts.query, keep_blank_values=True)):
         raise InvalidRequest("the URL has a `query` already; leave out --query, or that one")
-    path = parts.path.rstrip("/") or "/mcp"
+    path = endpoint_path(parts.path).rstrip("/")
     path += f"/set/{quote(set_name, safe='')}" if set_name else ""
     asked = "&".join(filter(None, (parts.query, f"query={quote(query, safe='')}" if query else "")))
     return urlunsplit((parts.scheme, parts.netloc, path, asked, ""))
