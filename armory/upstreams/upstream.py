@@ -337,7 +337,7 @@ class Upstream:
 
 def _counts(error: UpstreamUnavailable) -> bool:
     """Whether an error says that the upstream is ill, rather than that this call was wrong."""
-    if isinstance(error, UpstreamOverloaded | Unintelligible | AnswerRefused | SessionOver):
+    if isinstance(error, UpstreamOverloaded | Unintelligible | AnswerRefused):
         return False
     if isinstance(error, HttpFailure):
         return error.status >= 500 or error.status == 429
