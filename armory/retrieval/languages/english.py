@@ -31,7 +31,7 @@ _MOST = 400
 _STRANGE = 4
 #: Words that tell what language a text is of: long ones, and those of other letters.
 _TELLING = re.compile(r"[^\W\d_]{4,}+|(?:(?![\x00-\x7f])[^\W\d_])++")
-_FIRST = 20
+_FIRST = 14
 _WORD = re.compile(r"[A-Za-z]++")
 _SMALL = 2
 #: English words that are too short to stand in the list of those that are spelt right.
