@@ -18,6 +18,7 @@ from sqlalchemy.exc import IntegrityError
 
 from armory.accounts.listings import ApiKey, keys_listed
 from armory.accounts.names import check_name
+from armory.accounts.room import room_for_key
 from armory.accounts.users import ENDED, KEY
 from armory.domain.principal import Principal
 from armory.errors import AuthenticationFailed, InvalidRequest
@@ -85,8 +86,8 @@ class ApiKeys:
         """A new key, and its text, which cannot be read again later.
 
         Raises:
-            InvalidRequest: a name or scope that cannot be used, an expiry that has passed, or no
-                such user.
+            InvalidRequest: a name or scope that cannot be used, an expiry that has passed, no such
+                user, or one that has too many.
         """
         check_name(name, "name")
         granted = tuple(dict.fromkeys(scopes))
@@ -116,6 +117,8 @@ class ApiKeys:
         )
         try:
             async with self._feed.transaction() as change:
+                if user is not None:
+                    await room_for_key(change.connection, user, now)
                 await change.connection.execute(row)
                 change.changed(KEY, digest)
         except IntegrityError:

@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from armory.accounts.service import Accounts
+from armory.ending import at_most
 from armory.errors import ArmoryError, BackendError
 from armory.logger import Logger
 from armory.tasks import spawn, stop
@@ -18,6 +19,7 @@ _log = Logger(__name__)
 FIRST_CHANGE_S = 5.0
 AGAIN_S = 2.0
 """Seconds between two attempts to open a database that is away."""
+_END_S = 2.0
 
 
 class Opening:
@@ -94,5 +96,5 @@ async def opened(accounts: Accounts) -> AsyncGenerator[Opening]:
             await accounts.feed.wait_trusted(FIRST_CHANGE_S)
         yield opening
     finally:
-        await stop(task)
+        await stop(task, timeout_s=at_most(_END_S))  # what it waits for ends with the accounts
         await accounts.close()

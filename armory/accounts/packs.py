@@ -13,6 +13,7 @@ from sqlalchemy import ColumnElement, delete, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from armory.accounts.names import AlreadyExists, check_name, check_pack_id
+from armory.accounts.room import PackRoom, check_installations, installations_of
 from armory.accounts.users import PACK, USER, Users
 from armory.errors import InvalidRequest
 from armory.storage.changes import ChangeFeed
@@ -21,6 +22,7 @@ from armory.storage.database import Database, now_ms
 from armory.storage.tables import installations, pack_entries, packs
 
 Kind = Literal["pack", "server", "tool"]
+DESCRIPTION_CHARS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +71,8 @@ class Packs:
         """A new pack; its owner is made where there is none, if that is wanted.
 
         Raises:
-            InvalidRequest: a name that cannot be used, or no such user; `AlreadyExists`: the id is
-                taken.
+            InvalidRequest: a name that cannot be used, no such user, or one that has too many;
+                `AlreadyExists`: the id is taken.
         """
         _check(pack)
         at_ms = now_ms()
@@ -80,17 +82,22 @@ class Packs:
                     await self._users.ensure(change.connection, pack.owner, make=make_user)
                 row = {"id": pack.id, "owner": pack.owner, "title": pack.title}
                 times = {"created_at_ms": at_ms, "updated_at_ms": at_ms}
-                await change.connection.execute(
-                    insert(packs).values(**row, description=pack.description, **times)
-                )
-                await _write_entries(change.connection, pack)
+                async with PackRoom(change.connection, pack.owner):
+                    await change.connection.execute(
+                        insert(packs).values(**row, description=pack.description, **times)
+                    )
+                    await _write_entries(change.connection, pack)
                 change.changed(PACK, pack.id)
         except IntegrityError:
             raise AlreadyExists(f"a pack {pack.id!r} exists already", parameter="id") from None
         return pack
 
     async def replace(self, pack: Pack, *, user: str | None) -> Pack | None:
-        """Give a pack other contents; None when `user` has no such pack."""
+        """Give a pack other contents; None when `user` has no such pack.
+
+        Raises:
+            InvalidRequest: a name that cannot be used, or more than a user's packs may hold.
+        """
         _check(pack)
         async with self._feed.transaction() as change:
             statement = update(packs).where(packs.c.id == pack.id, *_owned(user))
@@ -101,10 +108,11 @@ class Packs:
             )
             if not changed.rowcount:
                 return None
-            await change.connection.execute(
-                delete(pack_entries).where(pack_entries.c.pack_id == pack.id)
-            )
-            await _write_entries(change.connection, pack)
+            async with PackRoom(change.connection, pack.owner):
+                await change.connection.execute(
+                    delete(pack_entries).where(pack_entries.c.pack_id == pack.id)
+                )
+                await _write_entries(change.connection, pack)
             change.changed(PACK, pack.id)
         return await self.get(pack.id, user=user)
 
@@ -145,14 +153,15 @@ class Packs:
         """Record installations and make them active; the user likewise, if that is wanted.
 
         Raises:
-            InvalidRequest: a pack that `user` may not see, a name that cannot be used, or no such
-                user.
+            InvalidRequest: a pack that `user` may not see, a name that cannot be used, no such
+                user, or one that has too many.
         """
         at_ms = now_ms()
         for kind, value in items:
             check_name(value, "pack_id" if kind == PACK else kind)
         async with self._feed.transaction() as change:
             await self._users.ensure(change.connection, user, make=make_user)
+            before = await installations_of(change.connection, user)
             for kind, value in items:
                 if kind == PACK:
                     seen = _seen(None if sees_all else user)
@@ -169,6 +178,7 @@ class Packs:
                         index_elements=["user_id", "kind", "value"], set_={"is_active": True}
                     )
                 )
+            await check_installations(change.connection, user, before)
             change.changed(USER, user)
         return await self.installed(user)
 
@@ -228,6 +238,11 @@ class Packs:
 def _check(pack: Pack) -> None:
     check_pack_id(pack.id)
     check_name(pack.title, "title")
+    if len(pack.description) > DESCRIPTION_CHARS:
+        raise InvalidRequest(
+            f"description has {len(pack.description):,} characters; at most {DESCRIPTION_CHARS:,}",
+            parameter="description",
+        )
     for parameter, values in (("servers", pack.servers), ("tools", pack.tools)):
         for value in values:
             check_name(value, parameter)

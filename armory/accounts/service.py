@@ -25,6 +25,7 @@ from armory.accounts.usage.statistics import UsageStatistics
 from armory.accounts.users import DELETED, Users
 from armory.domain.principal import Principal
 from armory.domain.results import CallOutcome, Listing
+from armory.ending import at_most
 from armory.errors import BackendError
 from armory.logger import Logger
 from armory.storage.cache import Cache
@@ -120,7 +121,7 @@ class Accounts:
     async def close(self) -> None:
         """Store what still waits and close everything. `run()` has ended before."""
         try:
-            async with asyncio.timeout(_END_S):
+            async with asyncio.timeout(at_most(_END_S)):
                 if self._flushing.under_way:  # `run` was cancelled meanwhile
                     await self._try("flush", self._store)
                 await self._try("flush", self._store)

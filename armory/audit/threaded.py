@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from armory.audit.record import Entry
 from armory.audit.sinks import Sink
+from armory.ending import at_most
 from armory.threads import LoopThread
 
 T = TypeVar("T")
@@ -62,4 +63,4 @@ class ThreadedSink:
 
     async def _end(self) -> None:
         if self._thread is not None:
-            await asyncio.to_thread(self._thread.end, _END_S)
+            await asyncio.to_thread(self._thread.end, at_most(_END_S))

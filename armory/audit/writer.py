@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from armory.audit.record import CLOSED, DROPPED, OPENED, UNCLEAN, Entry
 from armory.audit.settings import Arguments, AuditSettings, Results
 from armory.audit.sinks import Sink, own_entry
+from armory.ending import at_most
 from armory.errors import ArmoryError, BackendError
 from armory.logger import Logger
 from armory.observability.redaction import redacted_json
@@ -155,7 +156,7 @@ class AuditLog:
             BackendError: it did not.
         """
         try:
-            async with asyncio.timeout(_END_S if self._ending else None):
+            async with asyncio.timeout(at_most(_END_S) if self._ending else None):
                 await self._sink.write(entries)
         except TimeoutError:
             raise BackendError(_SILENT) from None
@@ -212,7 +213,7 @@ async def opened_audit(sink: Sink, settings: AuditSettings) -> AsyncGenerator[Au
     finally:
         audit.end()
         written = audit.written
-        _, late = await asyncio.wait((writing,), timeout=_END_S)
+        _, late = await asyncio.wait((writing,), timeout=at_most(_END_S))
         silent = bool(late) and audit.written == written
         await stop(writing)
         await audit.close(silent=silent)

@@ -12,7 +12,7 @@ from typing import Any, cast
 from urllib.parse import parse_qs, urlunsplit
 
 from armory.cli.answers import OPERATOR, CommandLine, kind_of, packed, packed_value, result_of
-from armory.cli.urls import parts_of
+from armory.cli.urls import endpoint_path, parts_of
 from armory.errors import (
     AccessDenied,
     ArmoryError,
@@ -65,7 +65,7 @@ async def connected(
     """The gateway at a URL, for the length of a command.
 
     Args:
-        url: with or without `/mcp`.
+        url: with or without `/mcp`, below `server.base_path` where that is set.
         token: bearer token for it.
         mode: as the URL parameter `mode`.
 
@@ -90,10 +90,9 @@ def endpoint_url(url: str, mode: str | None = None) -> str:
         ConfigError: it is no http(s) URL.
     """
     parts = parts_of(url, "/mcp")
-    path = parts.path if parts.path.strip("/") else "/mcp"
     wanted = f"mode={mode}" if mode and "mode" not in parse_qs(parts.query) else ""
     query = "&".join(part for part in (parts.query, wanted) if part)
-    return urlunsplit((parts.scheme, parts.netloc, path, query, ""))
+    return urlunsplit((parts.scheme, parts.netloc, endpoint_path(parts.path), query, ""))
 
 
 def _not_reached(url: str, error: UpstreamUnavailable) -> ArmoryError:

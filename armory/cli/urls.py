@@ -1,6 +1,6 @@
 """The URL of a gateway, as it is given to `--url`.
 
-Owns: `parts_of`. Never imports a room.
+Owns: `parts_of`, and which endpoint it means. Never imports a room.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from contextlib import suppress
 from urllib.parse import SplitResult, urlsplit
 
 from armory.errors import ConfigError
+
+_ENDPOINTS = ("mcp", "sse")
 
 
 def parts_of(url: str, path: str = "") -> SplitResult:
@@ -28,3 +30,10 @@ def parts_of(url: str, path: str = "") -> SplitResult:
         if named and not re.search(r"[\s\x00-\x1f\x7f]", url):
             return parts
     raise ConfigError(f"{url!r} is no URL of a gateway; write e.g. http://127.0.0.1:8080{path}")
+
+
+def endpoint_path(path: str) -> str:
+    """The path of an MCP endpoint: one that leads to none is `server.base_path`, `/` included."""
+    if any(part in _ENDPOINTS for part in path.split("/")):
+        return path
+    return path.rstrip("/") + "/mcp"

@@ -53,7 +53,9 @@ _LOGIN_KEYS = {
     "scope": "scopes",
 }
 _MILLISECONDS = 1_000
-"""A time-out from here on is in milliseconds: nobody waits a quarter of an hour for one call."""
+"""A time-out from here on is in milliseconds ..."""
+_LONG_WAITS = (1_800, 3_600)
+"""... but for the half hour and the hour that Cline offers, in seconds as all of its time-outs."""
 _APART = {"startup": "start_timeout_s", "request": "call_timeout_s"}
 _ELSEWHERE = ("envFile", "source", "settings", "isActive")
 _BRACED = re.compile(r"(?<!\$)\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -202,7 +204,8 @@ def _take_command(block: dict[str, Any], name: str, value: Any) -> bool:
     elif name == "args":
         block["args"] = [*block.get("args", []), *value] if isinstance(value, list) else value
     elif name == "timeout" and isinstance(value, (int, float)):
-        block["call_timeout_s"] = value / 1_000 if value >= _MILLISECONDS else value
+        in_seconds = value < _MILLISECONDS or value in _LONG_WAITS
+        block["call_timeout_s"] = value if in_seconds else value / 1_000
     elif name == "timeout" and isinstance(value, dict):
         _times(block, value)
     elif name == "startup_timeout_ms" and isinstance(value, (int, float)):

@@ -23,6 +23,7 @@ import numpy as np
 
 from armory.domain.principal import Principal
 from armory.domain.results import CallOutcome, Listing
+from armory.ending import at_most
 from armory.errors import ArmoryError
 from armory.feedback.attribution import NO_LEARNING
 from armory.feedback.store import StoredUse, StoredUses
@@ -37,6 +38,8 @@ _log = Logger(__name__)
 BATCH_S = 1.0
 REFRESH_S = 60.0
 PRUNE_S = 3_600.0
+_PRUNE_AFTER = 5_000
+"""So many uses that were stored, at the latest."""
 KEEP_DAYS = 400
 _EMBED_S = 30.0
 _LAST_S = 5.0
@@ -103,6 +106,7 @@ class Learning:
         self._reload = True
         self._seen_ms = 0
         self._pruned = float("-inf")
+        self._since_pruned = 0
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -112,9 +116,9 @@ class Learning:
 
     async def close(self) -> None:
         """Learn what waits, within seconds, and end."""
-        await stop(self._task)
+        await stop(self._task, timeout_s=at_most(_LAST_S))
         with suppress(TimeoutError):
-            async with asyncio.timeout(_LAST_S):
+            async with asyncio.timeout(at_most(_LAST_S)):
                 await self._try(self._learn_waiting)
 
     def listed(self, principal: Principal, listing: Listing) -> None:
@@ -149,8 +153,10 @@ class Learning:
                 continue
             await self._try(self._learn_waiting)
             await self._try(self._load_new)
-            if time.monotonic() - self._pruned > PRUNE_S:
+            late = time.monotonic() - self._pruned > PRUNE_S
+            if late or self._since_pruned >= _PRUNE_AFTER:
                 self._pruned = time.monotonic()
+                self._since_pruned = 0
                 await self._try(self._prune)
 
     async def _try(self, work: Callable[[], Any]) -> None:
@@ -209,6 +215,7 @@ class Learning:
                 return
             await asyncio.to_thread(self.uses.restore, [_entry(use) for use in uses])
             await self._stored.add(uses)
+            self._since_pruned += len(uses)
             for _ in range(min(len(some), len(self._waiting))):
                 self._waiting.popleft()
 

@@ -7,17 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import BigInteger, ColumnElement, delete, func, literal, select
+from sqlalchemy import BigInteger, ColumnElement, Select, delete, func, literal, select, tuple_
 
 from armory.domain.principal import OWNER_CHARS
+from armory.feedback.vectors import USER_TOTAL
 from armory.storage.changes import LEARNED_USES, ChangeFeed
 from armory.storage.database import Database, now_ms
 from armory.storage.tables import learned_uses
 
 MOST = 20_000
+_USES = learned_uses.c
+_KEY = tuple_(_USES.tool, _USES.user_id, _USES.key)
 _LATE_MS = 15_000
 
 
@@ -51,12 +55,21 @@ class StoredUses:
         database: where they are.
         feed: told when some are forgotten, so that every process forgets them.
         most: so many are kept; the oldest go first.
+        of_one: so many of one user, who would make all others' go else.
     """
 
-    def __init__(self, database: Database, feed: ChangeFeed, *, most: int = MOST) -> None:
+    def __init__(
+        self,
+        database: Database,
+        feed: ChangeFeed,
+        *,
+        most: int = MOST,
+        of_one: int = USER_TOTAL,
+    ) -> None:
         self._database = database
         self._feed = feed
         self._most = most
+        self._of_one = of_one
 
     async def add(self, uses: Sequence[StoredUse]) -> None:
         """Store uses; those that are there become as young as these.
@@ -98,6 +111,7 @@ class StoredUses:
         newest = (
             select(learned_uses)
             .where(columns.updated_at_ms >= self._database.not_after_now(seen, _LATE_MS))
+            .where(_KEY.not_in(self._beyond_one()))
             .order_by(columns.used_at_ms.desc())
             .limit(self._most)
         )
@@ -144,7 +158,8 @@ class StoredUses:
         return int(gone.rowcount)
 
     async def prune(self, older_than_days: int) -> int:
-        """Delete what is too old to count, and the oldest beyond `most`; how many there were.
+        """Delete what is too old to count, and the oldest beyond `of_one` and `most`; how many
+        there were.
 
         Raises:
             BackendError: the database failed.
@@ -152,10 +167,22 @@ class StoredUses:
         column = learned_uses.c.used_at_ms
         oldest = select(column).order_by(column.desc()).offset(self._most).limit(1)
         async with self._database.write() as connection:
+            of_one = await connection.execute(
+                delete(learned_uses).where(_KEY.in_(self._beyond_one()))
+            )
             beyond = (await connection.execute(oldest)).scalar_one_or_none()
             limit = max(now_ms() - older_than_days * 86_400_000, 0 if beyond is None else beyond)
             gone = await connection.execute(delete(learned_uses).where(column <= limit))
-        return int(gone.rowcount)
+        return int(of_one.rowcount + gone.rowcount)
+
+    def _beyond_one(self) -> Select[Any, Any, Any]:
+        """The keys of each user's uses but for its latest."""
+        latest = func.row_number().over(
+            partition_by=_USES.user_id, order_by=(_USES.used_at_ms.desc(), _USES.tool, _USES.key)
+        )
+        ranked = select(_USES.tool, _USES.user_id, _USES.key, latest.label("place")).subquery()
+        of = ranked.c
+        return select(of.tool, of.user_id, of.key).where(of.place > self._of_one)
 
 
 def _chosen(tool: str | None, user: str | None) -> list[ColumnElement[bool]]:

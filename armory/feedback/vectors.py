@@ -23,6 +23,8 @@ from armory.retrieval.embedders.base import text_hash
 from armory.retrieval.ports import FloatArray, IntArray, Recalled
 
 _DAY_S = 86_400.0
+USER_TOTAL = 2_000
+"""Most queries of one user that are kept in all."""
 _NOBODY: IntArray = np.zeros(0, np.int64)
 
 
@@ -78,7 +80,7 @@ class FeedbackLimits:
     per_user: int = 32
     others_see: float = 2.0
     most: int = 20_000
-    user_total: int = 2_000
+    user_total: int = USER_TOTAL
     half_life_days: float = 90.0
 
 

@@ -95,7 +95,7 @@ class Primitives:
             reply = await self._forwarder.send(
                 context, server, "completion/complete", sent, safe_to_retry=True
             )
-            return values_seen(context, server, uri, params, _completed(context, reply))
+            return await values_seen(context, server, uri, params, _completed(context, reply))
         elif context.endpoint.transparent and context.view.sees_whole(context):
             return await self.pass_on("completion/complete", context, params)
         else:

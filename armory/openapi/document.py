@@ -15,8 +15,9 @@ from urllib.parse import urljoin, urlsplit
 import msgspec
 import yaml
 
-from armory.openapi.references import BadDescription, Object, followed
-from armory.openapi.swagger import as_openapi
+from armory.openapi.keywords import pattern_steps
+from armory.openapi.references import BadDescription, Object, References
+from armory.openapi.swagger import as_openapi, operation_as_openapi
 from armory.openapi.yamltext import MAX_LEVELS, TOO_DEEP, read_yaml
 from armory.protocol.scanning.nesting import deeper_than
 
@@ -25,6 +26,7 @@ MAX_VALUES = 1_000_000
 """JSON values of a description. Parsed, each takes tens of bytes, and all are parsed at once."""
 MAX_YAML_BYTES = 4 * 1024 * 1024
 """YAML is read a hundred times slower than JSON."""
+_PLACE_CHARS = 2_000
 _VERSION = re.compile(r"3\.\d+(\.\d+)?")
 _VARIABLE = re.compile(r"\{([^{}]*)\}")
 
@@ -42,7 +44,8 @@ class Document:
 
     def __init__(self, content: Object, origin: str = "") -> None:
         version: Any = content.get("openapi")
-        if "swagger" in content and "openapi" not in content:
+        self._swagger = "swagger" in content and "openapi" not in content
+        if self._swagger:
             if not str(content["swagger"]).startswith("2"):
                 raise BadDescription(f"it is Swagger {str(content['swagger'])[:20]}, not 2.0")
             content = as_openapi(content)
@@ -55,6 +58,8 @@ class Document:
         if not isinstance(content.get("paths", {}), dict):
             raise BadDescription("its member 'paths' is no object")
         self.content = content
+        self.references = References(content)
+        self._patterns: set[str] = set()
         self.origin = origin
         self.before_31 = version.startswith("3.0")
 
@@ -64,7 +69,7 @@ class Document:
         Raises:
             BadDescription: a reference leaves the document, leads nowhere or in a circle.
         """
-        return followed(self.content, node)
+        return self.references.followed(node)
 
     def object_at(self, node: Any, what: str) -> Object:
         """The same where it has to be an object.
@@ -76,6 +81,26 @@ class Document:
         if not isinstance(found, dict):
             raise BadDescription(f"{what} is no object")
         return cast("dict[str, Any]", found)
+
+    def see(self, pattern: str) -> None:
+        """Count a pattern that is going to be looked at, the first time.
+
+        Raises:
+            BadDescription: there are too many.
+        """
+        if pattern not in self._patterns:
+            self._patterns.add(pattern)
+            self.references.spend(pattern_steps(pattern))
+
+    def as_openapi(self, item: Object, operation: Object) -> tuple[Object, Object]:
+        """(what counts of the path item, operation) as OpenAPI 3 has them.
+
+        Raises:
+            BadDescription: the operation cannot be written so.
+        """
+        if not self._swagger:
+            return item, operation
+        return operation_as_openapi(self.content, self.references, item, operation)
 
     @cached_property
     def place(self) -> str:
@@ -103,7 +128,10 @@ class Document:
         """The first of some servers, as a URL."""
         first: Any = cast("list[Any]", servers)[0] if isinstance(servers, list) and servers else {}
         text = _filled(cast("Object", first)) if isinstance(first, dict) else ""
-        return urljoin(self.origin, text or "/")
+        try:
+            return urljoin(self.origin, text[:_PLACE_CHARS] or "/")
+        except ValueError:
+            raise BadDescription(f"its server {text[:200]!r} is no URL") from None
 
     def _own_servers(self) -> Iterator[Any]:
         for item in cast("dict[str, Any]", self.content.get("paths") or {}).values():
@@ -126,7 +154,10 @@ class Document:
         if configured is not None:
             return configured
         url = self.place
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+        except ValueError:
+            raise BadDescription(f"its server {url[:200]!r} is no URL") from None
         if parts.scheme not in ("http", "https") or not parts.netloc or _VARIABLE.search(url):
             raise BadDescription(f"it does not say where the API is ({url[:200]!r}); give base_url")
         if self.origin and urlsplit(self.origin)[:2] != parts[:2]:
@@ -147,9 +178,14 @@ def _filled(server: Object) -> str:
         values = variable.get("enum")
         first = cast("list[Any]", values)[0] if isinstance(values, list) and values else None
         value = variable.get("default", first)
-        return found[0] if value is None else str(value)
+        return found[0] if value is None else _word(value)
 
-    return _VARIABLE.sub(default, url) if isinstance(url, str) else ""
+    return _VARIABLE.sub(default, url[:_PLACE_CHARS]) if isinstance(url, str) else ""
+
+
+def _word(value: Any) -> str:
+    """A text, or a number such as a port; "" of anything else."""
+    return str(value)[:_PLACE_CHARS] if isinstance(value, str | int | float) else ""
 
 
 def read_document(data: bytes, origin: str = "") -> Document:

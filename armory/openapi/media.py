@@ -14,6 +14,7 @@ from armory.openapi.references import BadDescription
 
 FORM = "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data"
+MAX_MEMBERS = 1_000
 FORMS = (FORM, MULTIPART)
 _TOGETHER = ("allOf", "anyOf", "oneOf")
 _ONE = re.compile(r"[\w.+-]+/[\w.+-]+")
@@ -67,6 +68,8 @@ class Member:
 def members_of(encoding: Any) -> dict[str, Member]:
     """What an `encoding` says, by member."""
     found: dict[str, Member] = {}
+    if isinstance(encoding, dict) and len(cast("dict[str, Any]", encoding)) > MAX_MEMBERS:
+        raise BadDescription(f"its form has more than {MAX_MEMBERS:,} members")
     for name, node in (
         cast("dict[str, Any]", encoding).items() if isinstance(encoding, dict) else ()
     ):

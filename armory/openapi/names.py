@@ -6,7 +6,7 @@ Owns: which characters a name may hold, and keeping names apart. Does no I/O.
 from __future__ import annotations
 
 import re
-from collections.abc import Container
+from collections.abc import Container, MutableMapping
 
 _TOOL_CHARS = 128
 _ARGUMENT_CHARS = 64
@@ -16,7 +16,13 @@ _ARGUMENT = re.compile(rf"[A-Za-z0-9_.-]{{1,{_ARGUMENT_CHARS}}}")
 has another."""
 
 
-def tool_name(method: str, path: str, operation_id: object, taken: Container[str]) -> str:
+def tool_name(
+    method: str,
+    path: str,
+    operation_id: object,
+    taken: Container[str],
+    numbers: MutableMapping[str, int],
+) -> str:
     """The name of an operation's tool: its `operationId`, or what its method and path make.
 
     Args:
@@ -24,6 +30,7 @@ def tool_name(method: str, path: str, operation_id: object, taken: Container[str
         path: template below the base URL.
         operation_id: as described, of whatever type.
         taken: names that other tools have.
+        numbers: by name the first that may be free behind it; kept from one tool to the next.
     """
     name = ""
     if isinstance(operation_id, str):
@@ -32,9 +39,10 @@ def tool_name(method: str, path: str, operation_id: object, taken: Container[str
         return name
     words = _UNSAFE.sub("_", path.replace("{", "by_").replace("}", "")).strip("_")
     plain = f"{method}_{words}" if words else method
-    name, number = plain[:120], 2
+    name = plain = plain[:120]
     while name in taken:
-        name, number = f"{plain[:120]}_{number}", number + 1
+        numbers[plain] = number = numbers.get(plain, 1) + 1
+        name = f"{plain}_{number}"
     return name
 
 

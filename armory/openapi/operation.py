@@ -22,10 +22,10 @@ from armory.openapi.media import (
     preferred,
 )
 from armory.openapi.names import argument_name, is_argument_name
+from armory.openapi.references import listed_parameters
 from armory.openapi.schemas import Schemas
 from armory.protocol.headers import HEADER_NAME
 
-MAX_PARAMETERS = 200
 Place = Literal["path", "query", "header", "cookie"]
 _PLACES = ("path", "query", "header", "cookie")
 _IGNORED_HEADERS = frozenset(
@@ -54,6 +54,8 @@ _STYLES = {
     "cookie": ("form",),
 }
 _TEXT_CHARS = 2_000
+_READ_CHARS = 10_000
+"""Of a text that is cut: others may mean the same one, of megabytes."""
 _NAME_CHARS = 200
 _PATH_NAME = re.compile(r"\{([^{}]+)\}")
 
@@ -159,8 +161,7 @@ class _Reader:
     ) -> None:
         self._places = places
         self._document = document
-        self._item = item
-        self._operation = operation
+        self._item, self._operation = document.as_openapi(item, operation)
         self._schemas = Schemas(document)
         self._properties: dict[str, Any] = {}
         self._required: list[str] = []
@@ -196,21 +197,19 @@ class _Reader:
 
     def _text(self, member: str) -> str:
         text = self._operation.get(member) or self._item.get(member)
-        return " ".join(text.split()) if isinstance(text, str) else ""
+        return " ".join(text[:_READ_CHARS].split()) if isinstance(text, str) else ""
 
     def _description(self, method: str, path: str, summary: str) -> str:
-        longer = self._operation.get("description")
+        longer = _stripped(self._operation.get("description"))
         parts = ["Deprecated."] if self._operation.get("deprecated") is True else []
         parts += [summary] if summary else []
-        if isinstance(longer, str) and longer.strip() and longer.strip() != summary:
-            parts.append(longer.strip())
+        if longer and longer != summary:
+            parts.append(longer)
         text = "\n\n".join(parts) or f"{method.upper()} {path}"
         return text if len(text) <= _TEXT_CHARS else f"{text[: _TEXT_CHARS - 3]}..."
 
     def _parameters(self, path: str) -> Iterator[Parameter]:
         found = self._given(path)
-        if len(found) > MAX_PARAMETERS:
-            raise BadDescription(f"it has more than {MAX_PARAMETERS} parameters")
         plain = sorted(found, key=lambda key: not is_argument_name(key[1]))  # these keep theirs
         for place, name in plain:
             yield self._parameter(cast("Place", place), name, found[place, name])
@@ -219,10 +218,7 @@ class _Reader:
         """The parameters that are described, by place and name; an operation's own win."""
         found: dict[tuple[str, str], Object] = {}
         for where in (self._item, self._operation):
-            listed: Any = where.get("parameters") or []
-            if not isinstance(listed, list):
-                raise BadDescription("its parameters are no list")
-            for node in cast("list[Any]", listed):
+            for node in listed_parameters(where.get("parameters") or []):
                 parameter = self._document.object_at(node, "a parameter")
                 place, name = parameter.get("in"), parameter.get("name")
                 if place not in _PLACES or not isinstance(name, str) or not name:
@@ -245,9 +241,9 @@ class _Reader:
         style = parameter.get("style", styles[0])
         argument = argument_name(name, place, self._properties)
         described = self._schemas.whole(schema)
-        text = parameter.get("description")
-        if isinstance(text, str) and text.strip():
-            described["description"] = text.strip()[:_TEXT_CHARS]
+        text = _stripped(parameter.get("description"))
+        if text:
+            described["description"] = text[:_TEXT_CHARS]
         if not is_argument_name(name):  # `since<` and `since>` are told apart by this alone
             told = (name[:_NAME_CHARS], described.get("description", ""))
             described["description"] = ": ".join(filter(None, told))
@@ -276,10 +272,11 @@ class _Reader:
         content = body.get("content")
         if not isinstance(content, dict) or not content:
             raise BadDescription("its requestBody has no content")
+        self._document.references.spend(len(cast("dict[str, Any]", content)))
         media_type, media = preferred(cast("dict[str, Any]", content))
         described = self._schemas.whole(cast("Object", media).get("schema"))
         if isinstance(body.get("description"), str):
-            described.setdefault("description", body["description"].strip()[:_TEXT_CHARS])
+            described.setdefault("description", _stripped(body["description"])[:_TEXT_CHARS])
         argument = (
             "body"
             if "body" not in self._properties
@@ -295,3 +292,7 @@ class _Reader:
         if media_type != MULTIPART:
             binary = frozenset[str]()
         return Body(argument, media_type, binary, members)
+
+
+def _stripped(text: Any) -> str:
+    return text[:_READ_CHARS].strip() if isinstance(text, str) else ""

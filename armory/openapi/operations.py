@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from itertools import islice
 from typing import cast
 
 from armory.openapi.document import BadDescription, Document, Object
@@ -15,6 +16,8 @@ from armory.openapi.names import tool_name
 from armory.openapi.operation import Operation, read_operation
 
 MAX_OPERATIONS = 2_000
+MAX_PATHS = 50_000
+_PATH_CHARS = 2_000
 METHODS = ("get", "put", "post", "delete", "patch")
 
 
@@ -47,8 +50,9 @@ def read_operations(
     """
     found = Operations()
     places = frozenset(place.rstrip("/") for place in document.places(base))
+    numbers: dict[str, int] = {}
     for path, method, item, operation in _each(document, found):
-        name = tool_name(method, path, operation.get("operationId"), found.by_name)
+        name = tool_name(method, path, operation.get("operationId"), found.by_name, numbers)
         labels = (name, f"{method.upper()} {path}")
         if (include and not _any(labels, include)) or _any(labels, exclude):
             continue
@@ -67,13 +71,18 @@ def read_operations(
 
 
 def _each(document: Document, found: Operations) -> Iterator[tuple[str, str, Object, Object]]:
-    for path, node in cast("Object", document.content.get("paths") or {}).items():
+    paths = cast("Object", document.content.get("paths") or {})
+    if len(paths) > MAX_PATHS:
+        found.left_out.append(("", f"there are more than {MAX_PATHS:,} paths"))
+    for path, node in islice(paths.items(), MAX_PATHS):
         if path.startswith("x-"):
             continue
         try:
+            if len(path) > _PATH_CHARS:
+                raise BadDescription(f"its path has more than {_PATH_CHARS:,} characters")
             item = document.object_at(node, "its path item")
         except BadDescription as problem:
-            found.left_out.append((path, str(problem)))
+            found.left_out.append((path[:_PATH_CHARS], str(problem)))
             continue
         for method in METHODS:
             if method in item:

@@ -21,10 +21,12 @@ _DROPPED = frozenset(
 )
 _KEPT = ("type", "title", "description", "format")
 _TEXT_CHARS = 1_000
+MAX_CHARS = 512 * 1024
+"""Of one operation's schemas: definitions are no larger (`upstreams/session/lists/entries.py`)."""
 
 
 class Schemas:
-    """Writes the schemas of one operation; they share its bound.
+    """Writes the schemas of one operation; they share its bounds.
 
     Args:
         document: where references are looked up.
@@ -32,14 +34,14 @@ class Schemas:
 
     def __init__(self, document: Document) -> None:
         self._document = document
-        self._nodes = 0
+        self._nodes = self._chars = 0
 
     def whole(self, schema: Any) -> dict[str, Any]:
         """A schema without references. Beyond the bounds, and where it contains itself, it says
         the type alone.
 
         Raises:
-            BadDescription: a reference leads nowhere.
+            BadDescription: a reference leads nowhere, or there is too much of it.
         """
         return self._schema(schema, (), 0)
 
@@ -54,19 +56,23 @@ class Schemas:
         reference = given.get("$ref")
         if isinstance(reference, str):
             target = self._document.object_at(given, "a schema")
+            self._document.references.spend(len(target))
             beside = {
                 k: v for k, v in given.items() if k != "$ref" and not self._document.before_31
             }
             if reference in within:
-                return {**_outline(target), **_outline(beside)}
+                return {**self._outline(target), **self._outline(beside)}
             return self._schema({**target, **beside}, (*within, reference), level)
         self._nodes += 1
         if level > MAX_LEVELS or self._nodes > MAX_NODES:
-            return _outline(given)
+            return self._outline(given)
+        self._document.references.spend(len(given))
         written: dict[str, Any] = {}
         for key, value in given.items():
             if key not in _DROPPED and not key.startswith("x-"):
                 self._member(written, key, value, within, level)
+        if isinstance(pattern := written.get("pattern"), str):
+            self._document.see(pattern)
         _require_only_shown(given, written)
         _as_2020(given, written)
         return {key: value for key, value in written.items() if usable(key, value)}
@@ -82,17 +88,52 @@ class Schemas:
             parts = cast("list[Any]", value)
             written[key] = [self._schema(part, within, level + 1) for part in parts]
         elif key in OF_NAMED_SCHEMAS and isinstance(value, dict):
+            self._grow(sum(map(len, cast("dict[str, Any]", value))))
             written[key] = {
                 name: self._schema(part, within, level + 1)
                 for name, part in cast("dict[str, Any]", value).items()
                 if not self._is_read_only(part)
             }
         elif key == "required" and isinstance(value, list):
-            written[key] = [name for name in cast("list[Any]", value) if isinstance(name, str)]
+            names = cast("list[Any]", self._kept(value))
+            written[key] = [name for name in names if isinstance(name, str)]
         elif key == "description" and isinstance(value, str):
-            written[key] = value[:_TEXT_CHARS]
+            written[key] = self._kept(value[:_TEXT_CHARS])
         elif key not in ("$defs", "definitions", "nullable", "readOnly", "writeOnly"):
-            written[key] = value
+            written[key] = self._kept(value)
+
+    def _kept(self, value: Any) -> Any:
+        """A value that stays as it is, once it is counted."""
+        waiting = [value]
+        while waiting:
+            each = waiting.pop()
+            if isinstance(each, dict):
+                named = cast("dict[str, Any]", each)
+                self._grow(sum(map(len, named)))
+                waiting.extend(named.values())
+            elif isinstance(each, list):
+                items = cast("list[Any]", each)
+                self._grow(len(items))
+                waiting.extend(items)
+            else:
+                self._grow(len(each) if isinstance(each, str) else 1)
+        return value
+
+    def _grow(self, chars: int) -> None:
+        """Count characters of the definition, which also take time."""
+        self._chars += chars
+        if self._chars > MAX_CHARS:
+            raise BadDescription(f"its definition has more than {MAX_CHARS:,} characters")
+        self._document.references.spend(1 + chars // 16)
+
+    def _outline(self, schema: Object) -> dict[str, Any]:
+        """What is left of a schema that is not written out."""
+        self._document.references.spend(1)
+        return {
+            key: self._kept(value[:_TEXT_CHARS] if isinstance(value, str) else value)
+            for key in _KEPT
+            if isinstance(value := schema.get(key), str | list)
+        }
 
     def _is_read_only(self, part: Any) -> bool:
         try:
@@ -119,15 +160,7 @@ def _as_2020(given: Object, written: dict[str, Any]) -> None:
 def _require_only_shown(given: Object, written: dict[str, Any]) -> None:
     """Let what is not shown not be required either."""
     all_of, shown = given.get("properties"), written.get("properties")
-    if isinstance(all_of, dict) and isinstance(shown, dict) and "required" in written:
+    required: Any = written.get("required")
+    if isinstance(all_of, dict) and isinstance(shown, dict) and isinstance(required, list):
         left_out = cast("Object", all_of).keys() - cast("Object", shown).keys()
-        written["required"] = [name for name in written["required"] if name not in left_out]
-
-
-def _outline(schema: Object) -> dict[str, Any]:
-    """What is left of a schema that is not written out."""
-    return {
-        key: value[:_TEXT_CHARS] if isinstance(value, str) else value
-        for key, value in schema.items()
-        if key in _KEPT and isinstance(value, str | list)
-    }
+        written["required"] = [name for name in cast("list[Any]", required) if name not in left_out]

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from armory.openapi.references import BadDescription, Object, followed
+from armory.openapi.references import BadDescription, Object, References, listed_parameters
 
-_METHODS = ("get", "put", "post", "delete", "patch")
 _FORM = "application/x-www-form-urlencoded"
 _MULTIPART = "multipart/form-data"
 _ABOUT = ("name", "in", "required", "description", "collectionFormat", "allowEmptyValue")
-_LISTS: Mapping[Any, tuple[str, bool]] = {
+_LISTS: Mapping[str, tuple[str, bool]] = {
     "multi": ("form", True),
     "ssv": ("spaceDelimited", False),
     "pipes": ("pipeDelimited", False),
@@ -23,14 +22,42 @@ _LISTS: Mapping[Any, tuple[str, bool]] = {
 
 
 def as_openapi(content: Object) -> dict[str, Any]:
-    """The same description; an operation that cannot be written anew stays as it is."""
+    """The same description but for its operations, of which each is written anew when it is read:
+    those that share their parameters would take as much memory as if they did not.
+    """
     found = {**content, "openapi": "3.0.3", "servers": _servers(content)}
     del found["swagger"]
-    paths = content.get("paths")
-    if isinstance(paths, dict):
-        found["paths"] = {
-            path: _item(content, node) for path, node in cast("dict[str, Any]", paths).items()
-        }
+    return found
+
+
+def operation_as_openapi(
+    content: Object, references: References, item: Object, operation: Object
+) -> tuple[Object, Object]:
+    """(what counts of a path item, one of its operations).
+
+    Args:
+        content: the whole description.
+        references: of the same.
+        item: the path item.
+        operation: one of it.
+
+    Raises:
+        BadDescription: it cannot be written anew.
+    """
+    nodes = [node for w in (item, operation) for node in listed_parameters(w.get("parameters"))]
+    kinds = operation.get("consumes", content.get("consumes"))
+    given = [_object(references, node) for node in nodes]
+    references.spend(len(operation) + (len(kinds) if isinstance(kinds, list) else 0))
+    kept = {key: item[key] for key in ("servers", "summary") if key in item}
+    return kept, _operation([*_texts(kinds)], given, operation)
+
+
+def _object(references: References, node: Any) -> dict[str, Any]:
+    parameter = references.followed(node)
+    if not isinstance(parameter, dict):
+        raise BadDescription("a parameter is no object")
+    found = cast("dict[str, Any]", parameter)
+    references.spend(len(found))
     return found
 
 
@@ -45,48 +72,15 @@ def _servers(content: Object) -> list[dict[str, str]]:
     return [{"url": f"{scheme}://{host}{path}"}]
 
 
-def _item(content: Object, node: Any) -> Any:
-    try:
-        item = followed(content, node)
-        if not isinstance(item, dict):
-            return node
-        given = cast("dict[str, Any]", item)
-        shared = _listed(given.get("parameters"))
-    except BadDescription:
-        return node
-    written = {key: value for key, value in given.items() if key != "parameters"}
-    for method in _METHODS:
-        operation: Any = given.get(method)
-        if isinstance(operation, dict):
-            try:
-                written[method] = _operation(content, shared, cast("dict[str, Any]", operation))
-            except BadDescription:  # said again where it is read
-                written[method] = {**operation, "parameters": [{"$ref": "#/-"}]}
-    return written
-
-
-def _listed(parameters: Any) -> list[Any]:
-    if parameters is None:
-        return []
-    if not isinstance(parameters, list):
-        raise BadDescription("its parameters are no list")
-    return cast("list[Any]", parameters)
-
-
-def _operation(content: Object, shared: list[Any], operation: Object) -> dict[str, Any]:
-    by_place: dict[tuple[Any, Any], dict[str, Any]] = {}
-    for node in (*shared, *_listed(operation.get("parameters"))):
-        parameter = followed(content, node)
-        if not isinstance(parameter, dict):
-            raise BadDescription("a parameter is no object")
-        given = cast("dict[str, Any]", parameter)
-        by_place[str(given.get("in")), str(given.get("name"))] = given
+def _operation(
+    kinds: list[str], parameters: list[dict[str, Any]], operation: Object
+) -> dict[str, Any]:
+    by_place = {(_text(given, "in"), _text(given, "name")): given for given in parameters}
     found = {key: value for key, value in operation.items() if key != "parameters"}
     plain = [p for (place, _), p in by_place.items() if place not in ("body", "formData")]
     found["parameters"] = [_parameter(parameter) for parameter in plain]
     form = [p for (place, _), p in by_place.items() if place == "formData"]
     whole = next((p for (place, _), p in by_place.items() if place == "body"), None)
-    kinds = [*_texts(operation.get("consumes", content.get("consumes")))]
     if whole is not None:
         media = {"schema": whole.get("schema", {})}
         found["requestBody"] = {
@@ -97,6 +91,11 @@ def _operation(content: Object, shared: list[Any], operation: Object) -> dict[st
     elif form:
         found["requestBody"] = _form(form, kinds)
     return found
+
+
+def _text(given: Object, key: str) -> str:
+    value = given.get(key)
+    return value if isinstance(value, str) else ""
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -110,11 +109,11 @@ def _form(members: list[dict[str, Any]], kinds: list[str]) -> dict[str, Any]:
     several = files or (_MULTIPART in kinds and _FORM not in kinds)
     schema = {
         "type": "object",
-        "properties": {str(m.get("name")): _schema(m, described=True) for m in members},
+        "properties": {_text(m, "name"): _schema(m, described=True) for m in members},
         "required": required,
     }
     kind = _MULTIPART if several else _FORM
-    lists = {str(m.get("name")): _written(m) for m in members if m.get("type") == "array"}
+    lists = {_text(m, "name"): _written(m) for m in members if m.get("type") == "array"}
     return {"content": {kind: {"schema": schema, "encoding": lists}}, "required": bool(required)}
 
 
@@ -127,7 +126,7 @@ def _parameter(given: dict[str, Any]) -> dict[str, Any]:
 
 def _written(given: Object, *, styles: bool = True) -> dict[str, Any]:
     """How a list is written."""
-    style, explode = _LISTS.get(given.get("collectionFormat"), ("", False))
+    style, explode = _LISTS.get(_text(given, "collectionFormat"), ("", False))
     return {"explode": explode, **({"style": style} if style and styles else {})}
 
 

@@ -16,6 +16,8 @@ from armory.openapi.references import BadDescription
 
 MAX_LEVELS = 200
 MAX_NODES = 600_000
+MAX_BITS = 1_000
+MULTIPLIED = "its YAML aliases multiply without end"
 TOO_DEEP = f"it is nested deeper than {MAX_LEVELS} levels"
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _WORDS = (
@@ -32,6 +34,17 @@ class _Loader(_Base):
     """As `CSafeLoader`; what is no JSON value stays a text."""
 
     yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self, stream: bytes) -> None:
+        super().__init__(stream)
+        self._members = 0
+
+    def flatten_mapping(self, node: Any) -> None:
+        """As the base has it; what `<<` puts in again and again is counted each time."""
+        super().flatten_mapping(node)
+        self._members += len(node.value)
+        if self._members > MAX_NODES:
+            raise BadDescription(MULTIPLIED)
 
 
 for _kind, _pattern, _first in _WORDS:
@@ -52,7 +65,10 @@ def read_yaml(text: bytes) -> Any:
         if "nesting depth" in str(error):  # libyaml's own bound, since its 0.2.6 (a thousand)
             raise BadDescription(TOO_DEEP) from None
         raise
-    return _plain(yaml.load(text, _Loader), [0])
+    try:
+        return _plain(yaml.load(text, _Loader), [0])
+    except RecursionError:  # an alias stands within what it means
+        raise BadDescription(MULTIPLIED) from None
 
 
 def _check_levels(text: bytes) -> None:
@@ -71,7 +87,7 @@ def _plain(node: Any, seen: list[int]) -> Any:
     """Keys are text; aliases that multiply are refused."""
     seen[0] += 1
     if seen[0] > MAX_NODES:
-        raise BadDescription("its YAML aliases multiply without end")
+        raise BadDescription(MULTIPLIED)
     if isinstance(node, dict):
         items = cast("dict[Any, Any]", node).items()
         return {_key(key): _plain(child, seen) for key, child in items}
@@ -79,6 +95,8 @@ def _plain(node: Any, seen: list[int]) -> Any:
         return [_plain(child, seen) for child in cast("list[Any]", node)]
     if isinstance(node, float) and not math.isfinite(node):
         return str(node)
+    if isinstance(node, int) and node.bit_length() > MAX_BITS:
+        raise BadDescription(f"it has a number of {node.bit_length():,} bits")
     return node if node is None or isinstance(node, str | int | float | bool) else str(node)
 
 

@@ -15,6 +15,8 @@ GROUPS_EXTENSION = "io.modelcontextprotocol/groups"
 GROUPS_DECLARED: dict[str, Any] = {"extensions": {GROUPS_EXTENSION: {}}}
 """The capabilities of a client that supports groups."""
 APPS_EXTENSION = "io.modelcontextprotocol/ui"
+APPS_TYPE = "text/html;profile=mcp-app"
+"""What a client that renders interfaces of tools says it renders."""
 TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
 """Of long calls, in the modern era."""
 DIRECTORY_READ = "directoryRead"
@@ -36,38 +38,38 @@ def may_be_asked(capabilities: Mapping[str, Any]) -> bool:
     return not _ASKED_FOR.isdisjoint(capabilities)
 
 
-ROOTS, SAMPLING, FORM, URL = 1, 2, 4, 8
-"""Bits of what a client answers."""
-EVERYTHING = ROOTS | SAMPLING | FORM | URL
-SHOWN_ALL = 31
+ROOTS, SAMPLING, FORM, URL, SAMPLING_TOOLS, APPS = 1, 2, 4, 8, 16, 32
+"""Bits of what a client answers, and whether it renders interfaces: servers list tools by these."""
+EVERYTHING = ROOTS | SAMPLING | FORM | URL | SAMPLING_TOOLS | APPS
+SHOWN_ALL = 127
 """Of callers over REST or the command line: they answer nothing and are shown what any client is.
 
 The bit beyond `EVERYTHING` tells them from a client that answers everything.
 """
-HANDSHAKE = 32
+HANDSHAKE = 128
 """Of a client with a handshake that answers anything: its sessions upstream have one, too."""
 
 
 def answers_of(capabilities: Mapping[str, Any]) -> int:
-    """What a client with these capabilities answers: bits of `ROOTS`, `SAMPLING`, `FORM`, `URL`."""
-    found = 0
-    if "roots" in capabilities:
-        found = ROOTS
+    """What a client with these capabilities answers, as bits: `ROOTS` and so on."""
+    found = ROOTS if "roots" in capabilities else 0
     if "sampling" in capabilities:
-        found |= SAMPLING
+        modes = capabilities["sampling"]
+        with_tools = isinstance(modes, Mapping) and "tools" in modes
+        found |= SAMPLING | SAMPLING_TOOLS if with_tools else SAMPLING
     if "elicitation" in capabilities:
         kinds = capabilities["elicitation"]
         if isinstance(kinds, Mapping) and "url" in kinds:
             found |= URL | FORM if "form" in kinds else URL
         else:  # without kinds, forms are meant
             found |= FORM
-    return found
+    return found | APPS if declares_apps(capabilities) else found
 
 
 def session_answers(capabilities: Mapping[str, Any]) -> int:
     """As `answers_of`, of a client with a handshake: with `HANDSHAKE` where it answers anything."""
     found = answers_of(capabilities)
-    return found | HANDSHAKE if found else found
+    return found | HANDSHAKE if found & ~APPS else found
 
 
 def declaration(answers: int) -> Mapping[str, Any]:
@@ -77,9 +79,11 @@ def declaration(answers: int) -> Mapping[str, Any]:
         kinds = (("form", FORM), ("url", URL))
         declared["elicitation"] = {name: {} for name, bit in kinds if answers & bit}
     if answers & SAMPLING:
-        declared["sampling"] = {}
+        declared["sampling"] = {"tools": {}} if answers & SAMPLING_TOOLS else {}
     if answers & ROOTS:
         declared["roots"] = {}
+    if answers & APPS:
+        declared["extensions"] = {APPS_EXTENSION: {"mimeTypes": [APPS_TYPE]}}
     return declared
 
 

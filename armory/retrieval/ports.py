@@ -66,6 +66,16 @@ class ClauseReader(Protocol):
         ...
 
 
+@runtime_checkable
+class LanguageBound(Protocol):
+    """An embedder that says which languages its model reads."""
+
+    @property
+    def english_only(self) -> bool:
+        """Whether it reads English alone, so that queries are put into English for it."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One tool in an index.

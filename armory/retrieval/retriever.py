@@ -12,6 +12,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 
 from armory.domain.query import Query, VisibleSet
@@ -22,9 +23,10 @@ from armory.logger import Logger
 from armory.retrieval.embedders.cache import CachedEmbedder
 from armory.retrieval.features import CandidateFeatures
 from armory.retrieval.indexing.indexer import Indexer, Indexing, IndexReport, Superseded
+from armory.retrieval.languages.english import takes_long
 from armory.retrieval.lexical.known_words import KnownWords
 from armory.retrieval.options import Limits
-from armory.retrieval.ports import Embedder, FloatArray, IntArray, VectorIndex
+from armory.retrieval.ports import Embedder, FloatArray, IntArray, LanguageBound, VectorIndex
 from armory.retrieval.rankers.base import Ranker, Scores
 from armory.retrieval.ranking.answer import Ranking
 from armory.retrieval.ranking.reorder import Reorder
@@ -78,6 +80,11 @@ class Retriever:
         if embedder is not None and cached is None:
             cached = CachedEmbedder(embedder, size=self.settings.query_cache)
         self._embedder = cached
+        #: Whether queries are put into English: not for a model that may read their language.
+        reader = None if cached is None else cached.inner
+        self._into_english = reader is None or (
+            isinstance(reader, LanguageBound) and reader.english_only
+        )
         self._index = index
         self._rankers = dict(rankers)
         self._threads = SearchThreads()
@@ -254,11 +261,12 @@ class Retriever:
         return f"incomplete: {awaited:,} of {every:,} tools are still being indexed"
 
     async def _scope(self, query: Query, snapshot: Snapshot, rows: IntArray | None) -> Scope:
-        """What the query looks for; long texts are taken apart off the event loop."""
-        if is_short(query):
-            return scope_of(query, snapshot, rows)
+        """What the query looks for; what may take long is done off the event loop."""
+        find = partial(scope_of, query, snapshot, rows, into_english=self._into_english)
+        if is_short(query) and not (self._into_english and any(map(takes_long, query.texts))):
+            return find()
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads.of(query), scope_of, query, snapshot, rows)
+        return await loop.run_in_executor(self._threads.of(query), find)
 
     def _scored(
         self, scope: Scope, findings: Findings, ranker: Ranker
@@ -286,7 +294,8 @@ class Retriever:
             raise BackendError("this retriever has no embedder")
         if (snapshot := self._snapshot) is not None:
             words = KnownWords(snapshot.postings)
-            texts = await asyncio.to_thread(lambda: [prepared(text, words) for text in texts])
+            put = partial(prepared, words=words, into_english=self._into_english)
+            texts = await asyncio.to_thread(lambda: [put(text) for text in texts])
         return await self._embedder.embed_queries(texts)
 
     async def embedding(self, text: str) -> FloatArray | None:

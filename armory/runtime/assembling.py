@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 
+from armory import ending
 from armory.accounts.opening import opened
 from armory.config import Loaded
 from armory.runtime.blocks.auditing import open_audit
@@ -65,7 +66,9 @@ async def assembled(
         stack.push_async_callback(runtime.learning.close)
     await runtime.start_upstreams()
     await _open_agent(runtime, stack)
-    if listeners is not None:
+    if listeners is None:
+        stack.callback(ending.begin)
+    else:
         await serve(runtime, stack, listeners)
     return runtime
 

@@ -16,6 +16,10 @@ from armory.upstreams.pool import PoolStatus
 from armory.upstreams.state import UpstreamStatus
 from armory.web.health import Readiness
 
+SLOW_S = 2.0
+"""A database that takes longer for one look is told of: what processes keep of it is not believed
+meanwhile, and each request that needs it asks."""
+
 
 def readiness(runtime: Runtime) -> Readiness:
     """Ready is a gateway that can answer: it has had its first snapshot.
@@ -48,6 +52,13 @@ def _accounts_away(runtime: Runtime) -> str | None:
     return f"accounts: {away}" if away and accounts_needed(runtime.loaded.config) else None
 
 
+def _slow(runtime: Runtime) -> str:
+    accounts = runtime.accounts
+    if accounts is None or accounts.feed.took_s < SLOW_S:
+        return ""
+    return f"it answers slowly, by now after {accounts.feed.took_s:.1f} s (`storage.url`)"
+
+
 def _missing(runtime: Runtime, status: Mapping[str, UpstreamStatus]) -> Iterator[str]:
     audit = runtime.observers.audit
     if audit is not None and audit.state is not None:
@@ -73,7 +84,7 @@ def _degraded(runtime: Runtime) -> Iterator[str]:
         yield f"retrieval: {runtime.retriever.degraded}"
     if away := runtime.joined.away:
         yield f"shared store: {away}"
-    if not _accounts_away(runtime) and (away := runtime.database_away()):
+    if not _accounts_away(runtime) and (away := runtime.database_away() or _slow(runtime)):
         yield f"database: {away}"
     if refused := runtime.rereading.refused:
         yield f"configuration: {refused}"

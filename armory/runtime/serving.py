@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 
+from armory import ending
 from armory.accounts.service import Accounts
 from armory.accounts.users import DELETED, ENDED, SWITCHED_OFF
 from armory.domain.principal import Principal
@@ -96,6 +97,7 @@ async def serve(runtime: Runtime, stack: AsyncExitStack, listeners: Listeners) -
     await listeners.listening.serve(
         app, None if logs else Shortcut(edge.fixed_path_handlers(), runtime.first_snapshot.is_set)
     )
+    stack.callback(ending.begin)
     stack.push_async_callback(listeners.close)
     runtime.edge, runtime.listening = edge, listeners.listening
     runtime.home.note = listeners.note

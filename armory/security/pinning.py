@@ -7,6 +7,7 @@ gateway.
 from __future__ import annotations
 
 import json
+import threading
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -71,7 +72,8 @@ class _Pin(NamedTuple):
 
 
 class Pinning:
-    """The fingerprint of every tool as it was first seen.
+    """The fingerprint of every tool as it was first seen. Threads take turns: of two that are
+    approved at once, each would else be stored without the other.
 
     Args:
         path: the JSON file; made on the first write.
@@ -97,6 +99,7 @@ class Pinning:
         today: date | None = None,
     ) -> None:
         self.mode: PinningMode = mode
+        self._turn = threading.RLock()
         self._path = path
         self._project = project
         self._pins: dict[str, dict[str, _Pin]] = {}  # by server and original name
@@ -116,8 +119,9 @@ class Pinning:
             OSError: what is new cannot be stored. It is known here all the same, so that `judged`
                 says what this would have, and is stored with the next snapshot that can be.
         """
-        kept = self.judged(catalog)
-        self.store()
+        with self._turn:
+            kept = self.judged(catalog)
+            self.store()
         return kept
 
     def store(self) -> None:
@@ -126,13 +130,18 @@ class Pinning:
         Raises:
             OSError: it cannot be.
         """
-        if self._unsaved and self.mode != "off":
-            self._write()
+        with self._turn:
+            if self._unsaved and self.mode != "off":
+                self._write()
 
     def judged(self, catalog: Catalog) -> Catalog:
         """As `admit`; nothing is stored."""
         if self.mode == "off":
             return catalog
+        with self._turn:
+            return self._judged(catalog)
+
+    def _judged(self, catalog: Catalog) -> Catalog:
         dirty = False
         changes: list[Changed] = []
         for name, tool in catalog.tools.items():
@@ -194,8 +203,9 @@ class Pinning:
         """Take over what one before could not store; what the file has counts more."""
         if "off" in (self.mode, before.mode) or not before._unsaved:
             return
-        for server, pins in before._pins.items():
-            self._pins[server] = pins | self._pins.get(server, {})
+        with before._turn:
+            for server, pins in before._pins.items():
+                self._pins[server] = pins | self._pins.get(server, {})
         self._unsaved = True
 
     def withholds(self, tool: ToolRecord) -> bool:
@@ -207,17 +217,19 @@ class Pinning:
 
     def approve(self, tool: ToolRecord) -> None:
         """Take a tool's present definition as the pinned one."""
-        pins = self._pins.setdefault(tool.server, {})
-        pins[tool.original_name] = _Pin(tool.fingerprint, tool.definition)
-        self.withheld.pop(tool.name, None)
-        self._write()
+        with self._turn:
+            pins = self._pins.setdefault(tool.server, {})
+            pins[tool.original_name] = _Pin(tool.fingerprint, tool.definition)
+            self.withheld.pop(tool.name, None)
+            self._write()
 
     def take(self, change: Changed) -> None:
         """Take the definition of one of `withheld` as the pinned one; `admit` lets it in."""
         server, _, original = change.key.partition("/")
-        self._pins.setdefault(server, {})[original] = _Pin(change.now, change.after)
-        self.withheld.pop(change.name, None)
-        self._write()
+        with self._turn:
+            self._pins.setdefault(server, {})[original] = _Pin(change.now, change.after)
+            self.withheld.pop(change.name, None)
+            self._write()
 
     def _write(self) -> None:
         """One line for each tool: a difference of two files shows which ones differ."""

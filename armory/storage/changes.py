@@ -15,8 +15,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -100,6 +100,8 @@ class ChangeFeed:
         self._more = False
         self._polled_at = float("-inf")
         self._looked_at = float("-inf")
+        self._asked_at: float | None = None
+        self._took_s = 0.0
         self._commits: int | None = None
         self._line_at = float("-inf")
         self._line_ready = False
@@ -112,6 +114,20 @@ class ChangeFeed:
         last = self._line_at if self._cache.shared else self._polled_at
         ready = self._line_ready or not self._cache.shared
         return ready and self._clock() - last < LEASE_S
+
+    @property
+    def took_s(self) -> float:
+        """How long the database took to answer the last time, or has taken by now."""
+        waited_s = 0.0 if self._asked_at is None else self._clock() - self._asked_at
+        return max(self._took_s, waited_s)
+
+    @contextmanager
+    def _asked(self, at: float) -> Generator[None]:
+        self._asked_at = at
+        try:
+            yield
+        finally:
+            self._took_s, self._asked_at = self._clock() - at, None
 
     def subscribe(self, topic: str, handler: Handler) -> None:
         """Call `handler` with the value of every change of `topic`, possibly more than once."""
@@ -189,15 +205,17 @@ class ChangeFeed:
         began = self._clock()
         commits = self._database.commits()  # before the look: one made since is seen next time
         if commits is not None and commits == self._commits and began - self._looked_at < QUIET_S:
+            self._took_s = 0.0
             self._up_to_date(began)
             return
-        async with self._database.read() as connection:
-            if self._floor_ms is None:
-                now_ms = (await connection.execute(select(self._database.now_ms))).scalar_one()
-                self.began_ms, self._floor_ms = now_ms, now_ms - _LATE_MS
-            late_ms = _NEVER_MS if self._more else _LATE_MS
-            asked = {"floor_ms": self._floor_ms, "late_ms": late_ms}
-            rows = (await connection.execute(self._since, asked)).all()
+        with self._asked(began):
+            async with self._database.read() as connection:
+                if self._floor_ms is None:
+                    now_ms = (await connection.execute(select(self._database.now_ms))).scalar_one()
+                    self.began_ms, self._floor_ms = now_ms, now_ms - _LATE_MS
+                late_ms = _NEVER_MS if self._more else _LATE_MS
+                values = {"floor_ms": self._floor_ms, "late_ms": late_ms}
+                rows = (await connection.execute(self._since, values)).all()
         for row in rows:
             # numbers come again in a database that was restored, or a standby that took over
             which = row.id, row.at_ms

@@ -19,6 +19,7 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.sql import Insert
 from sqlalchemy.sql.schema import Table
 
+from armory.ending import at_most
 from armory.errors import BackendError
 from armory.files import NO_ROOM, disk_left
 from armory.logger import Logger
@@ -27,16 +28,20 @@ from armory.storage.engine import (
     READ_ONLY,
     driver_url,
     make_engine,
+    network_connections,
     prepare_sqlite,
     sqlite_file,
     without_credentials,
 )
 from armory.storage.private import mend_database, private_file
 from armory.storage.schema import bring_up_to_date
+from armory.tasks import start
 
 _log = Logger(__name__)
 _END_S = 5.0
 """How long `close` waits for connections in use."""
+_FAREWELL_S = 2.0
+"""How long a server may take to close its connections."""
 _UPGRADE_LOCK = 0x41524D52  # any number that no other program is likely to lock
 _CONNECTING = frozenset(("08", "28", "3D", "53", "57"))
 """Classes of SQLSTATE about reaching a database at all: their messages hold no data."""
@@ -96,6 +101,7 @@ class Database:
         self._commits: sqlite3.Connection | None = None
         self.where = without_credentials(target)
         self._engine = make_engine(target, pool_size)
+        self._network = network_connections(self._engine)
         self._here: sqlite3.Connection | None = None
         self._users = 0
         self._unused = asyncio.Event()
@@ -127,10 +133,11 @@ class Database:
     async def close(self) -> None:
         """Close every connection, those in use as soon as they are given back.
 
-        One that comes back to a pool that is gone is nobody's: its driver's thread goes on.
+        One that comes back to a pool that is gone is nobody's: its driver's thread goes on. A
+        server that does not answer is left without a farewell.
         """
         with suppress(TimeoutError):
-            async with asyncio.timeout(_END_S):
+            async with asyncio.timeout(at_most(_END_S)):
                 await self._all_back()
         if self._commits is not None:
             self._commits.close()
@@ -138,7 +145,11 @@ class Database:
         if self._here is not None:
             self._here.close()
             self._here = None
-        await dispose(self._engine)
+        leaving = start(dispose(self._engine), "close a database")
+        await asyncio.wait((leaving,), timeout=at_most(_FAREWELL_S))
+        for connection in tuple(self._network):
+            connection.terminate()
+        await leaving
 
     def commits(self) -> int | None:
         """A number that changes with every commit, whoever makes it, read without waiting.

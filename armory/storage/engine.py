@@ -11,6 +11,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
+from weakref import WeakSet
 
 from sqlalchemy import create_engine, event
 from sqlalchemy.engine import URL, Connection, Engine, ExceptionContext, make_url
@@ -106,6 +107,18 @@ def make_engine(url: URL, pool_size: int) -> Engine:
     )
     event.listen(engine, "handle_error", _leave_standby)
     return engine
+
+
+def network_connections(engine: Engine) -> WeakSet[Any]:
+    """The driver's own connections of an engine, from now on; of SQLite there are none."""
+    found: WeakSet[Any] = WeakSet()
+    if engine.dialect.name == "postgresql":
+
+        def connected(connection: Any, _record: Any) -> None:
+            found.add(connection.driver_connection)
+
+        event.listen(engine, "connect", connected)
+    return found
 
 
 def _within_transactions() -> dict[str, Any]:

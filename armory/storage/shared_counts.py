@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from armory.domain.limits import SLOT_WAIT_S, Demand, Taken
+from armory.ending import at_most
 from armory.errors import BackendError
 from armory.logger import Logger
 from armory.tasks import Tasks, spawn, stop
@@ -196,7 +197,7 @@ class SharedCounts:
         """Renew nothing any more, have slots arrive that are on their way back, let Redis go."""
         await stop(self._renewing)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_GIVE_BACK_S):
+            async with asyncio.timeout(at_most(_GIVE_BACK_S)):
                 await self._giving_back.ended()
         await self._giving_back.stop()
         await self._scripts.aclose()

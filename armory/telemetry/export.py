@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from armory.ending import at_most
 from armory.errors import ConfigError
 from armory.logger import Logger
 from armory.telemetry.settings import OtelSettings
@@ -129,12 +130,13 @@ async def opened_tracing(settings: OtelSettings, version: str) -> AsyncGenerator
                 for provider in (traces, exporting)
                 if provider is not None
             ]
-            done, late = await asyncio.wait(ends, timeout=_END_S)
+            within_s = at_most(_END_S)
+            done, late = await asyncio.wait(ends, timeout=within_s)
             for end in late:
                 end.cancel()
             failed = [repr(error) for end in done if (error := end.exception()) is not None]
             if late or failed:
-                why = failed or f"the collector took more than {_END_S:g} s"
+                why = failed or f"the collector took more than {within_s:.3g} s"
                 _log.warning("telemetry_not_sent", error=why)
 
 

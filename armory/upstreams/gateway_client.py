@@ -9,16 +9,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from armory.domain.principal import INTERNAL
+from armory.protocol.capabilities import EVERYTHING, declaration
 from armory.protocol.link import Owner
 
 OWNER = Owner(INTERNAL)
 """The gateway itself."""
 
-OWN_CAPABILITIES: Mapping[str, Any] = {
-    "elicitation": {"form": {}, "url": {}},
-    "sampling": {},
-    "roots": {},
-}
+OWN_CAPABILITIES = declaration(EVERYTHING)
 """What the gateway's own session declares: some servers list only the tools that such a client can
 use. It calls none of them, and refuses whatever it is asked."""
 

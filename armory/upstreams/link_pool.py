@@ -180,7 +180,10 @@ class LinkPool:
             await link.subscriptions.set_resources(uris)
             if again is not None:
                 await link.subscriptions.subscribe_again(again)
-        self._watched.want(key, uris)
+        self._watched.want(key, uris, links)
+        for link in self._slots.live_links(key):
+            if link not in links:  # it was opened meanwhile
+                await self._watched.tell(key, link)
 
     def release(self, session_id: str) -> None:
         """Close what belongs to one client session alone."""

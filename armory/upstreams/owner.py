@@ -73,7 +73,7 @@ class UpstreamOwner:
         self._crash = ""
         self._crashes = 0
         self._crashed_at = clock.now()
-        self._listed = 0
+        self._listed = self._newest = 0
         self._list_after = 0.0
 
     def on_session_event(self, event: SessionEvent) -> None:
@@ -253,8 +253,9 @@ class UpstreamOwner:
         mine = self._listed
         known = self.lists
         lists = await compared(await self.upstream.lists.over(link, known), known)
-        if mine < self._listed and self.lists is not None and self.state.status.state == "ready":
-            return  # a refresh that began later has newer lists
+        if mine < self._newest:
+            return  # a refresh that began later has brought newer lists
+        self._newest = mine
         before, self.lists = self.lists, lists
         if lists is not known or before is not known:
             try:

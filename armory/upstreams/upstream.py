@@ -40,6 +40,7 @@ from armory.upstreams.queue import CallQueue, QueueFull
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.context import Unintelligible
 from armory.upstreams.session.inflow import Inflow
+from armory.upstreams.session.replies import AnswerRefused, SessionOver
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.http_failures import HttpFailure
 
@@ -252,6 +253,8 @@ class Upstream:
             return await self._send_once(owner, call, used)
         except (UpstreamOverloaded, UpstreamTimeout, Unintelligible):
             raise
+        except SessionOver:
+            pass  # it was not taken
         except UpstreamUnavailable as error:
             if not call.safe_to_retry or not _counts(error):
                 raise
@@ -334,7 +337,7 @@ class Upstream:
 
 def _counts(error: UpstreamUnavailable) -> bool:
     """Whether an error says that the upstream is ill, rather than that this call was wrong."""
-    if isinstance(error, UpstreamOverloaded | Unintelligible):
+    if isinstance(error, UpstreamOverloaded | Unintelligible | AnswerRefused):
         return False
     if isinstance(error, HttpFailure):
         return error.status >= 500 or error.status == 429

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from armory.domain.principal import ANONYMOUS
+from armory.protocol.capabilities import (
+    APPS,
+    APPS_EXTENSION,
+    ROOTS,
+    SAMPLING,
+    SAMPLING_TOOLS,
+    declaration,
+)
 from armory.protocol.link import Owner
 from armory.testing.clients.recording import RecordingClient
 from armory.testing.upstreams.tools import TOOLS
@@ -18,7 +27,7 @@ pytestmark = pytest.mark.anyio
 NEEDS = {"sample": "sampling", "roots": "roots"}
 
 
-async def listed(rig: Rig, capabilities: dict[str, Any]) -> list[str]:
+async def listed(rig: Rig, capabilities: Mapping[str, Any]) -> list[str]:
     async with asyncio.timeout(BOUND_S):
         lists = await rig.pool.fetch_lists_for("up", capabilities)
     return [tool["name"] for tool in lists.tools]
@@ -43,3 +52,20 @@ async def test_lists_are_those_for_what_is_declared(legacy: Rig) -> None:
     assert [tool["name"] for tool in mine.tools] == [n for n in everything if n != "roots"]
     modern = await pool.fetch_lists("up", Owner(ANONYMOUS), {"roots": {}})
     assert [tool["name"] for tool in modern.tools] == [n for n in everything if n != "sample"]
+
+
+async def test_tools_and_interfaces_of_clients_are_declared(legacy: Rig) -> None:
+    """What the model of a client may call while it samples, and MCP Apps: the gateway itself
+    declares both, or such tools would be listed for nobody.
+    """
+    needs = {"sample": "sampling tools", "roots": f"extensions {APPS_EXTENSION}"}
+    if legacy.server is not None:
+        legacy.server.script.needs = needs
+    else:
+        await legacy.reconfigure(args=("--needs", json.dumps(needs)))
+    pool, everything = legacy.pool, list(TOOLS)
+    own = await pool.upstream("up").lists.over(await pool.upstream("up").own_link())
+    assert [tool["name"] for tool in own.tools] == everything
+    for more, hidden in ((0, {"sample", "roots"}), (SAMPLING_TOOLS, {"roots"}), (APPS, {"sample"})):
+        wanted = [name for name in everything if name not in hidden]
+        assert await listed(legacy, declaration(ROOTS | SAMPLING | more)) == wanted

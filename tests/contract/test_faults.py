@@ -215,3 +215,32 @@ async def test_a_server_that_is_a_standby_by_now_is_left(postgres_server: Postgr
     finally:
         await database.close()
         await other.close()
+
+
+@pytest.mark.postgres
+async def test_a_silent_server_is_left_in_time(postgres_server: PostgresServer) -> None:
+    """Whatever is open: each connection would be waited for by itself, for ten seconds."""
+    database = Database(postgres_server.create_database())
+    at_once, under_way = asyncio.Barrier(4), asyncio.Event()
+
+    async def reads() -> None:
+        async with database.read() as connection:
+            await connection.execute(text("SELECT 1"))
+            await at_once.wait()
+
+    async def waits() -> None:
+        async with database.write() as connection:
+            under_way.set()
+            await connection.execute(text("SELECT pg_sleep(100)"))
+
+    await asyncio.gather(*(reads() for _ in range(4)))
+    waiting = asyncio.create_task(waits())
+    await under_way.wait()
+    postgres_server.pause()
+    try:
+        waiting.cancel()
+        async with asyncio.timeout(15):
+            await database.close()
+            await asyncio.wait((waiting,))
+    finally:
+        postgres_server.resume()

@@ -88,3 +88,20 @@ async def test_old_and_surplus_uses_are_pruned(processes: Any) -> None:
     every = StoredUses(here.database, here.feed)
     assert [u.tool for u in (await every.since())[0]] == ["a__3", "a__4"]
     assert await uses.count() == 2
+
+
+async def test_one_user_leaves_room_for_what_others_have_taught(processes: Any) -> None:
+    here = await processes.open()
+    uses = StoredUses(here.database, here.feed, most=4, of_one=2)
+    now = 2_000_000_000_000
+    await uses.add([use("a__x", "quiet", "one", now), use("a__y", "quiet", "two", now)])
+    await uses.add([use("a__x", "loud", f"{i}", now + 1 + i) for i in range(6)])
+
+    async def kept() -> list[tuple[str, str]]:
+        return [(u.user, u.query) for u in (await uses.since())[0]]
+
+    expected = [("quiet", "one"), ("quiet", "two"), ("loud", "4"), ("loud", "5")]
+    assert sorted(await kept()) == sorted(expected)
+    assert await uses.prune(30) == 4
+    assert sorted(await kept()) == sorted(expected)
+    assert await uses.count() == 4

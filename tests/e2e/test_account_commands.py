@@ -75,6 +75,13 @@ def test_users_keys_and_packs_from_making_to_deleting(here: Run) -> None:
         assert refused.returncode == 2
         assert said_of in refused.stderr
     assert here("packs", "create", "Bad Id").returncode == 2
+    long = here("packs", "create", "long", "--server", "time", "--description", "x" * 2_001)
+    assert long.returncode == 2
+    assert "description has 2,001 characters; at most 2,000" in long.stderr
+    assert "empty holds nothing; --server" in here("packs", "create", "empty").stderr
+    nobody = here("packs", "install", "ops", "--user", "")
+    assert nobody.returncode == 2
+    assert "the installation made it" not in nobody.stderr
     assert here("packs", "install", "ops", "--user", "ann").returncode == 0
     taken = here("packs", "create", "ops", "--server", "time")
     assert (taken.returncode, "a pack 'ops' exists already" in taken.stderr) == (1, True)
@@ -104,8 +111,11 @@ def test_users_keys_and_packs_from_making_to_deleting(here: Run) -> None:
     assert said(here("usage", "--queries", "3", "--json")) == {"rows": []}
     changed = said(here("users", "change", "ann", "--inactive", "--json"))
     assert changed["is_active"] is False
-    assert here("users", "delete", "ann").returncode == 0
+    deleted = here("users", "delete", "ann")
+    assert (deleted.returncode, deleted.stdout) == (0, "deleted ann\n")
+    assert "ann was switched off; whoever comes under that name" in deleted.stderr
     assert here("users", "delete", "ann").returncode == 1
+    assert "switched off" not in here("users", "delete", "bob").stderr
 
 
 def test_usage_shows_how_tools_and_their_servers_fare(armory: Run, tmp_path: Path) -> None:
@@ -176,6 +186,29 @@ def test_what_is_installed_where_nobody_goes_by_it_is_told(armory: Run, tmp_path
         done = armory("packs", "install", "time", "--kind", "server", "--user", "ann")
         assert done.returncode == 0, done.stderr
         assert ("accounts.enabled is off" in done.stderr) is (enabled == "false")
+
+
+def test_a_tool_that_no_gateway_has_is_told(
+    armory: Run, serve: Callable[..., Any], demo_upstreams: dict[str, Any], tmp_path: Path
+) -> None:
+    """Made all the same: it may come later, and without a gateway nobody knows."""
+    config = {"upstreams": {"notes": demo_upstreams["notes"]}, "accounts": {"enabled": True}}
+    (tmp_path / "armory.yaml").write_text(json.dumps(config))
+    absent = "no gateway that runs here has a tool 'notes__burn' now"
+
+    def made(name: str) -> str:
+        tools = ("--tool", "notes__burn", "--tool", "notes__list_notes")
+        done = armory("packs", "create", name, *tools)
+        assert done.returncode == 0, done.stderr
+        return done.stderr
+
+    assert "has a tool" not in made("before")
+    serve(tmp_path / "armory.yaml").ready()
+    told = made("meanwhile")
+    assert absent in told
+    assert "list_notes" not in told
+    done = armory("packs", "install", "notes__burn", "--kind", "tool", "--user", "ann")
+    assert (done.returncode, absent in done.stderr) == (0, True)
 
 
 def test_a_slip_in_a_users_name_is_told(here: Run) -> None:

@@ -286,6 +286,10 @@ def test_logins_at_upstreams_that_are_off_or_not_there(armory: Run, tmp_path: Pa
     failed(armory("login", "docs", "--no-browser"), 2, "upstreams.docs.enabled: it is switched off")
     failed(armory("login", "dcos", "--no-browser"), 2, "did you mean 'docs'?")
     assert "was not logged in at docs" in armory("logout", "docs").stdout
+    for command in ("login", "logout"):
+        for nobody in ("", " ", "a\nb"):
+            said = f"--as is {nobody!r}; expected a user"
+            failed(armory(command, "docs", "--as", nobody), 2, said)
     done = armory("logout", "docs", "--json")
     assert json.loads(done.stdout) == {"server": "docs", "logged_out": False}
 

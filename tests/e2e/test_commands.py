@@ -203,6 +203,9 @@ def test_a_running_gateway_answers_the_same(
     called = armory("call", "--url", served.url, "notes__add_note", '{"title": "milk"}')
     assert called.returncode == 0
     assert "milk" in called.stdout
+    one = ("--url", served.url + "/time")
+    assert "the query was not searched: " in armory("tools", *one, "--query", "convert").stderr
+    assert "/mcp/set/NAME take queries" in armory("search", *one, "convert").stderr
 
 
 def failure(done: Any) -> dict[str, Any]:

@@ -6,17 +6,19 @@ import http.client
 import json
 import resource
 import signal
+import socket
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
 from armory.testing.clients.raw import modern_body, modern_headers
-from armory.testing.servers import PostgresServer, postgres_folder
+from armory.testing.servers import PostgresServer, RedisServer, postgres_folder, redis_binary
 from armory.testing.waiting import wait_until
 from tests.e2e.test_serve import fetch
 
@@ -114,6 +116,12 @@ def test_a_database_that_is_away_at_the_start_is_waited_for(serve: Callable[...,
             status, body = served.readiness()
             told = [why for why in body["not_ready"] if why.startswith("database: ")]
             assert (status, len(told)) == (200, 1 - up)
+        # so is one that is slow, before it is given up
+        database.pause()
+        slow = "database: it answers slowly"
+        wait_until(lambda: slow in str(served.readiness()[1]["not_ready"]), served.log, WITHIN_S)
+        database.resume()
+        wait_until(lambda: not served.readiness()[1]["not_ready"], served.log, WITHIN_S)
     finally:
         database.remove()
 
@@ -149,6 +157,41 @@ def test_the_end_waits_briefly_for_a_database_that_is_away_and_tells_what_is_los
         assert told["audit_not_closed"]["lost"] == 3
     finally:
         database.remove()
+
+
+@pytest.mark.postgres
+@pytest.mark.redis
+def test_the_end_is_over_in_time_whatever_is_silent(
+    serve: Callable[..., Any], demo_upstreams: dict[str, Any]
+) -> None:
+    """Each would be waited for, one after the other, for longer than a supervisor waits."""
+    if postgres_folder() is None or redis_binary() is None:
+        pytest.skip("PostgreSQL or Redis is not installed")
+    with ExitStack() as stack:
+        database, redis = PostgresServer(), RedisServer()
+        stack.callback(redis.kill)
+        stack.callback(database.remove)
+        collector = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        port = collector.getsockname()[1]
+        served = serve(
+            {
+                "upstreams": {"notes": demo_upstreams["notes"]},
+                "accounts": {"enabled": True},
+                "storage": {"url": database.url(), "redis": redis.url},
+                "observability": {"audit": {"to": "database"}},
+            },
+            env={"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}"},
+        ).ready()
+        kept = http.client.HTTPConnection(urlsplit(served.base).netloc, timeout=WITHIN_S)
+        database.pause()
+        redis.pause()
+        assert call(kept)[0] == 200
+        kept.close()
+        began = time.monotonic()
+        assert served.stop() == 0
+        assert time.monotonic() - began < MARGIN_S
+        told = {json.loads(line)["event"] for line in served.log if line.startswith("{")}
+        assert {"statistics_lost", "audit_not_closed", "telemetry_not_sent"} <= told
 
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="Linux alone limits another process")

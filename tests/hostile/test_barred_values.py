@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from typing import Any
 
 import aiohttp
@@ -9,6 +11,7 @@ import pytest
 
 from armory.domain.catalog import ServerLists
 from armory.gateway.gateway import Gateway
+from armory.gateway.results import completions
 from armory.gateway.results.completions import expanded
 from armory.protocol.link import Call, Owner, Reply
 from armory.security.policy import Policy, Rule
@@ -95,3 +98,70 @@ def test_a_template_with_its_values_is_a_uri(template: str, uri: str, complete: 
 def test_a_value_is_written_as_a_uri_has_it() -> None:
     known = {"x": "v/w é"}
     assert expanded("a:{x}{+x}", known, raw=False) == ("a:v%2Fw%20%C3%A9v/w%20%C3%A9", True)
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        f"x://{'{a}' * 33}",
+        f"x://{{{'a,' * 33}a}}",
+        f"x://{'y' * 2_048}{{a}}",
+    ],
+)
+async def test_a_template_that_means_much_shows_nothing(
+    template: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[str] = []
+
+    def counted(*given: Any, **how: Any) -> tuple[str, bool]:
+        written.append(given[0])
+        return expanded(*given, **how)
+
+    monkeypatch.setattr(completions, "expanded", counted)
+    assert await completed(template, ["v"] * 1_000) == []
+    assert written == []
+
+
+async def test_values_as_long_as_documents_are_not_written_out() -> None:
+    assert await completed("x://{a}{a}{a}", ["short", "v" * 2_049]) == ["short"]
+    known = {"b": "v" * 2_049}
+    assert await completed("x://{a}{b}", ["short"], **known) == []
+
+
+async def test_between_many_values_others_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop, turns, written = asyncio.get_running_loop(), 0, Counter[int]()
+
+    def turn() -> None:
+        nonlocal turns
+        turns += 1
+        loop.call_soon(turn)
+
+    def counted(*given: Any, **how: Any) -> tuple[str, bool]:
+        written[turns] += 1
+        return expanded(*given, **how)
+
+    monkeypatch.setattr(completions, "expanded", counted)
+    loop.call_soon(turn)
+    assert len(await completed("x://{a}", [f"v{n}" for n in range(1_000)])) == 1_000
+    assert max(written.values()) <= 2 * 16
+
+
+async def completed(template: str, values: list[str], **known: str) -> list[str]:
+    """The values that a caller is shown, whom a rule bars from something."""
+    lists = ServerLists(
+        templates=[{"uriTemplate": template, "name": "t"}],
+        capabilities={"resources": {}, "completions": {}},
+    )
+
+    async def answer(_call: Call, _owner: Owner) -> Reply:
+        return result({"completion": {"values": values}})
+
+    pool = ScriptedPool({"files": ScriptedUpstream(lists, answer)})
+    rule = Rule(allow=("files__*", "files+x:*"), deny=("files+x://hidden*",))
+    gateway = Gateway(pool, policy=Policy([rule]))
+    gateway.publish(pool.catalog())
+    async with serving(gateway) as (url, _), aiohttp.ClientSession() as http:
+        body = modern_body(1, "completion/complete", ref(f"files+{template}", "a", **known))
+        async with http.post(f"{url}/mcp", json=body, headers=modern_headers(body)) as said:
+            found: list[str] = (await messages(said))[-1]["result"]["completion"]["values"]
+            return found

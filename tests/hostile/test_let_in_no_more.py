@@ -103,6 +103,26 @@ async def test_the_rest_of_a_batch_calls_nothing() -> None:
         assert (status, len(upstream.under_way)) == (401, AT_ONCE)
 
 
+async def test_the_rest_of_a_batch_calls_nothing_once_its_session_is_deleted() -> None:
+    upstream = Held()
+    gateway, _, checks = held_up(upstream)
+    async with serving(gateway, checks) as (url, _edge), aiohttp.ClientSession() as http:
+        client = LegacyClient(f"{url}/mcp", http, "2025-03-26", token="ann")
+        await client.initialize({})
+        batch = [plain_call(id) for id in range(AT_ONCE + 1)]
+        sent = asyncio.ensure_future(client.send(batch))
+        await until(lambda: len(upstream.under_way) == AT_ONCE)
+        async with asyncio.timeout(PATIENCE_S):
+            async with http.delete(client.url, headers=client.headers) as answered:
+                assert answered.status == 204
+            upstream.let_go.set()
+            status, bodies = await sent
+        said: Any = bodies[0]
+        assert (len(upstream.under_way), len(upstream.cancelled)) == (AT_ONCE, AT_ONCE)
+        assert (status, [answer["id"] for answer in said]) == (200, [AT_ONCE])
+        assert said[0]["error"]["message"] == "the session has ended"
+
+
 async def test_a_message_to_an_event_stream_calls_nothing() -> None:
     upstream = Held()
     upstream.let_go.set()

@@ -48,10 +48,10 @@ async def test_a_long_query_is_taken_apart_beside_the_loop(
     turns: list[float] = []
     usual = sys.getswitchinterval()
 
-    def noted(*args: Any) -> Any:
+    def noted(*args: Any, **named: Any) -> Any:
         threads.append(threading.get_ident())
         turns.append(sys.getswitchinterval())
-        return scope_of(*args)
+        return scope_of(*args, **named)
 
     monkeypatch.setattr(retriever_module, "scope_of", noted)
     searched = words_only(RetrieverSettings(ranker="lexical"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from armory.testing.clients.raw import modern_body, modern_headers
@@ -129,19 +130,22 @@ async def test_search_and_call_meta_tools(front: Front) -> None:
 async def test_who_takes_events_alone_is_answered_with_one(front: Front) -> None:
     """Whatever is asked, the handshake included; an error has its status all the same."""
 
-    async def asked(body: dict[str, Any], headers: dict[str, str]) -> tuple[int, str, str]:
+    async def asked(body: Any, headers: dict[str, str]) -> tuple[int, str, str]:
         headers = {**headers, "Accept": "text/event-stream"}
         async with front.http.post(f"{front.url}/mcp", json=body, headers=headers) as response:
             session = response.headers.get("Mcp-Session-Id", "")
             said = (await response.text()).strip()
-            kind, event = response.content_type, said.startswith("event: message\ndata: {")
+            kind, event = response.content_type, said.startswith("event: message\ndata: ")
             assert (kind, event) in (("text/event-stream", True), ("application/json", False))
+            assert msgspec.json.decode(said.removeprefix("event: message\ndata: "))
             return response.status, kind, session
 
-    who = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "a"}}
+    who = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "a"}}
     shaken = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": who}
     status, kind, session = await asked(shaken, {})
     assert (status, kind, bool(session)) == (200, "text/event-stream", True)
+    batch = [{"jsonrpc": "2.0", "id": id, "method": "tools/list"} for id in (1, 2)]
+    assert (await asked(batch, {"Mcp-Session-Id": session}))[:2] == (200, "text/event-stream")
     for method, answered in (
         ("tools/list", (200, "text/event-stream")),
         ("nothing/known", (404, "application/json")),

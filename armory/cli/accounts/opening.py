@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import quote
 
 from armory.cli.options import loaded_config
 from armory.cli.output import say_notice
@@ -85,6 +86,22 @@ async def note_unknown(accounts: Accounts, user: str) -> None:
     """Say so where there is no user of that id: a slip, or somebody who is yet to come."""
     if await accounts.users.get(user) is None:
         say_notice(f"there is no user {user!r} yet; `armory users list` shows those that there are")
+
+
+def has_tool(name: str) -> bool:
+    """Whether a gateway that runs here has a tool, or none that can be asked does run."""
+    from armory.cli.gateway.running import NotFound, gateways  # most commands ask nobody
+
+    try:
+        for gateway in gateways(None, None):
+            try:
+                gateway.get(f"/v1/tools/{quote(name, safe='')}")
+            except NotFound:
+                continue
+            return True
+    except ArmoryError:
+        return True
+    return False
 
 
 def expiry_ms(text: str | None) -> int | None:

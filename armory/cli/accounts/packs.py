@@ -14,7 +14,13 @@ from rich.markup import escape
 
 from armory.accounts.packs import Installation, Kind, Pack
 from armory.accounts.service import Accounts
-from armory.cli.accounts.opening import NotThere, need_user, note_unknown, with_accounts
+from armory.cli.accounts.opening import (
+    NotThere,
+    has_tool,
+    need_user,
+    note_unknown,
+    with_accounts,
+)
 from armory.cli.options import config_option, json_option, loaded_config
 from armory.cli.output import columns, out, print_json, say_notice
 from armory.domain.naming import split_name
@@ -71,6 +77,9 @@ def create(
         return await accounts.packs.create(pack)
 
     made = with_accounts(config, work)
+    _note_unlisted(tools)
+    if not (servers or tools):
+        say_notice(f"{made.id} holds nothing; --server and --tool say what it is to hold")
     if as_json:
         print_json(asdict(made))
     else:
@@ -96,6 +105,13 @@ def _check_known(
                 f"{named}",
                 parameter="tool",
             )
+
+
+def _note_unlisted(tools: Iterable[str]) -> None:
+    """Say so where no gateway that runs here has a tool: a slip, or one that is yet to come."""
+    for tool in tools:
+        if not has_tool(tool):
+            say_notice(f"no gateway that runs here has a tool {tool!r} now; is it spelt so?")
 
 
 @packs.command("list")
@@ -165,11 +181,13 @@ def install(name: str, user: str, kind: Kind, config: str | None, as_json: bool)
         if kind == "pack" and await accounts.packs.get(name, user=None) is None:
             raise _unknown(name)
         _check_known(accounts, configured, servers, tools)
-        if await accounts.users.get(user) is None:  # an identity provider's may come later
-            say_notice(f"there was no user {user!r}; the installation made it")
+        known = await accounts.users.get(user) is not None
         await accounts.packs.install(user, [(kind, name)], sees_all=True)
+        if not known:  # an identity provider's may come later
+            say_notice(f"there was no user {user!r}; the installation made it")
 
     with_accounts(config, work)
+    _note_unlisted(tools)
     if not loaded.accounts.enabled:
         say_notice("accounts.enabled is off: no gateway goes by what is installed until it is on")
     _done(f"installed {kind} {name} for {user}", as_json)

@@ -6,6 +6,7 @@ Owns: the commands.
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 from rich.markup import escape
@@ -13,8 +14,12 @@ from rich.markup import escape
 from armory.accounts.listings import users_listed
 from armory.cli.accounts.opening import NotThere, listed, with_accounts
 from armory.cli.options import config_option, json_option
-from armory.cli.output import columns, out, print_json
+from armory.cli.output import columns, out, print_json, say_notice
 from armory.cli.times import shown_time
+
+if TYPE_CHECKING:
+    from armory.accounts.service import Accounts
+    from armory.accounts.users import User
 
 
 @click.group()
@@ -83,8 +88,18 @@ def change(
 @json_option
 def delete(user_id: str, config: str | None, as_json: bool) -> None:
     """Delete a user with keys, packs and installations."""
-    if not with_accounts(config, lambda accounts: accounts.users.delete(user_id)):
+
+    async def work(accounts: Accounts) -> tuple[User | None, bool]:
+        return await accounts.users.get(user_id), await accounts.users.delete(user_id)
+
+    before, gone = with_accounts(config, work)
+    if not gone:
         raise NotThere(f"there is no user {user_id!r}; `armory users list` shows them")
+    if before is not None and not before.is_active:
+        say_notice(
+            f"{user_id} was switched off; whoever comes under that name with a static token, or "
+            "from an identity provider, is let in again"
+        )
     if as_json:
         print_json({"deleted": user_id})
     else:

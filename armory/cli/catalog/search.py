@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from armory.cli.answers import error_of_result
-from armory.cli.catalog.tools import first_line
+from armory.cli.catalog.tools import NOT_SEARCHED, first_line
 from armory.cli.options import (
     config_option,
     gateway_options,
@@ -26,7 +26,7 @@ from armory.cli.output import out, print_json, say_notice, say_unreached, tell
 from armory.domain.query import MAX_TOP_K, Query
 from armory.domain.results import Match, Selection
 from armory.domain.visibility import VisibleCatalog
-from armory.errors import ArmoryError, ConfigError
+from armory.errors import ArmoryError, ConfigError, UnknownTool
 from armory.protocol.meta import EXPLAIN, OWN_PREFIX
 from armory.retrieval.names import RANKERS
 
@@ -125,7 +125,10 @@ async def _there(query: Query, url: str, token: str | None, *, explain: bool) ->
     from armory.cli.remote import connected  # as below: each loads only what it needs
 
     async with connected(url, token) as gateway:
-        result = await gateway.ask("tools/call", request, meta)
+        try:
+            result = await gateway.ask("tools/call", request, meta)
+        except UnknownTool:
+            raise ArmoryError(f"there is no search_tools: {NOT_SEARCHED}") from None
     if result.get("isError") or "structuredContent" not in result:
         raise error_of_result(result, "the gateway offers no search_tools")
     answer: dict[str, Any] = result["structuredContent"]

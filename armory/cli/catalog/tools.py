@@ -23,8 +23,13 @@ from armory.cli.options import (
     loaded_config,
     refuse_blank,
 )
-from armory.cli.output import out, print_json, say_unreached
+from armory.cli.output import out, print_json, say_notice, say_unreached
 from armory.protocol.meta import QUERY
+
+NOT_SEARCHED = (
+    "tool_rag is off there, or this is the endpoint of one server; /mcp and /mcp/set/NAME take "
+    "queries"
+)
 
 
 @click.command()
@@ -47,6 +52,8 @@ def tools(
         print_json({"tools": found, **({"selection": selection} if selection else {})})
     else:
         _show(found, selection)
+    if query and not selection:
+        say_notice(f"the query was not searched: {NOT_SEARCHED}")
     say_unreached(unreached)
 
 

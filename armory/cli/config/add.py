@@ -138,6 +138,8 @@ class _Answers:
 
 
 def _document(server: str, registry: str) -> object:
+    if not server.strip():
+        raise InvalidRequest("expected the NAME of a server, or the FILE or URL of its server.json")
     if server.startswith(("http://", "https://")):
         return _fetched(server)
     path = Path(server)

@@ -27,6 +27,8 @@ from armory.observability.redaction import (
 _OTHER = re.compile(r"[^A-Z0-9]+")
 _PARAMETER = re.compile(r"[?&]([\w.-]+)=([^&#\s]+)")
 _BEARER = re.compile(r"bearer\s+\S+", re.IGNORECASE)
+_FILLED_IN_THERE = re.compile(r"\$[A-Z_][A-Z0-9_]*+|\$?\{file:[^{}]++\}")
+"""What the client itself fills in, a variable or a file: the secret is elsewhere."""
 _BLOCKS = ("env", "headers", "auth")
 _URLS = ("url", "openapi", "base_url", "proxy")
 
@@ -52,15 +54,22 @@ class ClearSecret:
     where: str
     variable: str
 
+    @property
+    def text(self) -> str:
+        """The secret itself."""
+        return self.holder[self.at][self.start : self.end]
+
 
 def clear_secrets(upstreams: dict[str, Any]) -> Iterator[ClearSecret]:
     """Each value, or part of an argument or a URL, that is a secret and no reference to a
-    variable; of one text the last one first.
+    variable or a file; of one text the last one first.
     """
     for key, block in upstreams.items():
         if isinstance(block, dict):
-            yield from _in_blocks(key, cast("dict[str, Any]", block))
-            yield from _in_texts(key, cast("dict[str, Any]", block))
+            for found in (_in_blocks, _in_texts):
+                for secret in found(key, cast("dict[str, Any]", block)):
+                    if not _FILLED_IN_THERE.fullmatch(secret.text):
+                        yield secret
 
 
 def _in_blocks(key: str, known: dict[str, Any]) -> Iterator[ClearSecret]:
@@ -125,7 +134,7 @@ def moved(upstreams: dict[str, Any], env_file: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     for secret in list(clear_secrets(upstreams)):
         text = secret.holder[secret.at]
-        value = text[secret.start : secret.end]
+        value = secret.text
         plain = _name_of(secret.variable)
         longer = _name_of(f"{secret.key}_{plain}")
         variable, number = plain, 1

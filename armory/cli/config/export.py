@@ -21,6 +21,7 @@ from armory.cli.config.adding import write_text
 from armory.cli.config.merging import merged_json, merged_toml, toml_of
 from armory.cli.options import config_option, json_option
 from armory.cli.output import out, print_json, say_notice
+from armory.cli.urls import endpoint_path
 from armory.config import Config, find_config, load_file
 from armory.config.blocks.server import ServerConfig
 from armory.domain.hosts import is_loopback
@@ -216,7 +217,8 @@ def _say_what_is_refused(server: ServerConfig, url: str) -> None:
     """Say so where the gateway does not take the URL's name as Host (`wire.http.host_checks`)."""
     taken = {name.lower() for name in server.allowed_hosts}
     parts = urlsplit(url)
-    known = not taken.isdisjoint(("*", parts.hostname, parts.netloc))
+    usual = (f"{parts.netloc}:{port}" for port in (80, 443))  # which clients do not write
+    known = not taken.isdisjoint(("*", parts.hostname, parts.netloc, *usual))
     if taken and not known and not is_loopback(server.host):
         say_notice(
             f"the gateway refuses clients that come to {parts.hostname}: say --url as they reach "
@@ -251,7 +253,7 @@ def _endpoint(url: str, set_name: str | None, query: str | None) -> str:
         raise InvalidRequest(wrong)
     if query and any(name == "query" for name, _ in parse_qsl(parts.query, keep_blank_values=True)):
         raise InvalidRequest("the URL has a `query` already; leave out --query, or that one")
-    path = parts.path.rstrip("/") or "/mcp"
+    path = endpoint_path(parts.path).rstrip("/")
     path += f"/set/{quote(set_name, safe='')}" if set_name else ""
     asked = "&".join(filter(None, (parts.query, f"query={quote(query, safe='')}" if query else "")))
     return urlunsplit((parts.scheme, parts.netloc, path, asked, ""))

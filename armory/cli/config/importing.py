@@ -28,7 +28,7 @@ from armory.upstreams.spec import Transport
 
 _WAYS = ("command", "url", "openapi", "skills")
 _BARE_REFERENCE = re.compile(r"(?:[A-Za-z]++ )?\$([A-Za-z_]\w*+)")
-_FILE_REFERENCE = re.compile(r"(?<!\$)\{file:[^{}]++\}")
+_FILE_REFERENCE = re.compile(r"\$?\{file:[^{}]++\}")
 _WORKSPACE = "${workspaceFolder}"
 _REFERENCE = re.compile(r"\$\{\w++\}")
 
@@ -62,9 +62,10 @@ def import_file(
         notices.append(f"{_WORKSPACE} is taken as {workspace}")
     notices += [f"{name} is in {into} already and left as it is" for name in again]
     notices += _env_files(servers, imported, workspace)
+    references = _bare_references(imported) + _file_references(imported)
     secrets = SecretsToWrite(imported.upstreams, env_file)
     notices += _problems(imported, {**variables_of(into), **secrets.variables})
-    notices += _bare_references(imported) + _file_references(imported)
+    notices += references
     command = f"`armory import {file} --env .env`"
     notices += secrets.notices(command, into, only_print=only_print)
     if not only_print and imported.upstreams:
@@ -114,7 +115,7 @@ def _bare_references(imported: Imported) -> list[str]:
 
 
 def _file_references(imported: Imported) -> list[str]:
-    """`{file:PATH}`, which opencode fills in and Armory does not."""
+    """`{file:PATH}` of opencode and `${file:PATH}` of Windsurf, which Armory does not fill in."""
     return [
         f"upstreams.{key}: {reference} is taken as it stands; write ${{NAME}} there, and what the "
         "file holds into that variable"

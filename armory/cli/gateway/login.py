@@ -16,7 +16,7 @@ import click
 
 from armory.cli.options import config_option, json_option, loaded_config
 from armory.cli.output import err, out, print_json
-from armory.errors import ArmoryError, UpstreamUnavailable
+from armory.errors import ArmoryError, InvalidRequest, UpstreamUnavailable
 from armory.runtime.logins import log_in, log_out
 
 WAIT_S = 600.0
@@ -35,7 +35,13 @@ _as_option = click.option(
 
 
 def _person(user: str | None) -> str | None:
-    """As `Principal.person` says it: callers without a user go by their credential."""
+    """As `Principal.person` says it: callers without a user go by their credential.
+
+    Raises:
+        InvalidRequest: nobody is called so; a variable of the shell that is not set, say.
+    """
+    if user is not None and not (user.strip() and user.isprintable()):
+        raise InvalidRequest(f"--as is {user[:40]!r}; expected a user, or token:NAME")
     if user is None or user.startswith(("token:", "api_key:", "anonymous:")):
         return user
     return f"user:{user}"

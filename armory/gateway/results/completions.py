@@ -1,12 +1,13 @@
 """Values that complete a resource template: those that lead to nothing that policy bars.
 
 Owns: which URI a value stands for, and leaving values out of an answer. Never imports a transport.
-Of what nobody can judge, nothing is shown: a template that its upstream does not list, an argument
-that does not occur in it.
+Of what nobody can judge, nothing is shown: a template that its upstream does not list, or that is
+too long, an argument that does not occur in it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Mapping
 from urllib.parse import quote
@@ -17,10 +18,15 @@ from msgspec import Raw
 from armory.domain.naming import expose_uri
 from armory.gateway.context import RequestContext
 from armory.protocol.link import Reply
-from armory.protocol.rawjson import few_items, members_or_none, pack, text_of, text_or_none
+from armory.protocol.rawjson import NULL, few_items, members_or_none, pack, text_of, text_or_none
 
 _MOST = 1_000
 """Values that are looked at; the standard allows 100. Of more nothing is shown."""
+_AT_ONCE = 16
+"""Values that are looked at in one round of the event loop."""
+_CHARS, _VARIABLES_MOST = 2_048, 32
+"""Of a template, and of what stands for a variable; variables in it. For each value all of it is
+written out twice."""
 _EXPRESSION = re.compile(r"\{([+#./;?&]?)([^{}]*)\}")
 _MODIFIER = re.compile(r"\*|:[0-9]+")
 _SEPARATORS = {"": ",", "+": ",", "#": ",", ".": ".", "/": "/", ";": ";", "?": "&", "&": "&"}
@@ -28,7 +34,7 @@ _NAMED = ";?&"
 _RESERVED = ":/?#[]@!$&'()*+,;="
 
 
-def values_seen(
+async def values_seen(
     context: RequestContext, server: str, template: str, params: Mapping[str, Raw], reply: Reply
 ) -> Reply:
     """An answer to `completion/complete` as the caller may see it.
@@ -48,7 +54,7 @@ def values_seen(
         return reply
     listed = _items(completion.get("values", Raw(b"[]")))
     values = [text for raw in listed or () if (text := text_or_none(raw)) is not None]
-    shown = _shown(context, server, template, params, values)
+    shown = await _shown(context, server, template, params, values)
     if listed is not None and len(shown) == len(listed):
         return reply
     completion["values"] = pack(shown)
@@ -64,7 +70,7 @@ def _items(values: Raw) -> list[Raw] | None:
         return None
 
 
-def _shown(
+async def _shown(
     context: RequestContext,
     server: str,
     template: str,
@@ -74,10 +80,17 @@ def _shown(
     argument = text_of(members_or_none(params.get("argument")) or {}, "name") or ""
     if expose_uri(server, template) not in context.view.catalog.templates:
         return []
-    if argument not in _variables(template):
+    variables = _variables(template)
+    if argument not in variables or len(variables) > _VARIABLES_MOST:
         return []
     given = members_or_none((members_or_none(params.get("context")) or {}).get("arguments")) or {}
-    known = {name: text for name, raw in given.items() if (text := text_or_none(raw)) is not None}
+    known = {
+        name: text
+        for name in variables
+        if (text := text_or_none(given.get(name, NULL))) is not None
+    }
+    if any(len(text) > _CHARS for text in known.values()):
+        return []
 
     def is_shown(value: str) -> bool:
         policy, whose = context.view.policy, context.principal
@@ -89,7 +102,12 @@ def _shown(
             for uri, complete in uris
         )
 
-    return [value for value in values if is_shown(value)]
+    shown: list[str] = []
+    for first in range(0, len(values), _AT_ONCE):
+        some = values[first : first + _AT_ONCE]
+        shown += [value for value in some if len(value) <= _CHARS and is_shown(value)]
+        await asyncio.sleep(0)
+    return shown
 
 
 def expanded(template: str, known: Mapping[str, str], *, raw: bool) -> tuple[str, bool]:
@@ -120,8 +138,11 @@ def expanded(template: str, known: Mapping[str, str], *, raw: bool) -> tuple[str
     return _EXPRESSION.sub(filled, template), complete
 
 
-def _variables(template: str) -> set[str]:
-    return {name for found in _EXPRESSION.finditer(template) for name in _names(found[2])}
+def _variables(template: str) -> list[str]:
+    """Each as often as it occurs; none of a template that is too long."""
+    if len(template) > _CHARS:
+        return []
+    return [name for found in _EXPRESSION.finditer(template) for name in _names(found[2])]
 
 
 def _names(listed: str) -> list[str]:

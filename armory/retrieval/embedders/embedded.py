@@ -99,6 +99,11 @@ class EmbeddedEmbedder:
         """Length of a vector."""
         return self._dimension
 
+    @property
+    def english_only(self) -> bool:
+        """The model that ships was trained on English."""
+        return True
+
     async def embed_documents(self, texts: Sequence[str]) -> FloatArray:
         """(n, d) float32 unit rows."""
         return await self._embed(self._document_pool, self._prefixes[0], texts, _CHUNK)

@@ -15,11 +15,8 @@ from numpy.typing import NDArray
 from armory.retrieval.lexical.arrays import Positions
 from armory.retrieval.lexical.postings import NAME, Postings
 from armory.retrieval.lexical.spelling import LEAST_CHARS, is_foreign, may_be_misspelt
-from armory.retrieval.lexical.text import STOP_WORDS, fold, stem
+from armory.retrieval.lexical.text import STANDALONE, STOP_WORDS, fold, stem
 
-#: Words of letters that stand by themselves, or after a hyphen: no parts of a path, of an address,
-#: of an option (`--oneline`) or of an identifier.
-_WORD = re.compile(r"(?:(?<![\w/\\@#$%&=~.+-])|(?<=[^\W\d_]-))[^\W\d_]++(?![\w/\\@=(]|\.\w|:[\w/])")
 #: Of two words or more, most must be spelt rightly for the others to be suspect.
 _FOREIGN_WORDS = 2
 #: A text of at most 12 words may be misspelt throughout: if more than 3 of its words are near a
@@ -42,7 +39,11 @@ class KnownWords:
 
     def has(self, term: str) -> bool:
         """Whether a tool has this term."""
-        return bool(self._tools(self._postings.number(term)))
+        return bool(self.tools(term))
+
+    def tools(self, term: str) -> int:
+        """How many tools have this term."""
+        return self._tools(self._postings.number(term))
 
     def is_name(self, word: str) -> bool:
         """Whether an identifier of several words joins those of a tool's name: `ReadFile`."""
@@ -56,7 +57,7 @@ class KnownWords:
         Capitalised words within a text are names and stay as they are; so do paths, addresses and
         identifiers, and a text that is mostly not English, which is in another language.
         """
-        found = list(_WORD.finditer(text))
+        found = list(STANDALONE.finditer(text))
         suspects = [word for word in found if self._may_be_typo(word)]
         most = len(found) >= _FOREIGN_WORDS and 2 * len(suspects) > len(found)
         if not suspects or (most and not self._are_typos(found)):

@@ -52,7 +52,8 @@ def _english() -> dict[str, str]:
     return {start: "\n".join(("", *group, "")) for start, group in by_start}
 
 
-def _is_english(word: str) -> bool:
+def is_english(word: str) -> bool:
+    """Whether a folded word of at least four letters is an English word, a name or a term."""
     return f"\n{word}\n" in _english().get(word[:3], "")
 
 
@@ -70,7 +71,7 @@ def may_be_misspelt(word: str) -> bool:
     """Whether a folded word is long enough, all letters of an alphabet, and no common English."""
     if len(word) < LEAST_CHARS or not word.isalpha() or is_cjk(word):
         return False
-    return not _is_english(word)
+    return not is_english(word)
 
 
 class Spelling:

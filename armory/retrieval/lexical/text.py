@@ -29,6 +29,12 @@ _SPACES = re.compile(r"\s+")
 #: Several of what has no vowel, or none but its last letter: prs, pdfs, cpus; not css.
 _ABBREVIATIONS = re.compile(r"[b-df-hj-np-tv-xz]{2,}+(?:[aeiou]s|(?<=[^s]s))")
 
+#: Words of letters that stand by themselves, or after a hyphen: no parts of a path, of an address,
+#: of an option (`--oneline`) or of an identifier.
+STANDALONE = re.compile(
+    r"(?:(?<![\w/\\@#$%&=~.+-])|(?<=[^\W\d_]-))[^\W\d_]++(?![\w/\\@=(]|\.\w|:[\w/])"
+)
+
 _STOP = """
 a about after all also am an and any are as at be because been before being both but by can
 could d did do does doing don done each either else etc every few for from further get got had

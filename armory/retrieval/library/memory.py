@@ -182,8 +182,9 @@ class AsyncToolMemory:
 
         Raises:
             InvalidRequest: not a tool, or the identifier is taken (`update` replaces) or given
-                twice. None of them is added then.
+                twice, or the memory is closed. None of them is added then.
         """
+        self._check_open()
         tools: dict[str, Tool] = {}
         for tool in map(Tool.of, given):
             if tool.identifier in self._tools:
@@ -207,8 +208,9 @@ class AsyncToolMemory:
 
         Raises:
             UnknownTool: there is none of this identifier.
-            InvalidRequest: an attribute that tools do not have, or a value of the wrong type.
+            InvalidRequest: no such attribute, a value of the wrong type, the memory is closed.
         """
+        self._check_open()
         old = self.get(identifier)
         tool = old if given is None else Tool.of(given)
         for name in changes:
@@ -228,8 +230,9 @@ class AsyncToolMemory:
         """Forget a tool.
 
         Raises:
-            UnknownTool: there is none of this identifier.
+            UnknownTool: there is none of this identifier. `InvalidRequest`: it is closed.
         """
+        self._check_open()
         self.get(identifier)
         del self._tools[identifier], self._records[identifier]
         self._changed()
@@ -315,14 +318,17 @@ class AsyncToolMemory:
         self.add(*(replace(tool, handle=known.get(tool.identifier)) for tool in tools))
         return len(tools)
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise InvalidRequest("this memory is closed; make a new one")
+
     def _changed(self) -> None:
         self._stale = True
         self._snapshot = None
 
     async def _fresh(self) -> ToolSnapshot:
         """The tools of now, all of which are indexed."""
-        if self._closed:
-            raise InvalidRequest("this memory is closed; make a new one")
+        self._check_open()
         async with self._lock:
             if self._stale:
                 self._stale = False  # a change while it is indexed makes it stale again

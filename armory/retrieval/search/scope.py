@@ -15,6 +15,7 @@ import numpy as np
 
 from armory.domain.query import MAX_QUERY_CHARS, MAX_TEXTS, Query
 from armory.errors import InvalidRequest
+from armory.retrieval.languages.english import in_english
 from armory.retrieval.lexical.implied import implied
 from armory.retrieval.lexical.intents import clauses
 from armory.retrieval.lexical.known_words import KnownWords
@@ -69,22 +70,31 @@ class Scope:
         return len(self.snapshot.records) if self.allowed is None else len(self.allowed)
 
 
-def scope_of(query: Query, snapshot: Snapshot, visible: IntArray | None) -> Scope:
-    """The scope of a checked query within the visible rows (None: all)."""
+def scope_of(
+    query: Query, snapshot: Snapshot, visible: IntArray | None, *, into_english: bool = False
+) -> Scope:
+    """The scope of a checked query within the visible rows (None: all).
+
+    `into_english`: see `prepared`.
+    """
     allowed = _filtered(snapshot, visible, query)
     words = KnownWords(snapshot.postings, allowed)
-    spelt = [prepared(text, words) for text in query.texts]
+    spelt = [prepared(text, words, into_english=into_english) for text in query.texts]
     texts = subquery_texts(spelt)
     besides = implied_texts(query.texts)
     return Scope(query, texts, besides, snapshot, allowed)
 
 
-def prepared(text: str, words: KnownWords) -> str:
+def prepared(text: str, words: KnownWords, *, into_english: bool = False) -> str:
     """A caller's text as it is searched for: without a salutation and hosts of mail, put
     plainly and spelt right.
+
+    `into_english`: words of languages that there is a glossary of are put into English.
     """
     if not text.isascii():  # a letter and its accent are one, else both sides of it look like words
         text = unicodedata.normalize("NFC", text)
+    if into_english:
+        text = in_english(text, words)
     plain = plainly(anyhost(unaddressed(text)), words)
     return words.corrected(_with_words(plain, words))
 

@@ -175,6 +175,7 @@ class CatalogKeeper:
                     await self._renew(lists(), publish)
             except Exception:  # noqa: BLE001 - whatever a list holds, the next one gets its turn
                 _log.exception("snapshot_failed")
+                self._again = True  # what is known by now is not served
             async with self._progress:
                 self._built = asked
                 self._progress.notify_all()

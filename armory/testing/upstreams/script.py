@@ -6,8 +6,9 @@ Owns: the lists and both eras' methods. Never imports a transport.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 from armory.testing.upstreams.exchange import (
     LEGACY,
@@ -37,7 +38,8 @@ class Script(ScriptState):
         silent: methods that are never answered.
         endless: whether `tools/list` always has a next page.
         discover_code: the error code that the modern probe gets from a legacy server.
-        needs: tools that are listed in a session alone, to clients that declare so much.
+        needs: tools that are listed in a session alone, to clients that declare so much: the names
+            of members, one within the other, with spaces between.
     """
 
     name: str = "scripted"
@@ -140,7 +142,7 @@ class Script(ScriptState):
         member, entries = LISTS[method], cast("list[Json]", getattr(self, LISTS[method]))
         if self.needs and member == "tools" and wire.era != "modern":
             needs, declared = self.needs, wire.capabilities
-            entries = [e for e in entries if needs.get(e["name"], "") in ("", *declared)]
+            entries = [e for e in entries if _declares(declared, needs.get(e["name"], ""))]
         key = "resourceTemplates" if member == "templates" else member
         start = int(params.get("cursor") or 0)
         size = self.page_size or max(1, len(entries))
@@ -152,6 +154,14 @@ class Script(ScriptState):
         if wire.era == "modern":
             page |= {"ttlMs": 5_000, "cacheScope": "public"}
         return page
+
+
+def _declares(declared: Mapping[str, Any], needed: str) -> bool:
+    for name in needed.split():
+        if name not in declared:
+            return False
+        declared = declared[name]
+    return True
 
 
 LISTS = {

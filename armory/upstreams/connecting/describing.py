@@ -16,7 +16,7 @@ from armory.http1.reading import BodyTooLarge, read_body
 from armory.openapi.document import MAX_BYTES, BadDescription, Document, read_document
 from armory.openapi.operations import read_operations
 from armory.protocol.versions import MODERN_VERSIONS
-from armory.upstreams.local.openapi import Api
+from armory.upstreams.local.openapi import Api, listed
 from armory.upstreams.session.context import Identity
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.http_client import HttpClient
@@ -120,7 +120,7 @@ def _api(spec: UpstreamSpec, data: bytes, origin: str) -> Api:
         name, why = operations.left_out[0] if operations.left_out else ("", "")
         because = f"; {name}: {why}" if name else ""
         raise BadDescription(f"it has no operation that can be called{because}")
-    return Api(operations, base, _identity(spec.key, document))
+    return Api(operations, listed(operations), base, _identity(spec.key, document))
 
 
 def _identity(key: str, document: Document) -> Identity:

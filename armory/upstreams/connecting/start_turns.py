@@ -87,7 +87,7 @@ class StartTurns:
         except asyncio.CancelledError:
             if waiting in self._line:
                 self._line.remove(waiting)
-            else:
+            elif not waiting.granted.cancelled():  # else it was passed over
                 self._next()
             raise
         finally:

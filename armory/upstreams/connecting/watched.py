@@ -5,7 +5,7 @@ Owns: `Watched`. Never opens a link by itself.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 from armory.errors import ArmoryError
 from armory.logger import Logger
@@ -44,12 +44,20 @@ class Watched:
         """Whether an owner watches any resources."""
         return owner in self._wanted
 
-    def want(self, owner: str, uris: frozenset[str]) -> None:
-        """Let an owner watch exactly these resources from now on."""
+    def want(self, owner: str, uris: frozenset[str], told: Iterable[BaseLink] = ()) -> None:
+        """Let an owner watch exactly these resources from now on.
+
+        Args:
+            owner: whose sessions report them.
+            uris: the resources.
+            told: sessions that were just asked to; one may have ended with its answer.
+        """
         if uris:
             self._wanted[owner] = uris
         else:
             self._wanted.pop(owner, None)
+        if any(link.closed for link in told):
+            self.lost(owner)
 
     def keep(self, owner: str, uris: frozenset[str]) -> None:
         """Let an owner watch none but these, of those that it watches."""
@@ -75,6 +83,7 @@ class Watched:
     def forget(self) -> None:
         """Nobody's sessions are to report anything any more."""
         self._wanted.clear()
+        self._restoring.clear()  # a task that has not begun yet would not see to that
         self._tasks.cancel()
 
     async def close(self) -> None:
@@ -90,9 +99,11 @@ class Watched:
                 await self._clock.sleep(pause_s)
                 try:
                     link = await self._linked(owner) if owner in self else None
-                    if link is not None:
-                        await link.subscriptions.set_resources(self._wanted.get(owner, frozenset()))
-                    return
+                    if link is None:
+                        return
+                    await link.subscriptions.set_resources(self._wanted.get(owner, frozenset()))
+                    if not link.closed:  # else it ended with its answer
+                        return
                 except Refused as error:
                     log.warning(
                         "upstream_resubscribe_refused", upstream=self._server, error=str(error)

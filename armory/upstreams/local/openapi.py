@@ -45,11 +45,13 @@ class Api:
 
     Attributes:
         operations: what it offers.
+        listed: the same as a list of tools, written beside the event loop.
         base: where it is.
         identity: what it says of itself.
     """
 
     operations: Operations
+    listed: Raw
     base: str
     identity: Identity
 
@@ -76,8 +78,7 @@ class OpenApiLink(LocalLink):
         if self._closing:
             raise self.unavailable("the session is closed")
         if call.method == "tools/list":
-            tools = [operation.tool for operation in self._api.operations.by_name.values()]
-            return result_reply({"tools": tools, "ttlMs": 0, "cacheScope": "private"})
+            return Reply(result=self._api.listed, era="modern")
         if call.method == "tools/call":
             return await self._call(call)
         if call.method == "server/discover":
@@ -179,3 +180,9 @@ def _many_values(form: Raw) -> bool:
 
 def _result(status: int, headers: Mapping[str, str], body: bytes) -> Raw:
     return complete(result_of(status, headers, body))
+
+
+def listed(operations: Operations) -> Raw:
+    """The answer to `tools/list`."""
+    tools = [operation.tool for operation in operations.by_name.values()]
+    return complete({"tools": tools, "ttlMs": 0, "cacheScope": "private"})

@@ -111,7 +111,8 @@ class ListFetcher:
             async with asyncio.timeout(_GROUPS_S):
                 if not beside:
                     return await fetch_groups(link)
-                declared = {**OWN_CAPABILITIES, **GROUPS_DECLARED}
+                extensions = OWN_CAPABILITIES["extensions"] | GROUPS_DECLARED["extensions"]
+                declared = {**OWN_CAPABILITIES, "extensions": extensions}
                 asked = await self._connector.connect(
                     OWNER, declared, SessionObservers(), key=_LISTING
                 )

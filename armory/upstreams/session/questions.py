@@ -255,8 +255,8 @@ class Questions:
         try:
             answer = await client.ask(question.method, question.params)
         except ClientGone:
-            refusal = jsonrpc.error(INTERNAL_ERROR, "the client is gone")
-            data = jsonrpc.error_response(question.key, refusal)
+            gone = jsonrpc.error(INTERNAL_ERROR, "the client is gone")
+            data = jsonrpc.error_response(question.key, gone)
         else:
             if answer.error is not None:
                 data = jsonrpc.error_response(question.key, answer.error)
@@ -265,10 +265,9 @@ class Questions:
         finally:
             for pending in waiting:
                 pending.resume()
-        if not await self._replies.send(data) and len(waiting) == 1:
-            (only,) = waiting
-            why = f"its session ended before the answer to {only.call.method}"
-            only.fail(self._link.unavailable(why))
+        refusal = await self._replies.send(data)
+        if refusal is not None and len(waiting) == 1:  # which of several asked is not known
+            waiting[0].fail(refusal)
 
     def _progressed(self, token: Raw, params: Params) -> None:
         self._replies.send_beside(jsonrpc.notification(PROGRESS, {**params, PROGRESS_TOKEN: token}))

@@ -18,8 +18,12 @@ _AT_ONCE = 16
 """Answers of one session that its upstream may leave unread at once."""
 
 
+class AnswerRefused(UpstreamUnavailable):
+    """The upstream did not take an answer: it knows the session no more in which it asked, say."""
+
+
 class SessionOver(UpstreamUnavailable):
-    """The upstream knows the session no more in which it asked."""
+    """The upstream knows the session no more, and has not taken what was sent in it."""
 
 
 class Replies:
@@ -35,19 +39,18 @@ class Replies:
         self._send = weakref.WeakMethod(send)
         self._under_way = 0
 
-    async def send(self, data: bytes) -> bool:
-        """Answer, unless the session is gone or cannot be told any more; returns whether the
-        upstream still knows the session.
+    async def send(self, data: bytes) -> AnswerRefused | None:
+        """Answer, unless the session is gone or cannot be told any more; returns the upstream's
+        refusal, after which it will never be answered.
         """
         send = self._send()
-        if send is None:
-            return True
         try:
-            await send(data)
+            if send is not None:
+                await send(data)
         except ArmoryError as error:
             self._link.budget.say(log.info, "upstream_answer_unsent", error=str(error))
-            return not isinstance(error, SessionOver)
-        return True
+            return error if isinstance(error, AnswerRefused) else None
+        return None
 
     def send_beside(self, data: bytes) -> None:
         """Answer beside everything else; not at all an upstream that asks but does not read."""

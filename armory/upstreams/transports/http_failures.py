@@ -13,7 +13,7 @@ from armory.http1.failing import broken
 from armory.http1.reading import Answer
 from armory.observability.redaction import redacted, without_parameters
 from armory.protocol.headers import retry_after
-from armory.upstreams.session.replies import SessionOver
+from armory.upstreams.session.replies import AnswerRefused
 from armory.upstreams.transports.error_bodies import error_text
 
 
@@ -33,14 +33,13 @@ class HttpFailure(UpstreamUnavailable):
         retry_after_s: float | None,
         leads_to: str = "",
     ) -> None:
-        text = error_text(body)
         hint = f"; check the path of upstreams.{server}.url" if status == 404 else ""
         if leads_to:
             hint = (
                 f"; it leads to {_shown(leads_to)!r}, and is not followed: give that as "
                 f"upstreams.{server}.url if it is the server"
             )
-        answered = f"HTTP {status}{' (' + text + ')' if text else ''}{hint}"
+        answered = _answered(status, body) + hint
         super().__init__(
             self._message(server, answered),
             upstream=server,
@@ -67,6 +66,11 @@ class LoginRequired(HttpFailure):
         )
 
 
+def _answered(status: int, body: bytes | bytearray) -> str:
+    text = error_text(body)
+    return f"HTTP {status} ({text})" if text else f"HTTP {status}"
+
+
 def _shown(place: str) -> str:
     """An address without what a redirect takes over of the key in it."""
     return without_parameters(redacted(place[:300]))
@@ -85,10 +89,15 @@ def http_failure(
 
 
 def answer_refused(failure: HttpFailure) -> UpstreamUnavailable:
-    """The error that a refused answer to a question of the upstream's means."""
+    """The error that a status means for an answer to a question of the upstream's; where the
+    upstream failed, it may have taken the answer.
+    """
+    if failure.status >= 500:
+        return failure
+    why = f"it refused the answer to its question: {_answered(failure.status, failure.body)}"
     if failure.status == 404:
-        return SessionOver(failure.message, upstream=failure.upstream)
-    return failure
+        why = "its session ended before the answer to its question"
+    return AnswerRefused(f"upstream {failure.upstream!r}: {why}", upstream=failure.upstream)
 
 
 async def failure_of(server: str, response: Answer) -> HttpFailure:

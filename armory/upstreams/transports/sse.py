@@ -10,21 +10,25 @@ import asyncio
 from yarl import URL
 
 from armory.errors import UpstreamTimeout
+from armory.http1.deadlines import CallDeadline
 from armory.http1.eventstream import Event, EventParser
 from armory.http1.reading import Answer, EventReader
 from armory.protocol.headers import VERSION_HEADER
-from armory.protocol.link import FOREVER_S
+from armory.protocol.link import FOREVER_S, Call, Reply
 from armory.protocol.versions import VERSION_HEADER_SINCE
 from armory.tasks import spawn, stop
 from armory.upstreams.oauth.subjects import CALLER
 from armory.upstreams.session.base import reading_failed
 from armory.upstreams.session.context import LinkContext
 from armory.upstreams.session.duplex import DuplexLink
-from armory.upstreams.transports.http_answers import stream_errors
+from armory.upstreams.session.replies import SessionOver
+from armory.upstreams.transports.http_answers import session_over, stream_errors
 from armory.upstreams.transports.http_client import EVENTS, MAX_URL, HttpClient
 from armory.upstreams.transports.http_failures import HttpFailure, answer_refused
 
 _CLOSE_S = 2.0
+_NO_REQUEST = 0  # ids begin with 1
+_FORGOTTEN = "it knows the session no more"
 
 
 class SseLink(DuplexLink):
@@ -96,6 +100,19 @@ class SseLink(DuplexLink):
         if response.status >= 400:
             raise await self._client.failure(response)
         response.release()
+
+    async def _exchange(self, call: Call, scope: CallDeadline) -> Reply:
+        """Send one call; where the server knows the session no more, though its stream is open,
+        that is over once nothing is in flight on it which may be answered still.
+        """
+        try:
+            return await super()._exchange(call, scope)
+        except HttpFailure as failure:
+            over = self.protocol_version and session_over(failure.status, failure.body, _NO_REQUEST)
+            if not over or self.requests.pending:
+                raise
+        self.died(_FORGOTTEN)
+        raise SessionOver(self.unavailable(_FORGOTTEN).message, upstream=self.server)
 
     async def _send_answer(self, data: bytes) -> None:
         try:

@@ -45,7 +45,7 @@ class HostChecks:
 
     Args:
         host: the address that the server is bound to.
-        allowed_hosts: further Host values, with or without a port; `*` allows all.
+        allowed_hosts: further Host values, with a port or of any port; `*` allows all.
         allowed_origins: origins of browser clients (`https://app.example`); `*` allows all.
         trusted_proxies: addresses or networks whose `X-Forwarded-*` headers count.
 
@@ -98,7 +98,8 @@ class HostChecks:
         name = _name_of(host)
         if self.loopback and name in LOOPBACK:
             return True
-        return host in self._hosts or name in self._hosts
+        usual = (host + port for port in _PORTS.values())  # which clients do not write
+        return not self._hosts.isdisjoint((host, name, *usual))
 
     def origin_allowed(self, origin: str) -> bool:
         """Whether a browser page of this origin may talk to the gateway."""

@@ -28,7 +28,7 @@ from armory.wire.http.admitted import (
     only_answer,
     refusal,
 )
-from armory.wire.http.answers import held_for
+from armory.wire.http.answers import held_for, write_event
 from armory.wire.http.context import EdgeContext
 from armory.wire.http.keepalive import KeepaliveTimer
 from armory.wire.http.lazy_answer import InPlace, answer_to, outlives_its_client, send_events
@@ -46,6 +46,7 @@ from armory.wire.streams import EventStream, parse_event_id
 _log = Logger(__name__)
 _BATCH_AT_ONCE = 16
 """Requests of one batch that are served at the same time."""
+_ENDED = "the session has ended"
 
 
 class LegacyEndpoint:
@@ -102,8 +103,15 @@ class LegacyEndpoint:
             answers = await self._batch_answers(session, items, admitted, held)
         if not answers:
             return web.Response(status=202, headers=dict(admitted.extra))
-        parts = [part for answer in answers for part in (b",", answer)]
-        return json_answer(admitted, [b"[", *parts[1:], b"]"])
+        commas = [part for answer in answers for part in (b",", answer)]
+        parts = [b"[", *commas[1:], b"]"]
+        if admitted.takes_json:
+            return json_answer(admitted, parts)
+        response = new_stream(admitted)
+        await response.prepare(admitted.request)
+        await write_event(admitted.request, response, parts)
+        await response.write_eof()
+        return response
 
     async def _batch_answers(
         self, session: Session, items: list[Raw], admitted: AdmittedRequest, held: OneBatch
@@ -143,6 +151,9 @@ class LegacyEndpoint:
                 _, going = await asyncio.wait(going, return_when=asyncio.FIRST_COMPLETED)
             await self._turns.next(admitted.caller.principal.person)
             await self._edge.admission.confirm(admitted)
+            if session.closed:  # meanwhile
+                place.append(refused(message.key, codes.INVALID_REQUEST, _ENDED))
+                continue
             if full := held.full:
                 place.append(refused(message.key, codes.LIMITED, full))
                 continue

@@ -137,10 +137,11 @@ class RequestStates:
         except (BrokenSeal, msgspec.DecodeError) as error:
             _log.info("request_state_refused", reason=str(error))
             raise refused_state() from None
-        fits = claims["d"] == binding.digest
-        if fits and claims["k"] == "parked" and claims["r"] != self._replica:
-            raise OwnedByReplica(claims["r"])  # by whose clock it expires
-        if not fits or not time.time() < claims["e"]:
+        fits, parked = claims["d"] == binding.digest, claims["k"] == "parked"
+        if fits and parked and claims["r"] != self._replica:
+            raise OwnedByReplica(claims["r"])
+        # where it is parked, it is known how long it waits, whatever becomes of the clock
+        if not fits or not (parked or time.time() < claims["e"]):
             _log.info("request_state_refused", reason="not for this request, or expired")
             raise refused_state()
         return claims["k"], claims["s"]

@@ -215,7 +215,9 @@ class Sessions:
         return session
 
     def receive(self, session: Session, message: Message) -> None:
-        """Take a notification or a response of a session's client."""
+        """Take a notification or a response of a client; nothing once its session has ended."""
+        if session.closed:
+            return
         if not message.is_notification:
             session.questions.answered(message)
         elif message.method == ROOTS_CHANGED:

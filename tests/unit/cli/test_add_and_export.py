@@ -128,6 +128,7 @@ def test_what_nobody_told_is_a_variable_and_said(
         (("io",), 2, "may be several servers: io.example/weather, io.other/files"),
         (("nothing",), 2, "has no server called 'nothing'"),
         (("{registry}/page",), 2, "is no server.json"),
+        ((" ",), 2, "expected the NAME of a server, or the FILE or URL"),
         (("absent.json",), 2, "there is no file 'absent.json'"),
         (("weather", "--set", "NOPE=1"), 2, "does not ask for it"),
         (("weather", "--set", "NOPE"), 2, "expected NAME=VALUE"),

@@ -125,6 +125,26 @@ def test_a_file_as_opencode_fills_it_in_is_told(capsys: pytest.CaptureFixture[st
     assert said.count("upstreams.near: {file:./e} is taken") == 1
 
 
+def test_what_the_client_fills_in_is_no_secret_to_move(capsys: pytest.CaptureFixture[str]) -> None:
+    headers = {
+        "Authorization": "Bearer $MY_TOKEN",
+        "X-Api-Key": "{file:./key}",
+        "X-Token": "${file:/run/token}",
+    }
+    args = ["--api-key", "$MY_KEY"]
+    servers: dict[str, Any] = {"far": {"url": "http://x.example", "headers": headers}}
+    servers["near"] = {"command": "x", "args": args, "env": {"TOKEN": "real-one"}}
+    assert taken_over(servers, "--env", ".env") == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "far.headers.Authorization: 'Bearer $MY_TOKEN' is taken as it stands" in said
+    assert "upstreams.far: {file:./key} is taken as it stands; write ${NAME} there" in said
+    assert "upstreams.far: ${file:/run/token} is taken as it stands" in said
+    config = load_file(Path("armory.yaml")).config
+    assert config.upstreams["far"].headers == headers
+    assert config.upstreams["near"].args == args
+    assert Path(".env").read_text() == 'TOKEN="real-one"\n'
+
+
 def test_a_server_runs_where_the_client_ran_it(capsys: pytest.CaptureFixture[str]) -> None:
     times = {"startup": 30_000, "request": 90_000}
     servers = {

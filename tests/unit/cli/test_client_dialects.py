@@ -111,6 +111,15 @@ def test_what_codex_adds_to_a_server_makes_it_no_other(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [(60, 60), (600, 600), (1_800, 1_800), (3_600, 3_600), (1_000, 1), (5_000, 5), (600_000, 600)],
+)
+def test_time_outs_in_seconds_and_in_milliseconds(written: int, seconds: float) -> None:
+    found = import_servers({"a": {"command": "x", "timeout": written}})
+    assert found.upstreams["a"]["call_timeout_s"] == seconds
+
+
 def test_what_is_null_is_not_there() -> None:
     entry = {"command": "x", "args": None, "env": None, "url": None}
     assert import_servers({"a": entry}).upstreams["a"] == {"command": "x"}

@@ -76,6 +76,9 @@ def test_the_client_decides_in_which_language_its_file_is() -> None:
         (("http://[::1]:1/mcp/", "--set", "s"), "http://[::1]:1/mcp/set/s"),
         (("http://h:1",), "http://h:1/mcp"),
         (("http://h:1/", "--set", "s"), "http://h:1/mcp/set/s"),
+        (("http://h:1/below/",), "http://h:1/below/mcp"),
+        (("http://h:1/below/mcp", "--set", "s"), "http://h:1/below/mcp/set/s"),
+        (("http://h:1/below", "--set", "s"), "http://h:1/below/mcp/set/s"),
     ],
 )
 def test_a_set_goes_into_the_path_and_a_query_into_the_query(

@@ -21,9 +21,12 @@ from tests.threaded import Answering, served
         ("http://a/mcp/set/x?query=y", "http://a/mcp/set/x?query=y&mode=full"),
         ("http://a/mcp?mode=compact", "http://a/mcp?mode=compact"),
         ("http://a/mcp?x=1&mode=bogus", "http://a/mcp?x=1&mode=bogus"),
+        ("http://a/below", "http://a/below/mcp?mode=full"),
+        ("http://a/below/mcp/set/x", "http://a/below/mcp/set/x?mode=full"),
+        ("http://a/sse", "http://a/sse?mode=full"),
     ],
 )
-def test_a_mode_of_the_url_stays(given: str, meant: str) -> None:
+def test_an_endpoint_and_a_mode_of_the_url_stay(given: str, meant: str) -> None:
     assert endpoint_url(given, "full") == meant
 
 

@@ -18,13 +18,16 @@ from armory.gateway.settings import GatewaySettings
 from armory.gateway.subscription import Subscription
 from armory.gateway.views import declared_lists
 from armory.protocol.capabilities import (
+    APPS,
     HANDSHAKE,
     ROOTS,
     SAMPLING,
+    SAMPLING_TOOLS,
     answers_of,
     declaration,
     session_answers,
 )
+from armory.protocol.capabilities import EVERYTHING as ALL_BITS
 from armory.protocol.methods import TOOLS_CHANGED
 from armory.protocol.versions import LEGACY_VERSIONS, MODERN_VERSIONS, Era
 from armory.security.policy import Policy, Rule
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
     from tests.unit.gateway.conftest import Bench, NotingClient
 
 pytestmark = pytest.mark.anyio
-EVERYTHING: dict[str, Any] = {"roots": {}, "sampling": {}, "elicitation": {"form": {}, "url": {}}}
+EVERYTHING = dict(declaration(ALL_BITS))
 BOUND_S = 10
 
 
@@ -202,7 +205,7 @@ async def test_lists_that_come_late_are_told_of(
         return await fetch(server, capabilities, handshake=handshake)
 
     monkeypatch.setattr(bench.pool, "fetch_lists_for", waits)
-    for answers in (0, 15):
+    for answers in (0, ALL_BITS):
         bench.gateway.changes.add(
             Subscription(
                 ANONYMOUS, ALL, lambda m, _, a=answers: heard.put_nowait(f"{a} {m}"),
@@ -254,10 +257,16 @@ async def test_a_change_is_looked_at_again_after_a_pause(
     await bench.gateway.close()
 
 
-@pytest.mark.parametrize("answers", range(16))
+def possible() -> list[int]:
+    """All that can be declared: no sampling, no tools there."""
+    every = range(ALL_BITS + 1)
+    return [answers for answers in every if answers & SAMPLING or not answers & SAMPLING_TOOLS]
+
+
+@pytest.mark.parametrize("answers", possible())
 def test_what_is_declared_for_an_answer_is_read_again(answers: int) -> None:
     assert answers_of(declaration(answers)) == answers
     alike = session_answers(declaration(answers))
-    assert alike == (answers | HANDSHAKE if answers else 0)
+    assert alike == (answers | HANDSHAKE if answers & ~APPS else answers)
     assert declaration(alike) == declaration(answers)
     assert answers_of({"elicitation": {}}) == answers_of({"elicitation": {"form": {}}})

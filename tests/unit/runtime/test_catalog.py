@@ -157,6 +157,27 @@ async def test_an_index_that_fails_hides_no_tool() -> None:
 
 
 @pytest.mark.anyio
+async def test_a_snapshot_that_could_not_be_served_is_served_the_next_time() -> None:
+    failures = iter([RuntimeError("a defect")])
+
+    def examples(_tool: ToolRecord) -> tuple[str, ...]:
+        for failure in failures:
+            raise failure
+        return ()
+
+    house = House()
+    house.keeper = CatalogKeeper(house.index, {}, examples=examples)
+    async with house:
+        house.lists = {"a": lists("x")}
+        with structlog.testing.capture_logs() as logs:
+            assert await house.settle() == []
+        assert [line["event"] for line in logs if line["log_level"] == "error"] == [
+            "snapshot_failed"
+        ]
+        assert await house.settle() == ["a__x"]
+
+
+@pytest.mark.anyio
 async def test_of_many_problems_of_a_list_the_number_is_logged() -> None:
     async with House() as house:
         house.lists = {"a": lists("x"), "b": lists(*(["y" * 1_000] * 500)), "c": lists("z", "z")}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -59,6 +60,43 @@ def test_approval_lets_it_back(path: Path) -> None:
     pinning.approve(changed.tools["s__a"])
     assert pinning.admit(changed) is changed
     assert Pinning(path, "block").admit(changed) is changed
+
+
+class Slow(type(Path())):
+    """Where the first one who writes waits for the second, as long as that can be."""
+
+    def __fspath__(self) -> str:
+        if threading.current_thread().name == "first" and self.suffix:  # of the file itself
+            FIRST.set()
+            SECOND.wait(1)
+        return super().__fspath__()
+
+
+FIRST, SECOND = threading.Event(), threading.Event()
+
+
+def test_two_that_are_approved_at_once_are_both_stored(path: Path) -> None:
+    def described(text: str) -> Catalog:
+        tools = [{"name": name, "description": text} for name in ("a", "b")]
+        return build_catalog({"s": ServerLists(tools=tools)})[0]
+
+    Pinning(path, "block").admit(described("one"))
+    SECOND.set()
+    pinning = Pinning(Slow(path), "block")
+    pinning.admit(described("two"))
+    FIRST.clear()
+    SECOND.clear()
+    one, two = pinning.withheld.values()
+    first = threading.Thread(target=pinning.take, args=(one,), name="first")
+    first.start()
+    assert FIRST.wait(20)
+    second = threading.Thread(target=lambda: (pinning.take(two), SECOND.set()))
+    second.start()
+    for thread in (first, second):
+        thread.join(20)
+    again = Pinning(path, "block")
+    assert len(again.judged(described("two")).tools) == 2
+    assert not again.withheld
 
 
 def test_a_change_is_shown_line_by_line_with_what_hides_in_it(path: Path) -> None:

@@ -153,3 +153,24 @@ async def test_a_start_that_does_nothing_lets_the_next_begin(script: str, passed
     finally:
         await stop(waiting)
         await link.close()
+
+
+async def test_who_gives_up_as_a_turn_comes_free_takes_none() -> None:
+    turns, starter = StartTurns(1), Starter()
+    ended = [asyncio.Event() for _ in range(3)]
+    begun: list[int] = []
+
+    async def process(number: int) -> None:
+        async with turns.turn(starter):
+            begun.append(number)
+            await ended[number].wait()
+
+    first, second = (start(process(number), f"process {number}") for number in range(2))
+    await until(lambda: bool(starter.awaited))
+    ended[0].set()
+    second.cancel()  # hears of it just after the first one has ended
+    await asyncio.wait((first, second))
+    third, fourth = (start(process(number), f"process {number}") for number in (1, 2))
+    await until(lambda: bool(starter.awaited) or len(begun) == 3)
+    assert begun == [0, 1]
+    await stop(third, fourth)

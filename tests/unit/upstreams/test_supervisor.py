@@ -18,6 +18,7 @@ from armory.domain.principal import ANONYMOUS
 from armory.errors import UpstreamUnavailable
 from armory.protocol.link import Call, Owner
 from armory.protocol.session_events import Lost
+from armory.tasks import stop
 from armory.testing.clients.recording import RecordingObserver
 from armory.testing.clock import FakeClock
 from armory.testing.upstreams.exchange import Json, Wire, definition
@@ -238,6 +239,38 @@ async def test_lists_can_be_fetched_at_once(
         assert "new" in house.names("up")
         with pytest.raises(UpstreamUnavailable, match="no upstream 'other'"):
             await house.supervisor.refresh("other")
+
+
+async def test_lists_are_taken_though_who_asked_for_them_once_more_gives_up(houses: Build) -> None:
+    class Held(Script):
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            self.held = list[asyncio.Event]()
+
+        async def _result(self, message: Json, wire: Wire) -> Json:
+            page = await super()._result(message, wire)
+            if message["method"] == "tools/list" and self.holds:
+                self.held.append(asyncio.Event())
+                await self.held[-1].wait()
+            return page
+
+        holds = False
+
+    script = Held()
+    async with ScriptedUpstream(script, eras="modern") as server:
+        house = houses(UpstreamSpec("up", url=server.url))
+        await house.supervisor.start()
+        assert await house.supervisor.wait_first(10)
+        await until(lambda: bool(server.listens))
+        script.holds = True
+        script.tools.append(definition("new"))
+        await server.announce("notifications/tools/list_changed")
+        await until(lambda: len(script.held) == 1)
+        asking = asyncio.create_task(house.supervisor.refresh("up"))
+        await until(lambda: len(script.held) == 2)
+        script.held[0].set()
+        await until(lambda: "new" in house.names("up"), 5)
+        await stop(asking)
 
 
 async def test_an_upstream_that_announces_nothing_is_listed_again_from_time_to_time(

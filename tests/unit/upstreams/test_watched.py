@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 from msgspec import Raw
@@ -15,9 +16,13 @@ from armory.errors import UpstreamUnavailable
 from armory.protocol.link import Call, Owner, Refused
 from armory.testing.clients.recording import plain
 from armory.testing.clock import FakeClock
+from armory.testing.upstreams.exchange import Json, Wire
 from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.script import Script
 from armory.testing.waiting import until
+from armory.upstreams.connecting.watched import Watched
 from armory.upstreams.pool import Pool
+from armory.upstreams.session.base import BaseLink
 from armory.upstreams.spec import UpstreamSpec
 
 pytestmark = pytest.mark.anyio
@@ -52,6 +57,102 @@ async def test_what_nobody_watches_any_more_holds_no_session_though_the_upstream
             await pool.set_subscriptions("up", ANN, left)
     sessions.reap(clock.now() + 1_000)
     await until(lambda: len(server.deleted) == 1)
+
+
+class Slow(Script):
+    """Takes its time to subscribe to anything the first time."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.asked, self.goes_on = asyncio.Event(), asyncio.Event()
+
+    async def _result(self, message: Json, wire: Wire) -> Json:
+        if message["method"] == "resources/subscribe" and not self.asked.is_set():
+            self.asked.set()
+            await self.goes_on.wait()
+        return await super()._result(message, wire)
+
+
+async def test_a_session_that_is_opened_while_another_subscribes_reports_the_same(
+    pool: Pool, server: ScriptedUpstream
+) -> None:
+    server.script = script = Slow()
+    sessions = pool.upstream("up").links
+    async with asyncio.timeout(20):
+        await sessions.opened(ANN, {})
+        subscribing = asyncio.create_task(pool.set_subscriptions("up", ANN, ONE))
+        await script.asked.wait()
+        await sessions.opened(ANN, {"roots": {}})
+        script.goes_on.set()
+        await subscribing
+    subscribed = [
+        headers["Mcp-Session-Id"]
+        for headers, message in server.requests
+        if message["method"] == "resources/subscribe"
+    ]
+    assert len(subscribed) == len({*subscribed}) == 2
+
+
+class Link:
+    """A session as `Watched` sees it, which may end with the answer to a subscription."""
+
+    def __init__(self, watched: list[Watched], *, ends: bool) -> None:
+        self.closed = False
+        self.subscriptions = self
+        self.reported = frozenset[str]()
+        self._watched = watched
+        self._ends = ends
+
+    async def set_resources(self, uris: frozenset[str]) -> None:
+        self.reported = uris
+        if self._ends:
+            self.closed = True
+            self._watched[0].lost("ann")
+
+
+def watched_over(clock: FakeClock, *ends: bool) -> tuple[Watched, list[Link]]:
+    """Sessions that end, or do not, one after the other; the last one is the present one."""
+    those = list[Watched]()
+    links = list[Link]()
+    coming = iter(ends)
+
+    async def linked(_owner: str) -> BaseLink:
+        links.append(Link(those, ends=next(coming)))
+        return cast("BaseLink", links[-1])
+
+    those.append(Watched("up", linked, clock))
+    return those[0], links
+
+
+async def test_a_session_that_ends_with_the_answer_is_made_again(clock: FakeClock) -> None:
+    watched, links = watched_over(clock, True, False)
+    async with asyncio.timeout(20):
+        first = Link([watched], ends=True)
+        await first.set_resources(ONE)
+        watched.want("ann", ONE, [cast("BaseLink", first)])
+        await until(lambda: clock.sleeping == 1)
+        await clock.advance(60)
+        await until(lambda: len(links) == 2)
+        assert (links[-1].reported, links[-1].closed) == (ONE, False)
+        await watched.close()
+    assert not clock.sleeping
+
+
+async def test_what_is_forgotten_as_a_session_is_lost_can_be_watched_again(
+    clock: FakeClock,
+) -> None:
+    watched, links = watched_over(clock, False)
+    watched.want("ann", ONE)
+    watched.lost("ann")
+    watched.forget()
+    await until(lambda: not clock.sleeping)
+    watched.want("ann", BOTH)
+    watched.lost("ann")
+    async with asyncio.timeout(20):
+        await until(lambda: clock.sleeping == 1)
+        await clock.advance(60)
+        await until(lambda: bool(links) and links[0].reported == BOTH)
+        await watched.close()
 
 
 class Away:

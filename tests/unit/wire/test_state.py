@@ -1,4 +1,4 @@
-"""Request state among replicas whose clocks are not quite the same."""
+"""Request state among replicas whose clocks are not quite the same, or are set."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def states(replica: str, ttl_s: float) -> RequestStates:
     return made
 
 
-def test_a_parked_call_has_expired_when_its_own_replica_says_so() -> None:
+def test_a_parked_call_waits_as_its_own_replica_knows_whatever_the_clocks_say() -> None:
     request = modern_request(Caller(ANONYMOUS), "2026-07-28", {}, nowhere)
     context = served_from(request, Gateway(ScriptedPool()).view)
     binding = Binding(context, "tools/call", raws({"name": "one"}))
@@ -35,7 +35,10 @@ def test_a_parked_call_has_expired_when_its_own_replica_says_so() -> None:
     with pytest.raises(OwnedByReplica) as owned:
         ahead.unseal(sealed, binding)
     assert owned.value.replica == "behind"
-    with pytest.raises(RpcError):
-        behind.unseal(sealed, binding)
+    assert behind.unseal(sealed, binding) == ("parked", "handle")
     with pytest.raises(RpcError):
         ahead.unseal(sealed, Binding(context, "tools/call", raws({"name": "another"})))
+    for kind in ("upstream", "again"):  # nobody waits for these
+        with pytest.raises(RpcError):
+            behind.unseal(behind.seal(kind, "state", binding), binding)
+        assert behind.unseal(ahead.seal(kind, "state", binding), binding) == (kind, "state")

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from armory.accounts.packs import Kind, Pack, Packs
+from armory.accounts.packs import DESCRIPTION_CHARS, Kind, Pack, Packs
 from armory.errors import AccessDenied, InvalidRequest
 from armory.web.rest.known import Known, check_known
 from armory.web.rest.problems import Problem, not_found
@@ -31,7 +31,7 @@ class PackContents(Shape):
     """What a pack holds."""
 
     title: Name
-    description: Annotated[Text, Field(max_length=2_000)] = ""
+    description: Annotated[Text, Field(max_length=DESCRIPTION_CHARS)] = ""
     servers: Annotated[list[Name], Field(max_length=_ENTRIES)] = Field(default=[])
     tools: Annotated[list[Name], Field(max_length=_ENTRIES)] = Field(
         default=[], description="Exposed names."

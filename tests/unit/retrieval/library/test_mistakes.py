@@ -277,6 +277,14 @@ async def test_a_closed_asynchronous_memory_says_so() -> None:
     await memory.aclose()
     with pytest.raises(InvalidRequest, match="is closed"):
         await memory.select_tools_for_query("x")
+    for change in (
+        lambda: memory.add({**WEATHER, "name": "another"}),
+        lambda: memory.update("get_weather", description="x"),
+        lambda: memory.remove("get_weather"),
+    ):
+        with pytest.raises(InvalidRequest, match="is closed"):
+            change()
+    assert memory.get("get_weather").name == "get_weather"
 
 
 def test_a_filter_that_asks_the_memory_itself_is_told(memory: ToolMemory) -> None:

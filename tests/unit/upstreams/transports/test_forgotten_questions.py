@@ -96,11 +96,23 @@ async def test_they_are_not_answered_in_the_next_one(pool: Pool, server: Scripte
     assert answers() == ["pay it"]
 
 
-@pytest.mark.parametrize("transport", ["streamable-http", "sse"])
-async def test_a_call_whose_answer_finds_no_session_ends_at_once(
-    server: ScriptedUpstream, transport: Literal["streamable-http", "sse"]
+@pytest.mark.parametrize(
+    ("transport", "refusal", "why"),
+    [
+        ("streamable-http", (404, ""), "its session ended before the answer"),
+        ("streamable-http", (400, "No valid session ID"), r"refused .* HTTP 400 \(No valid"),
+        ("streamable-http", (413, ""), r"refused the answer to its question: HTTP 413$"),
+        ("sse", (404, ""), "its session ended before the answer"),
+    ],
+)
+async def test_a_call_whose_answer_is_refused_ends_at_once(
+    server: ScriptedUpstream,
+    transport: Literal["streamable-http", "sse"],
+    refusal: tuple[int, str],
+    why: str,
 ) -> None:
     """As where another replica of the upstream is asked: the stream of its call stays open."""
+    server.unknown_session = refusal
     client, over = person("delete it"), asyncio.Event()
 
     async def asks(_script: ScriptState, request: Request) -> Json:
@@ -117,7 +129,7 @@ async def test_a_call_whose_answer_finds_no_session_ends_at_once(
         server.sessions.clear()
         server.inboxes.forget()
         client.hold.set()
-        with pytest.raises(UpstreamUnavailable, match="its session ended before the answer"):
+        with pytest.raises(UpstreamUnavailable, match=why):
             await asking
     finally:
         over.set()

@@ -1,16 +1,21 @@
-"""An HTTP+SSE upstream whose endpoint is none."""
+"""An HTTP+SSE upstream whose endpoint is none, or that forgets a session."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
+from msgspec import Raw
 
-from armory.domain.principal import ANONYMOUS
+from armory.domain.principal import ANONYMOUS, Principal
 from armory.errors import UpstreamUnavailable
-from armory.protocol.link import Owner
+from armory.protocol.link import Call, Owner, Reply
 from armory.testing.clients.recording import RecordingObserver
+from armory.testing.upstreams.http import ScriptedUpstream
 from armory.upstreams.connecting.negotiate import Connector
+from armory.upstreams.pool import Pool
 from armory.upstreams.spec import UpstreamSpec
 
 pytestmark = pytest.mark.anyio
@@ -44,3 +49,43 @@ async def test_it_is_told_what_is_wrong_with_it(endpoint: str, says: str) -> Non
     finally:
         await connector.close()
         server.close()
+
+
+async def test_a_session_that_it_has_forgotten_gives_way_to_another() -> None:
+    echo = {"name": Raw(b'"echo"')}
+    async with ScriptedUpstream(eras="") as server:
+        pool = Pool([UpstreamSpec("up", url=server.sse_url)])
+        ann = Owner(Principal("ann"))
+        try:
+            async with asyncio.timeout(30):
+                assert (await pool.request("up", ann, Call("tools/call", echo))).error is None
+                server.inboxes.forget()
+                assert (await pool.request("up", ann, Call("tools/call", echo))).error is None
+            assert server.script.received[-1]["params"]["name"] == "echo"
+            assert len(server.inboxes.streams()) == 1
+        finally:
+            await pool.close()
+
+
+async def test_what_is_in_flight_in_a_forgotten_session_is_waited_for() -> None:
+    async with ScriptedUpstream(eras="") as server:
+        pool = Pool([UpstreamSpec("up", url=server.sse_url)])
+        ann = Owner(Principal("ann"))
+
+        def called(tool: str) -> Coroutine[Any, Any, Reply]:
+            return pool.request(
+                "up", ann, Call("tools/call", {"name": Raw(b'"%b"' % tool.encode())})
+            )
+
+        try:
+            async with asyncio.timeout(30):
+                waiting = asyncio.create_task(called("wait"))
+                await server.script.started.wait()
+                server.inboxes.forget()
+                with pytest.raises(UpstreamUnavailable, match="HTTP 404"):
+                    await called("echo")
+                server.script.release.set()
+                assert (await waiting).error is None
+                assert (await called("echo")).error is None
+        finally:
+            await pool.close()

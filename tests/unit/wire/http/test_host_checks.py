@@ -36,6 +36,9 @@ def test_which_addresses_are_this_machines_own(host: str, loopback: bool) -> Non
         ("gate.example:99", True),
         ("port.example:8443", True),
         ("port.example", False),
+        ("secure.example:443", True),
+        ("secure.example", True),
+        ("secure.example:8443", False),
         ("evil.example", False),
         ("gate.example:80@evil.example", False),
         ("localhost:80@evil.example", False),
@@ -47,7 +50,7 @@ def test_which_addresses_are_this_machines_own(host: str, loopback: bool) -> Non
     ],
 )
 def test_hosts_on_loopback(host: str | None, allowed: bool) -> None:
-    checks = HostChecks("127.0.0.1", ["Gate.example", "port.example:8443"])
+    checks = HostChecks("127.0.0.1", ["Gate.example", "port.example:8443", "secure.example:443"])
     assert checks.host_allowed(host) is allowed
     assert checks.host_allowed(host) is allowed
 

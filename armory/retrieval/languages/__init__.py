@@ -1,0 +1,1 @@
+"""Queries in other languages than English: glossaries, and putting a text into English by them."""

@@ -1,0 +1,139 @@
+"""Which texts are put into English, and what of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from armory.retrieval.languages.english import in_english, takes_long
+from armory.retrieval.languages.glossary import READ, Glossary
+from armory.retrieval.lexical.bm25 import Fields, LexicalIndex
+from armory.retrieval.lexical.known_words import KnownWords
+
+TOOLS = KnownWords(LexicalIndex().freeze())
+
+
+def known(*names: str) -> KnownWords:
+    index = LexicalIndex()
+    for number, name in enumerate(names):
+        index.add(str(number), Fields(name))
+    return KnownWords(index.freeze())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Zeig mir die Dateien im Ordner", ["show", "file", "folder"]),
+        ("Wie wird das Wetter morgen in Berlin?", ["weather", "tomorrow", "Berlin?"]),
+        ("loesche die E-Mails von Anna", ["delete", "email", "Anna"]),
+        ("¿Qué tiempo hace mañana en Madrid?", ["weather", "tomorrow", "Madrid?"]),
+        ("envia un correo a ana@example.com", ["send", "email", "ana@example.com"]),
+        ("donne-moi l'heure à Tokyo", ["give me the", "time", "Tokyo"]),
+        ("mets à jour la feuille de calcul", ["update", "spreadsheet"]),
+        ("Küldj egy e-mailt Annának", ["send", "email"]),
+        ("keresd meg a fájlokat a mappában", ["search", "file", "folder"]),
+        ("cerca voli economici per Roma", ["search", "flight", "rome"]),
+        ("crie uma nova pasta", ["create", "new", "folder"]),
+        ("把这个文件发给欧阳锋", ["file", "send", "欧阳锋"]),
+        ("明天北京的天气", ["tomorrow", "weather"]),
+    ],
+)
+def test_other_languages_are_put_into_english(text: str, said: list[str]) -> None:
+    found = in_english(text, TOOLS)
+    for word in said:
+        assert word in found, found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "?!",
+        "what is the weather in San Sebastián de los Reyes",
+        "book a table at Osteria della Luna",
+        "El Niño forecast",
+        "creat a new branhc",
+        "comit my chnges",
+        "deeploy",
+        "kubectl rollout undo nginx",
+        "resume parser for Ärzte",
+        "résumé parser",
+        "weather in São Paulo",
+        "lo mein recipe",
+        "grand prix schedule",
+        "Покажи файлы в папке",
+        "フォルダの文件を表示",
+        "폴더의 파일을 보여줘",
+        "danke schön",
+        "muchas gracias",
+        "谢谢",
+    ],
+)
+def test_what_is_english_or_unknown_or_mere_talk_stays(text: str) -> None:
+    assert in_english(text, TOOLS) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("lösche /home/datei/ordner.txt", "/home/datei/ordner.txt"),
+        ("zeige https://example.com/datei an", "https://example.com/datei"),
+        ("suche nach --datei und `datei_name`", "datei_name"),
+    ],
+)
+def test_paths_addresses_and_identifiers_stay(text: str, said: str) -> None:
+    assert said in in_english(text, TOOLS)
+
+
+def test_names_that_begin_like_a_word_stay_where_nouns_are_written_small() -> None:
+    assert "search" in in_english("abre el archivo de buscarini", TOOLS)
+    assert "Buscarini" in in_english("abre el archivo de Buscarini", TOOLS)
+
+
+def test_tools_of_the_same_language_are_asked_in_it() -> None:
+    german = known("datei loeschen", "datei lesen", "ordner zeigen")
+    assert in_english("lies die datei im ordner", german) != in_english(
+        "lies die datei im ordner", TOOLS
+    )
+    assert "datei" in in_english("lies die datei im ordner", german)
+
+
+def test_a_word_that_few_tools_have_is_said_twice() -> None:
+    mixed = known("datei lesen", "read file", "write file", "delete file")
+    found = in_english("lösche die datei", mixed)
+    assert "file datei" in found
+
+
+@pytest.mark.parametrize("text", ["zeig " * 1_600, "文件" * 4_000, "l'" * 4_000, "ä" * 8_000])
+def test_of_a_long_text_not_every_word_is_looked_up(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = 0
+    find, within, knows = Glossary.find, Glossary.within, Glossary.knows
+
+    def counted(method: Any) -> Any:
+        def call(*args: Any) -> Any:
+            nonlocal asked
+            asked += 1
+            return method(*args)
+
+        return call
+
+    for name, method in (("find", find), ("within", within), ("knows", knows)):
+        monkeypatch.setattr(Glossary, name, counted(method))
+    assert in_english(text, TOOLS)
+    assert asked < 1_000
+
+
+def test_glossaries_are_read_when_they_are_needed() -> None:
+    READ.clear()
+    assert not takes_long("show me the files in this folder")
+    assert takes_long("zeig mir die Dateien im Ordner")
+    assert takes_long("天气")
+    in_english("show me the files in this folder", TOOLS)
+    assert not READ
+    in_english("zeig mir die Dateien im Ordner", TOOLS)
+    assert "de" in READ
+    assert "zh" not in READ
+    assert not takes_long("zeig mir die Dateien im Ordner")
