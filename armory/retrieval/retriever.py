@@ -26,7 +26,7 @@ from armory.retrieval.indexing.indexer import Indexer, Indexing, IndexReport, Su
 from armory.retrieval.languages.english import takes_long
 from armory.retrieval.lexical.known_words import KnownWords
 from armory.retrieval.options import Limits
-from armory.retrieval.ports import Embedder, FloatArray, IntArray, LanguageBound, VectorIndex
+from armory.retrieval.ports import Embedder, FloatArray, IntArray, VectorIndex
 from armory.retrieval.rankers.base import Ranker, Scores
 from armory.retrieval.ranking.answer import Ranking
 from armory.retrieval.ranking.reorder import Reorder
@@ -80,11 +80,6 @@ class Retriever:
         if embedder is not None and cached is None:
             cached = CachedEmbedder(embedder, size=self.settings.query_cache)
         self._embedder = cached
-        #: Whether queries are put into English: not for a model that may read their language.
-        reader = None if cached is None else cached.inner
-        self._into_english = reader is None or (
-            isinstance(reader, LanguageBound) and reader.english_only
-        )
         self._index = index
         self._rankers = dict(rankers)
         self._threads = SearchThreads()
@@ -135,6 +130,13 @@ class Retriever:
     def embedder(self) -> Embedder | None:
         """What makes the vectors; None: words only."""
         return self._embedder
+
+    @property
+    def _into_english(self) -> bool:
+        """Whether queries are put into English: not for a model that may read their language."""
+        return self.settings.into_english and (
+            self._embedder is None or self._embedder.english_only
+        )
 
     @property
     def tools(self) -> Sequence[ToolRecord]:

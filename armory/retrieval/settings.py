@@ -17,6 +17,8 @@ class RetrieverSettings:
 
     Attributes:
         ranker: name of the default ranker.
+        into_english: whether glossaries put queries of other languages into English, for an
+            embedder that reads English alone and for words alone.
         limits: threshold and caps; a query's `top_k` replaces `max_tools`.
         rank: passed to rankers.
         candidates: best tools by cosine that an index which does not score everything returns.
@@ -30,6 +32,7 @@ class RetrieverSettings:
     """
 
     ranker: str = RANKER
+    into_english: bool = True
     limits: Limits = field(default_factory=Limits)
     rank: RankSettings = field(default_factory=RankSettings)
     candidates: int = 200

@@ -120,6 +120,7 @@ def retriever_settings(rag: ToolRagConfig, home: Path) -> RetrieverSettings:
     """
     return RetrieverSettings(
         ranker=rag.ranker,
+        into_english=rag.into_english,
         limits=Limits(threshold=rag.similarity_threshold, **values_for(Limits, rag)),
         rank=RankSettings(
             miss_cost=None if rag.miss_cost == "auto" else rag.miss_cost,

@@ -97,6 +97,8 @@ class ToolRagConfig(Block):
     """What the threshold compares: the calibrated score or the ranker's own number."""
     ranker: Annotated[str, Named(RANKERS)] = RANKER
     """Which formula orders the tools."""
+    into_english: bool = True
+    """Whether glossaries put queries of other languages into English for an English-only model."""
     rerank: OptionalText = None
     """Name of a cross-encoder that re-orders the best candidates."""
     miss_cost: Literal["auto"] | Annotated[float, Field(gt=0, allow_inf_nan=False)] = "auto"

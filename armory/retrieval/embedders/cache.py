@@ -16,7 +16,7 @@ from cachetools import LRUCache
 from armory.errors import BackendError
 from armory.logger import Logger
 from armory.retrieval.embedders.base import text_hash, vector_of
-from armory.retrieval.ports import ClauseReader, Embedder, FloatArray, Passage
+from armory.retrieval.ports import ClauseReader, Embedder, FloatArray, LanguageBound, Passage
 from armory.tasks import Tasks
 
 _log = Logger(__name__)
@@ -76,6 +76,11 @@ class CachedEmbedder:
     def dimension(self) -> int:
         """The inner embedder's."""
         return self.inner.dimension
+
+    @property
+    def english_only(self) -> bool:
+        """Whether the inner embedder says that it reads English alone."""
+        return isinstance(self.inner, LanguageBound) and self.inner.english_only
 
     async def embed_documents(self, texts: Sequence[str]) -> FloatArray:
         """The inner embedder's; documents have a cache of their own."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,8 @@ ALIASES = {
     "all-MiniLM-L6-v2": "sentence-transformers/all-MiniLM-L6-v2",
     "BGE-large": "BAAI/bge-large-en-v1.5",
 }
+#: How fastembed's descriptions say that a model reads nothing else.
+_ENGLISH = re.compile(r", English,|supports English only")
 _BATCH = 1  # int8 models: a text's vector must not depend on its neighbours
 
 
@@ -56,10 +59,11 @@ class FastembedEmbedder:
         folder = Path(os.path.expanduser(model))
         if folder.is_dir():
             self._name, self._dimension = _register(self._class, folder)
+            self._english_only = False
             self._options["specific_model_path"] = str(folder)
         else:
             self._name = ALIASES.get(model, model)
-            self._dimension = _known(self._class, self._name)
+            self._dimension, self._english_only = _known(self._class, self._name)
         self._model: Any = None
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(2, "armory-fastembed")
@@ -73,6 +77,11 @@ class FastembedEmbedder:
     def dimension(self) -> int:
         """Length of a vector."""
         return self._dimension
+
+    @property
+    def english_only(self) -> bool:
+        """Whether fastembed's description of the model names English alone."""
+        return self._english_only
 
     async def embed_documents(self, texts: Sequence[str]) -> FloatArray:
         """(n, d) float32 unit rows."""
@@ -136,15 +145,16 @@ def located(
     return {}
 
 
-def _known(library: Any, name: str) -> int:
-    models: dict[str, int] = {m["model"]: int(m["dim"]) for m in library.list_supported_models()}
+def _known(library: Any, name: str) -> tuple[int, bool]:
+    """The dimension of a model, and whether it reads English alone."""
+    models: dict[str, Any] = {m["model"]: m for m in library.list_supported_models()}
     if name not in models:
         raise ConfigError(
             f"fastembed has no model {name!r}; one of its names "
             "(https://qdrant.github.io/fastembed) or a folder is expected",
             path="tool_rag.embedding_model",
         )
-    return models[name]
+    return int(models[name]["dim"]), bool(_ENGLISH.search(str(models[name].get("description"))))
 
 
 def _register(library: Any, folder: Path) -> tuple[str, int]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from armory.retrieval.embedders.cache import CachedEmbedder
 from armory.retrieval.embedders.fastembed import FastembedEmbedder
 
 _UNREACHED = """
@@ -46,3 +47,23 @@ def test_the_usual_models_have_short_names(name: str, dimension: int) -> None:
     embedder = FastembedEmbedder(name)
     assert embedder.dimension == dimension
     assert "/" in embedder.identity
+
+
+@pytest.mark.parametrize(
+    ("name", "alone"),
+    [
+        ("all-MiniLM-L6-v2", True),
+        ("BGE-large", True),
+        ("thenlper/gte-base", True),
+        ("BAAI/bge-small-zh-v1.5", False),
+        ("jinaai/jina-embeddings-v2-base-de", False),
+        ("jinaai/jina-embeddings-v2-base-es", False),
+        ("sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2", False),
+        ("intfloat/multilingual-e5-large", False),
+    ],
+)
+@pytest.mark.anyio
+async def test_a_model_that_reads_english_alone_says_so(name: str, alone: bool) -> None:
+    embedder = FastembedEmbedder(name)
+    assert CachedEmbedder(embedder).english_only is alone
+    await embedder.aclose()

@@ -108,3 +108,16 @@ async def test_glossaries_are_read_beside_the_event_loop(
             await retriever.search(Query((text,)))
     here = threading.get_ident()
     assert [thread == here for thread in threads] == [True, False, True]
+
+
+async def test_nothing_is_put_into_english_where_that_is_not_wanted(
+    tools: list[ToolRecord],
+) -> None:
+    settings = RetrieverSettings(ranker="lexical", into_english=False)
+    async with Retriever(None, None, make_rankers(), settings) as retriever:
+        await retriever.index(tools)
+        found = await retriever.search(Query(("Lies die Datei vor",)))
+        assert not found.matches
+        retriever.settings = RetrieverSettings(ranker="lexical")
+        found = await retriever.search(Query(("Lies die Datei vor",)))
+        assert found.matches[0].tool.name == "files__read_file"
