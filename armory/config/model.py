@@ -41,11 +41,11 @@ class SetConfig(Block):
     servers: Texts = Field(default_factory=list[str])
     """Upstreams whose everything is in the set."""
     tools: Texts = Field(default_factory=list[str])
-    """Glob patterns over exposed names, in the set besides."""
+    """Glob patterns over exposed names: tools that are in the set besides."""
     query: OptionalTexts = None
     """A query that counts where the request brings none."""
     without_query: WithoutQuery | None = None
-    """As in `tool_rag`; null: the same."""
+    """What a listing without a query shows, as `tool_rag.without_query`; null: as that says."""
 
 
 class PlanConfig(Block):
@@ -81,8 +81,8 @@ class StorageConfig(Block):
     redis: OptionalText = None
     """URL of a Redis that several replicas share."""
     redis_prefix: Annotated[str, Field(pattern=REDIS_PREFIX_PATTERN)] = REDIS_PREFIX
-    """Before every key and channel there; the same for all replicas, another one for each other
-    Armory on that Redis."""
+    """Written before every key and channel in Redis; the same for all replicas, another one for
+    each other Armory on that Redis."""
 
 
 class AgentConfig(Block):

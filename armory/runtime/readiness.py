@@ -12,8 +12,7 @@ from typing import Any
 from armory.observability.redaction import redacted
 from armory.runtime.blocks.accounts import accounts_needed
 from armory.runtime.running import Runtime
-from armory.upstreams.pool import PoolStatus
-from armory.upstreams.state import UpstreamStatus
+from armory.upstreams.state import PoolStatus, UpstreamStatus
 from armory.web.health import Readiness
 
 SLOW_S = 2.0

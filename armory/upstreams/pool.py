@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from armory.domain.catalog import ServerLists
@@ -19,43 +18,21 @@ from armory.protocol.link import Call, ClientChannel, Owner, Params, Reply
 from armory.protocol.session_events import Replaced, SessionObservers
 from armory.protocol.versions import Era
 from armory.tasks import Tasks, spawn, stop
-from armory.upstreams.breaker import State
 from armory.upstreams.clock import Clock, SystemClock
 from armory.upstreams.connecting.start_turns import StartTurns
 from armory.upstreams.gateway_client import declared_by
-from armory.upstreams.link_slot import SessionCounts
 from armory.upstreams.oauth.people import Vault
 from armory.upstreams.outflow import Outflow, size_of
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.inflow import Inflow
 from armory.upstreams.spec import CONCURRENT_STARTS, OUTFLOW_BYTES, UpstreamSpec
+from armory.upstreams.state import PoolStatus
 from armory.upstreams.upstream import Upstream
 
 log = Logger(__name__)
 
 CLIENT_INFO: Mapping[str, Any] = {"name": "armory", "version": "0"}
 _DRAIN_S = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class PoolStatus:
-    """One upstream as the pool sees it.
-
-    Attributes:
-        sessions: sessions (processes, HTTP sessions) that are open or opening, and whose.
-        max_sessions: how many there may be.
-        isolation: by what they are kept apart, as configured.
-        in_flight: calls under way.
-        queued: calls waiting for their turn.
-        breaker: state of the breaker.
-    """
-
-    sessions: SessionCounts
-    max_sessions: int
-    isolation: str
-    in_flight: int
-    queued: int
-    breaker: State
 
 
 class Pool:

@@ -1,7 +1,7 @@
 """The state of one upstream: whether it can be called, since when, and why not.
 
 Owns: `UpstreamStatus`, its transitions, and what the log says of them: of each kind of failure once
-at full volume. Never connects anything.
+at full volume; `PoolStatus`, what is under way there. Never connects anything.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from armory.domain.catalog import Dropped, ServerLists
 from armory.logger import Logger
 from armory.observability.redaction import redacted
 from armory.protocol.versions import Era
+from armory.upstreams import breaker
 from armory.upstreams.clock import Clock
 from armory.upstreams.error_output import ErrorOutput
+from armory.upstreams.link_slot import SessionCounts
 from armory.upstreams.session.base import BaseLink
 
 log = Logger(__name__)
@@ -66,6 +68,27 @@ class UpstreamStatus:
     def up(self) -> bool:
         """Whether it can be called, as far as the gateway itself can tell."""
         return self.state == "ready" or self.personal
+
+
+@dataclass(frozen=True, slots=True)
+class PoolStatus:
+    """One upstream as the pool sees it.
+
+    Attributes:
+        sessions: sessions (processes, HTTP sessions) that are open or opening, and whose.
+        max_sessions: how many there may be.
+        isolation: by what they are kept apart, as configured.
+        in_flight: calls under way.
+        queued: calls waiting for their turn.
+        breaker: state of the breaker.
+    """
+
+    sessions: SessionCounts
+    max_sessions: int
+    isolation: str
+    in_flight: int
+    queued: int
+    breaker: breaker.State
 
 
 class UpstreamState:

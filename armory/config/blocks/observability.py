@@ -67,7 +67,7 @@ class ActivityConfig(Block):
     arguments: bool = _ACTIVITY.arguments
     """Whether the arguments of calls are kept, redacted and cut at 2,000 characters."""
     results: bool = _ACTIVITY.results
-    """Whether their results are, likewise."""
+    """Whether the results of calls are kept, redacted and cut at 2,000 characters."""
 
 
 class ObservabilityConfig(Block):

@@ -72,8 +72,8 @@ class MultiFactorConfig(Block):
     """The ranker `multi_factor`."""
 
     weights: dict[str, Share] = Field(default_factory=dict[str, Share])
-    """Of similarity, popularity, history, performance: together 1; what is left out keeps its
-    0.40, 0.25, 0.20 or 0.15."""
+    """Weights of similarity, popularity, history, performance: together 1; what is left out keeps
+    its 0.40, 0.25, 0.20 or 0.15."""
     context_boosts: bool = False
     """Whether the hour, the last tool's server and the tag `compliance_certified` count."""
 

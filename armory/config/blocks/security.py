@@ -64,20 +64,21 @@ class IntrospectionConfig(Block):
     url: OptionalUrl = None
     """Introspection endpoint (RFC 7662); null: the one that the issuer's metadata name."""
     client_id: str = Field(min_length=1)
-    """The gateway there."""
+    """The gateway's client id at the introspection endpoint."""
     client_secret: SecretStr
-    """Its secret; take it from a variable."""
+    """The gateway's secret at the introspection endpoint; take it from a variable."""
 
 
 class ProxyClientConfig(Block):
     """A client that is registered by hand; its key is its client id."""
 
     name: str = ""
-    """What people are shown when they let it in; empty: its id."""
+    """What people are shown when they let the client in; empty: its id."""
     client_secret: OptionalSecret = None
-    """Its secret; take it from a variable. null: it has none."""
+    """The client's secret; take it from a variable. null: it has none."""
     redirects: Texts = Field(default_factory=list[str])
-    """Its redirect URIs, exact; on loopback with any port. None: it only brings ID-JAGs."""
+    """The client's redirect URIs, exact; on loopback with any port. None: it only brings
+    ID-JAGs."""
 
 
 class ProxyConfig(Block):
@@ -92,11 +93,12 @@ class ProxyConfig(Block):
     userinfo_url: OptionalUrl = None
     """Who a person is, where the provider gives out no ID tokens."""
     client_id: str = Field(min_length=1)
-    """The gateway at the provider, registered with the redirect URI `.../oauth/callback`."""
+    """The gateway's client id at the provider, registered with the redirect URI
+    `.../oauth/callback`."""
     client_secret: OptionalSecret = None
-    """Its secret; take it from a variable."""
+    """The gateway's secret at the provider; take it from a variable."""
     scopes: Texts = Field(default_factory=list[str])
-    """Asked for at the provider; none: with an `issuer`, `openid profile email`."""
+    """Scopes to ask for at the provider; none: with an `issuer`, `openid profile email`."""
     clients: dict[str, ProxyClientConfig] = Field(default_factory=dict[str, ProxyClientConfig])
     """Clients that do not register themselves, by client id."""
     id_jag_issuers: Texts = Field(default_factory=list[str])
@@ -116,7 +118,7 @@ class OAuthConfig(Block):
     audience: Texts = Field(default_factory=list[str])
     """What a token may be for, beside the endpoint's own URL."""
     scopes: Texts = Field(default_factory=list[str])
-    """That every token needs; clients are told to ask for them."""
+    """Scopes that every token needs; clients are told to ask for them."""
     implied_scopes: dict[str, Texts] = Field(default_factory=dict[str, list[str]])
     """Broader scopes, each with the narrower ones that whoever has it has, too, e.g. `{mcp:admin:
     [mcp:use]}`."""
@@ -125,10 +127,10 @@ class OAuthConfig(Block):
     scopes_claim: str = _OAUTH.scopes_claim
     """Claim with the scopes (a list, or words in a text), e.g. `scp`, `roles`."""
     client_id: OptionalText = None
-    """The gateway itself at the issuer, for its page /connect and logins to the console; null: it
-    registers itself for the former, and there are none of the latter."""
+    """The gateway's own client id at the issuer, for its page /connect and logins to the console;
+    null: it registers itself for the former, and there are none of the latter."""
     client_secret: OptionalSecret = None
-    """Its secret."""
+    """The gateway's secret at the issuer; take it from a variable."""
     introspection: IntrospectionConfig | None = None
     """How opaque tokens are checked; null: only signed ones (JWTs) are taken."""
     clock_skew_s: float = Field(default=_OAUTH.clock_skew_s, ge=0, le=600)
@@ -145,16 +147,16 @@ class PolicyConfig(Block):
     allow: Texts = Field(default_factory=list[str])
     """Glob patterns over exposed names."""
     deny: Texts = Field(default_factory=list[str])
-    """Likewise; wins over every `allow`."""
+    """Glob patterns over exposed names; they win over every `allow`."""
 
 
 class RateLimitConfig(Block):
     """How often each caller may ask; replicas count together where there is `storage.redis`."""
 
     per_s: Seconds
-    """Requests a second that it may keep up."""
+    """Requests a second that a caller may keep up."""
     burst: Count | None = None
-    """Requests that it may make at once after a pause; null: a second's worth."""
+    """Requests that a caller may make at once after a pause; null: a second's worth."""
 
 
 class QuotaConfig(Block):
@@ -165,7 +167,8 @@ class QuotaConfig(Block):
     calls_per_day: Count | None = None
     """Calls of tools from midnight to midnight UTC; null: without limit."""
     searches_per_day: Count | None = None
-    """Likewise of searches: listings with a query, `search_tools`, `find_tools`, REST."""
+    """Searches (listings with a query, `search_tools`, `find_tools`, REST) from midnight to
+    midnight UTC; null: without limit."""
     concurrency: Count | None = None
     """Requests to upstreams that may run at a time; null: without limit."""
 

@@ -52,9 +52,11 @@ class LimitsConfig(Block):
     have, at most 16,384. With more, those that wait for their clients are closed; with none of
     these, only health is answered."""
     header_timeout_s: Seconds = _LISTEN.header_timeout_s
-    """A client that has not sent the whole header of a request by then is cut off."""
+    """A client that has not sent the whole header of a request within so many seconds is cut
+    off."""
     body_timeout_s: Seconds = _LISTEN.body_timeout_s
-    """The same for the body, counted from the end of the header."""
+    """A client that has not sent the whole body of a request so many seconds after its header is
+    cut off."""
     keepalive_timeout_s: Seconds = _LISTEN.keepalive_timeout_s
     """A connection that waits so long for its next request is closed; longer than proxies do."""
     write_timeout_s: Seconds = _LISTEN.write_timeout_s
@@ -69,7 +71,7 @@ class LimitsConfig(Block):
     json_depth: Annotated[int, Field(ge=8, le=512)] = _HTTP.json_depth
     """How deep the JSON of a client's message, or of a REST body, may be nested."""
     stdio_line_bytes: Count = _SPEC.message_bytes
-    """Largest message of an upstream, in bytes."""
+    """Largest message of an upstream, in bytes, on every transport."""
     inflow_bytes: Count = INFLOW_BYTES
     """Answers of upstreams that are not whole yet, in bytes and in all; with more, the upstream
     that has sent most of that loses the answer that has been under way longest."""
@@ -92,13 +94,13 @@ class LimitsConfig(Block):
     sessions: Count = _HTTP.sessions
     """Client sessions at once."""
     sessions_per_principal: Count = _HTTP.sessions_per_principal
-    """The same for one caller."""
+    """Client sessions of one caller at once."""
     session_idle_s: Seconds = _HTTP.session_idle_s
     """A client session that nobody used for so many seconds is ended."""
     streams: Count = _HTTP.streams
     """Open event streams at once."""
     streams_per_principal: Count = _HTTP.streams_per_principal
-    """The same for one caller."""
+    """Open event streams of one caller at once."""
     query_chars: QueryChars = MAX_QUERY_CHARS
     """Longest query over MCP, in characters; several texts count together."""
     query_top_k: TopK = MAX_TOP_K
@@ -110,15 +112,16 @@ class LimitsConfig(Block):
     searches: Count = SEARCHES
     """Searches that run or wait at once; one more is refused."""
     searches_per_principal: Count = SEARCHES_PER_CALLER
-    """The same for one caller; who waits gets room in turn."""
+    """Searches of one caller that run or wait at once; callers that wait get room in turn."""
     tasks_per_principal: Count = TASKS_PER_PRINCIPAL
     """Tasks of one caller that the gateway remembers; a call that may make one more is refused."""
     parked_interactions: Count = _HTTP.parked
     """Calls that may wait for a client's answer at once."""
     parked_per_principal: Count = _HTTP.parked_per_principal
-    """The same for one caller."""
+    """Calls of one caller that may wait for a client's answer at once."""
     parked_timeout_s: Seconds = _HTTP.parked_timeout_s
-    """So long such a call waits, in seconds; then it is cancelled upstream and forgotten."""
+    """How long a call may wait for its client's answer, in seconds; then it is cancelled upstream
+    and forgotten."""
 
 
 class MetricsConfig(Block):

@@ -96,17 +96,17 @@ class AuthConfig(Block):
     """What the token is to be for (`token_exchange`), or is for (`passthrough`); null: the URL.
     With `jwt_bearer` the issuer of the upstream's authorization server."""
     audience_client_id: OptionalText = None
-    """As registered with the authorization server of `audience` (`jwt_bearer`)."""
+    """The gateway's client id at the authorization server of `audience` (`jwt_bearer`)."""
     audience_client_secret: OptionalSecret = None
-    """Likewise; null: a public client."""
+    """The secret of `audience_client_id`; null: a public client."""
     subject_token: SubjectToken = _EXCHANGE.subject_token
     """What callers come with (`token_exchange`, `jwt_bearer`)."""
     client_id: OptionalText = None
-    """As registered with the authorization server, or, with `token_exchange` and `jwt_bearer`, with
-    the identity provider. null, with `authorization_code`: the gateway
-    registers itself."""
+    """The gateway's client id at the authorization server or, with `token_exchange` and
+    `jwt_bearer`, at the identity provider. null, with `authorization_code`: it registers itself."""
     client_secret: OptionalSecret = None
-    """Likewise; take it from a variable: `${DOCS_SECRET}`. Or give `private_key`."""
+    """The secret of `client_id`; take it from a variable: `${DOCS_SECRET}`. Or give
+    `private_key`."""
     private_key: OptionalSecret = None
     """PEM of the key that signs assertions (`client_credentials`)."""
     signing_algorithm: SigningAlgorithm = _MACHINE.signing_algorithm
@@ -120,7 +120,7 @@ class AuthConfig(Block):
     """The only authorization server that is believed; null: the one that the server names. With
     `token_exchange` and `jwt_bearer` the identity provider."""
     scopes: Texts = Field(default_factory=list[str])
-    """Asked for; none: what the server asks for."""
+    """Scopes to ask for; none: what the server asks for."""
     client_auth: ClientAuth = _MACHINE.client_auth
     """How a machine proves who it is; `auto`: what the authorization server takes."""
 
@@ -136,25 +136,28 @@ class UpstreamConfig(Block):
     """Program of a stdio server: a name on the PATH, or a path; a relative one counts from `cwd`,
     else from the folder of the configuration file."""
     args: list[Text] = Field(default_factory=list[str])
-    """Its arguments; `${principal}` becomes a file-safe form of the caller."""
+    """Arguments of the command; `${principal}` becomes a file-safe form of the caller."""
     env: dict[str, Text] = Field(default_factory=dict[str, str])
-    """Its environment, beside what is inherited: PATH, HOME, LANG and the like, proxies,
+    """Environment of the command, beside what is inherited: PATH, HOME, LANG and the like, proxies,
     certificates, and the settings of npm, uv and pip. Credentials are not."""
     inherit_env: Patterns = Field(default_factory=list[str])
-    """Names or glob patterns of further variables that it inherits, credentials included."""
+    """Names or glob patterns of further variables that the command inherits, credentials
+    included."""
     cwd: str | None = None
-    """Its working folder; a relative one counts from the folder of the configuration file."""
+    """Working folder of the command; a relative one counts from the folder of the configuration
+    file."""
     url: Url | None = None
     """Endpoint of a Streamable HTTP or HTTP+SSE server."""
     openapi: str | None = Field(default=None, min_length=1)
     """URL or file of an OpenAPI 3 description (JSON or YAML): its operations become tools."""
     base_url: Url | None = None
-    """Where that API is; null: where its description says; needed where that is another host than
-    the one that the description came from."""
+    """Where the API of `openapi` is; null: where its description says; needed where that is another
+    host than the one that the description came from."""
     include: Texts = Field(default_factory=list[str])
-    """Glob patterns of its operations' names, or of `METHOD /path`; none: all."""
+    """Glob patterns of operations of `openapi` that become tools, by name or `METHOD /path`; none:
+    all."""
     exclude: Texts = Field(default_factory=list[str])
-    """The same of those that are left out."""
+    """Glob patterns of operations of `openapi` that are left out, by name or `METHOD /path`."""
     skills: str | None = Field(default=None, min_length=1)
     """Folder of skills: each folder below it that has a SKILL.md is served as one. Changes are seen
     within `health_interval_s`."""
@@ -181,7 +184,7 @@ class UpstreamConfig(Block):
     connect_timeout_s: Seconds = _SPEC.connect_timeout_s
     """Deadline of each step of connecting, in seconds."""
     start_timeout_s: Seconds = _SPEC.start_timeout_s
-    """So long a start may take that may install something (npx, uvx, docker run ...), in seconds;
+    """How long a start that may install something (npx, uvx, docker run ...) may take, in seconds;
     where it is given, every start of this server. A launcher that works is not ended even then."""
     call_timeout_s: Seconds = _SPEC.call_timeout_s
     """Deadline of one call, in seconds."""
@@ -201,6 +204,6 @@ class UpstreamConfig(Block):
     tags: list[str] = Field(default_factory=list[str])
     """Tags of all its tools."""
     breaker: BreakerConfig = Field(default_factory=BreakerConfig)
-    """When it is left alone for a while."""
+    """When an upstream that fails is left alone for a while."""
     result_format: ResultFormat = "json"
     """`toon`: text results are re-written compactly where that is smaller."""

@@ -21,7 +21,7 @@ class LoginParams(Shape):
 
     user: Annotated[str, Field(max_length=220)] | None = Field(
         default=None,
-        description="Of whom: a user, or token:NAME for a token without one; administrators only.",
+        description="Whose login: a user, or token:NAME of a token without. For administrators.",
     )
 
 

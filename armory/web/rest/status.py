@@ -35,7 +35,7 @@ class DroppedAnswer(Answer):
     """An entry of an upstream's list that was left out."""
 
     list: str = Field(description="The method that listed it.")
-    entry: str = Field(description="Its name or URI, or its place in the list.")
+    entry: str = Field(description="The entry's name or URI, or its place in the list.")
     reason: str
 
 
@@ -49,10 +49,11 @@ class UpstreamAnswer(Answer):
     tools: int
     uptime: float
     transport: str = Field(description="stdio, streamable-http, sse; empty while unknown.")
-    since_s: float = Field(description="For so long it has been in this state.")
-    error: str | None = Field(default=None, description="For administrators.")
+    since_s: float = Field(description="Seconds for which it has been in this state.")
+    error: str | None = Field(default=None, description="Why it is down. For administrators.")
     attempts: int | None = Field(
-        default=None, description="Since it was last stable. For administrators."
+        default=None,
+        description="Attempts to connect since it was last stable. For administrators.",
     )
     restarts: int | None = Field(
         default=None, description="How often it was lost and connected anew. For administrators."
@@ -61,12 +62,14 @@ class UpstreamAnswer(Answer):
         default=None, description="What its start waits for. For administrators."
     )
     isolation: str | None = Field(
-        default=None, description="By what sessions are kept apart. For administrators."
+        default=None, description="Who shares a session, as configured. For administrators."
     )
     sessions: int | None = Field(
-        default=None, description="The gateway's own included. For administrators."
+        default=None, description="Open sessions, the gateway's own included. For administrators."
     )
-    max_sessions: int | None = Field(default=None, description="For administrators.")
+    max_sessions: int | None = Field(
+        default=None, description="The most sessions that it may have. For administrators."
+    )
     own_sessions: int | None = Field(
         default=None, description="Clients that have a session of their own. For administrators."
     )
@@ -75,28 +78,35 @@ class UpstreamAnswer(Answer):
     )
     principals: int | None = Field(
         default=None,
-        description="Whose clients share them; 0 where all principals do. For administrators.",
+        description="Principals whose clients share sessions; 0 where all do. For administrators.",
     )
     stateless: bool | None = Field(
         default=None,
-        description="It keeps nothing between requests: sessions cost nothing. For administrators.",
+        description="Whether it keeps nothing between requests, so that sessions cost nothing. "
+        "For administrators.",
     )
-    in_flight: int | None = Field(default=None, description="For administrators.")
-    queued: int | None = Field(default=None, description="For administrators.")
-    breaker: str | None = Field(default=None, description="For administrators.")
+    in_flight: int | None = Field(default=None, description="Calls under way. For administrators.")
+    queued: int | None = Field(
+        default=None, description="Calls that wait for their turn. For administrators."
+    )
+    breaker: str | None = Field(
+        default=None, description="State of the circuit breaker. For administrators."
+    )
     dropped_count: int | None = Field(
         default=None,
         description="Entries of its lists left out as unusable. For administrators.",
     )
     dropped: list[DroppedAnswer] | None = Field(
-        default=None, description="The first of them. For administrators."
+        default=None, description="The first entries that were left out. For administrators."
     )
 
 
 class UpstreamList(Answer):
     """The upstreams, as the replica that answers has them."""
 
-    process: str | None = Field(description="Which that is: each replica has its own sessions.")
+    process: str | None = Field(
+        description="The process that answers: each replica has its own sessions."
+    )
     upstreams: list[UpstreamAnswer]
 
 
@@ -104,7 +114,9 @@ class StderrAnswer(Answer):
     """What an upstream's processes wrote to standard error: the last 64 KiB, without secrets."""
 
     server: str
-    process: str | None = Field(description="Of which replica: each has its own processes.")
+    process: str | None = Field(
+        description="The replica's process: each replica has its own upstream processes."
+    )
     lines: list[str]
 
 

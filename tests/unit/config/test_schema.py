@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,22 @@ def test_every_key_is_described() -> None:
 
     look(json.loads(schema_text()), "")
     assert undescribed == []
+
+
+LEANING = re.compile(
+    r"^(The same|Likewise|Its |That every|Of |As in |As registered|Such |So long)|, likewise"
+)
+
+
+def test_descriptions_stand_alone() -> None:
+    """Editors and Helm show each by itself, without the one before it."""
+    found: list[str] = []
+    for name, block in config_schema()["$defs"].items():
+        for key, value in block.get("properties", {}).items():
+            said = value.get("description", "")
+            if LEANING.search(said[:60]):
+                found.append(f"{name}.{key}: {said}")
+    assert found == []
 
 
 def test_the_documentation_names_every_key() -> None:

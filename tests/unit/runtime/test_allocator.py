@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 import sys
@@ -103,3 +104,24 @@ def test_another_allocator_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(sys, "platform", "darwin")
     assert not return_large_buffers()
     assert not free_bytes()
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc is asked")
+def test_what_the_allocator_holds_is_given_back() -> None:
+    program = """
+from armory.runtime.memory import allocator
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096 / 1e6
+held = [bytearray(1_000) for _ in range(200_000)]
+last = held.pop()
+full = resident()
+held.clear()
+allocator.give_back()
+print(full - resident())
+"""
+    environment = {**os.environ, "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
+    said = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, check=True, text=True
+    )
+    assert float(said.stdout) > 150

@@ -25,7 +25,7 @@ class NewKey(Shape):
 
     name: Name
     user: Name | None = Field(
-        default=None, description="Whose; administrators only, others make their own."
+        default=None, description="Whose key; administrators only, others make their own."
     )
     scopes: Annotated[list[Annotated[str, Field(pattern=SCOPE)]],
                       Field(max_length=50)] = Field(default=[])  # fmt: skip

@@ -55,7 +55,7 @@ class PackAnswer(Answer):
     """One pack."""
 
     id: str
-    owner: str | None = Field(description="null: shared with everybody.")
+    owner: str | None = Field(description="User whose pack it is; null: shared with everybody.")
     title: str
     description: str
     servers: list[str]

@@ -68,7 +68,7 @@ class QuotaAnswer(Answer):
     """Where a user stands this month."""
 
     plan: str
-    queries_limit: int | None = Field(description="null: without limit.")
+    queries_limit: int | None = Field(description="Queries a month; null: without limit.")
     current_month_usage: int
     remaining: int | None
     resets_at_s: int

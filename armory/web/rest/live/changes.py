@@ -23,7 +23,7 @@ class ChangeAnswer(Answer):
 
     tool: str
     pinned: str = Field(description="Fingerprint of the definition that was pinned.")
-    now: str = Field(description="Fingerprint of the present one.")
+    now: str = Field(description="Fingerprint of the present definition.")
     difference: list[str] = Field(
         description="Lines of a unified difference; empty where only the fingerprint is known."
     )
@@ -41,7 +41,9 @@ class Changes(Answer):
 class Approval(Shape):
     """What is approved: the definition that was looked at, and no later one."""
 
-    now: str = Field(min_length=1, max_length=200, description="Its fingerprint.")
+    now: str = Field(
+        min_length=1, max_length=200, description="Fingerprint of the definition that is approved."
+    )
 
 
 def routes(live: LiveGateway) -> list[Route]:

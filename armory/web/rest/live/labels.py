@@ -26,7 +26,9 @@ class Label(Shape):
     tool: Name | None = Field(
         default=None, description="Exposed name; null with `right: false`: no tool fits."
     )
-    right: bool | None = Field(description="null takes back what was said.")
+    right: bool | None = Field(
+        description="Whether the tool was right; null takes back what was said."
+    )
 
 
 class LabelAnswer(Answer):

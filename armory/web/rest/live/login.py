@@ -23,7 +23,9 @@ _LONG = 8_192
 class SignInAnswer(Answer):
     """How people log in beside pasting a credential."""
 
-    issuer: str | None = Field(description="Whose page they are sent to; null: there is none.")
+    issuer: str | None = Field(
+        description="The issuer whose page people are sent to; null: there is none."
+    )
 
 
 class SignInBegun(Answer):

@@ -40,9 +40,13 @@ class MeAnswer(Answer):
     version: str
     endpoints: list[str] = Field(description="Paths below `/mcp`; the empty one is `/mcp` itself.")
     rankers: list[str]
-    threshold: float | None = Field(description="As configured; null where nothing is searched.")
-    ranker: str | None = Field(description="Likewise.")
-    max_tools: int | None = Field(description="Likewise.")
+    threshold: float | None = Field(
+        description="The configured threshold; null where nothing is searched."
+    )
+    ranker: str | None = Field(description="The configured ranker; null where nothing is searched.")
+    max_tools: int | None = Field(
+        description="The configured number of tools; null where nothing is searched."
+    )
     principals: list[str] = Field(
         description="Names of static tokens through whose eyes an administrator may look."
     )

@@ -25,7 +25,7 @@ class ActivityParams(Shape):
 
     after: Annotated[int, Field(ge=0)] = Field(
         default=0,
-        description="Those with higher numbers; they go on when the gateway is started again.",
+        description="Only entries with higher numbers, which go on over restarts of the gateway.",
     )
     seen: Annotated[str, Field(max_length=1_000)] | None = Field(
         default=None,
@@ -57,7 +57,9 @@ class ActivityEntry(Answer):
 class ActivityAnswer(Answer):
     """The latest entries, newest first: an administrator sees all, others their own."""
 
-    process: str = Field(description="Whose entries these are: each replica keeps its own.")
+    process: str = Field(
+        description="The process whose entries these are: each replica keeps its own."
+    )
     last: int = Field(description="Number of the latest entry; give it as `after`.")
     entries: list[ActivityEntry]
 
@@ -67,8 +69,8 @@ class ContentsParams(Shape):
 
     process: Annotated[str, Field(max_length=100)] | None = Field(
         default=None,
-        description="That listed it; another one answers 404 `other_process`, and a request on a "
-        "new connection may reach it.",
+        description="The process that listed it; another one answers 404 `other_process`, and a "
+        "request on a new connection may reach it.",
     )
 
 
@@ -76,10 +78,12 @@ class ContentsAnswer(Answer):
     """What went to a tool and what came back: JSON without secrets, cut at 2,000 characters."""
 
     arguments: str | None = Field(
-        description="Null: there were none, or `observability.activity.arguments` is off."
+        description="Arguments of the call; null: it had none, or "
+        "`observability.activity.arguments` is off."
     )
     result: str | None = Field(
-        description="Null: there was none, or `observability.activity.results` is off."
+        description="Result of the call; null: it had none, or `observability.activity.results` "
+        "is off."
     )
 
 
@@ -92,31 +96,40 @@ class MinuteAnswer(Answer):
     queries: int
     empty: int = Field(description="Queries that returned nothing.")
     saved_tokens: int
-    p50_ms: float | None = Field(description="Of the calls, of a sample of them.")
-    p99_ms: float | None
+    p50_ms: float | None = Field(description="Median duration of a sample of the calls.")
+    p99_ms: float | None = Field(description="99th percentile of the same sample.")
 
 
 class TimelineParams(Shape):
     """Of which calls; with none of these an administrator is told of everybody's last day."""
 
     who: Annotated[str, Field(max_length=300)] | None = Field(
-        default=None, description="As entries name callers; others than administrators: itself."
+        default=None,
+        description="A caller, as entries name it; who is no administrator may name itself alone.",
     )
     server: Annotated[str, Field(max_length=300)] | None = Field(
-        default=None, description="Calls of its tools alone."
+        default=None, description="Only calls of this upstream's tools."
     )
     tool: Annotated[str, Field(max_length=300)] | None = Field(
-        default=None, description="Calls of it alone."
+        default=None, description="Only calls of the tool of this exposed name."
     )
 
 
 class Timeline(Answer):
     """Oldest first: the last day, since the gateway started."""
 
-    process: str = Field(description="Which has counted: each replica counts for itself.")
-    since_ms: int = Field(description="From when on everything was counted.")
-    stretch_ms: int = Field(description="How long each of them is: a minute, or five of a part.")
-    callers: list[str] = Field(description="Who there is anything of; administrators are told.")
+    process: str = Field(
+        description="The process that has counted: each replica counts for itself."
+    )
+    since_ms: int = Field(
+        description="Milliseconds since 1970 from which on everything was counted."
+    )
+    stretch_ms: int = Field(
+        description="Length of each stretch: a minute, or five where a part is asked for."
+    )
+    callers: list[str] = Field(
+        description="The callers that did anything; administrators are told."
+    )
     minutes: list[MinuteAnswer]
 
 
@@ -141,7 +154,7 @@ class ReloadAnswer(ReloadEffects):
     """What became of the configuration at the replica that answers, or would."""
 
     dry_run: bool
-    process: str = Field(description="Which that is.")
+    process: str = Field(description="The process that answers.")
 
 
 def routes(live: LiveGateway) -> list[Route]:
@@ -163,8 +176,8 @@ def routes(live: LiveGateway) -> list[Route]:
         Route("POST", "/v1/upstreams/{server}/restart", partial(_restart, live),
               "Connect an upstream anew", None, tag="gateway", access="admin", status=204,
               path_params=server,
-              description="Its process or sessions are replaced, at all replicas; calls in flight "
-              "end."),
+              description="The upstream's process or sessions are replaced, at all replicas; calls "
+              "in flight end."),
         Route("POST", "/v1/reload", partial(_reload, live), "Read the configuration again",
               ReloadAnswer, tag="gateway", access="admin", params=ReloadParams,
               description="Upstreams that did not change keep their processes and sessions. All "

@@ -54,9 +54,11 @@ class SearchBody(Shape):
     servers: Annotated[list[Name], Field(max_length=100)] | None = None
     categories: Annotated[list[Name], Field(max_length=100)] | None = None
     candidates: Annotated[int, Field(ge=0, le=MAX_TOP_K)] = Field(
-        default=50, description="So many of the ranked tools are described, listed or not."
+        default=50, description="How many of the ranked tools are described, listed or not."
     )
-    principal: SearchPrincipal | None = Field(default=None, description="For administrators.")
+    principal: SearchPrincipal | None = Field(
+        default=None, description="Through whose eyes to search. For administrators."
+    )
 
 
 class Candidate(Answer):
@@ -95,9 +97,11 @@ class SearchAnswer(Answer):
     threshold: float
     refused: bool = Field(description="Whether the query was judged to need no tool.")
     degraded: str | None
-    hidden: HiddenCounts | None = Field(description="For administrators.")
+    hidden: HiddenCounts | None = Field(
+        description="Tools that were not searched, by what hides them. For administrators."
+    )
     tokens: dict[str, int] = Field(description="Estimates: `all` definitions, those `listed`.")
-    ms: dict[str, float] = Field(description="By stage.")
+    ms: dict[str, float] = Field(description="Milliseconds by stage.")
 
 
 def route(live: LiveGateway) -> Route:

@@ -33,10 +33,12 @@ _FORM = Form("modern")
 class ToolPage(Shape):
     """Which part of the tools."""
 
-    after: Annotated[int, Field(ge=0)] = Field(default=0, description="So many are left out.")
+    after: Annotated[int, Field(ge=0)] = Field(
+        default=0, description="How many tools to leave out."
+    )
     limit: Annotated[int, Field(ge=1, le=5_000)] = 1_000
     set: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
-        default=None, description="Those of this set alone."
+        default=None, description="Only tools of this set."
     )
 
 
@@ -46,17 +48,17 @@ class ToolRow(Answer):
     name: str
     server: str
     title: str
-    description: str = Field(description="The first 200 characters.")
+    description: str = Field(description="The first 200 characters of its description.")
     tags: list[str]
     category: str | None
     tokens: int = Field(description="Estimate of what its definition costs in a prompt.")
-    hints: list[str] = Field(description="Those of its annotations that are true.")
+    hints: list[str] = Field(description="Names of its annotations that are true.")
 
 
 class ToolRows(Answer):
     """Tools in the order of the catalog."""
 
-    version: int = Field(description="Of the catalog.")
+    version: int = Field(description="Version of the catalog.")
     total: int
     tools: list[ToolRow]
 
@@ -67,8 +69,10 @@ class ToolDetail(ToolRow):
     original_name: str
     fingerprint: str
     pinned: bool = Field(description="Whether every listing has it.")
-    definition: dict[str, Any] = Field(description="As a listing shows it.")
-    usage: dict[str, Any] | None = Field(description="Of the last days; null: never called.")
+    definition: dict[str, Any] = Field(description="The definition as a listing shows it.")
+    usage: dict[str, Any] | None = Field(
+        description="Statistics of the last 30 days; null: never called."
+    )
 
 
 class Arguments(Shape):
