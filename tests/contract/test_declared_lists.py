@@ -43,3 +43,14 @@ async def test_lists_are_those_for_what_is_declared(legacy: Rig) -> None:
     assert [tool["name"] for tool in mine.tools] == [n for n in everything if n != "roots"]
     modern = await pool.fetch_lists("up", Owner(ANONYMOUS), {"roots": {}})
     assert [tool["name"] for tool in modern.tools] == [n for n in everything if n != "sample"]
+
+
+async def test_the_gateway_is_listed_everything_in_either_era(rig: Rig) -> None:
+    if rig.server is not None:
+        rig.server.script.needs, rig.server.script.needed_always = NEEDS, True
+    else:
+        await rig.reconfigure(args=("--needs", json.dumps(NEEDS), "--needed-always"))
+    async with asyncio.timeout(BOUND_S):
+        link = await rig.pool.upstream("up").own_link()
+        own = await rig.pool.upstream("up").lists.over(link)
+    assert [tool["name"] for tool in own.tools] == list(TOOLS)

@@ -38,6 +38,7 @@ class Script(ScriptState):
         endless: whether `tools/list` always has a next page.
         discover_code: the error code that the modern probe gets from a legacy server.
         needs: tools that are listed in a session alone, to clients that declare so much.
+        needed_always: whether requests of 2026-07-28 are listed by that as well.
     """
 
     name: str = "scripted"
@@ -61,6 +62,7 @@ class Script(ScriptState):
     discover_code: int = -32601
     revision: str = LEGACY[-1]
     needs: dict[str, str] = field(default_factory=dict[str, str])
+    needed_always: bool = False
 
     def __post_init__(self) -> None:
         self.behaviour: dict[str, Tool] = dict(TOOLS)
@@ -138,7 +140,7 @@ class Script(ScriptState):
 
     def _page(self, method: str, params: Json, wire: Wire) -> Json:
         member, entries = LISTS[method], cast("list[Json]", getattr(self, LISTS[method]))
-        if self.needs and member == "tools" and wire.era != "modern":
+        if member == "tools" and (self.needed_always or wire.era != "modern"):
             needs, declared = self.needs, wire.capabilities
             entries = [e for e in entries if needs.get(e["name"], "") in ("", *declared)]
         key = "resourceTemplates" if member == "templates" else member
