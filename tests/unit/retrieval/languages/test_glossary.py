@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from armory.retrieval.languages.english import SCRIPTS
+from armory.retrieval.languages.detection import SCRIPTS
 from armory.retrieval.languages.glossary import FOLDER, Found, Glossary
 
 LANGUAGES = sorted(language for script in SCRIPTS for language in script.languages)
