@@ -20,6 +20,8 @@ FOLDER = Path(__file__).parent
 READ: dict[str, Glossary] = {}
 #: Whose nouns begin with a capital, and join without a hyphen.
 _GERMAN = "de"
+#: Letters whose strokes are no accents to Unicode, and are left out as those are.
+_STROKES = str.maketrans("łøđ", "lod")
 _UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue"})
 #: Letters of each part of a compound at least, and what may stand between two parts.
 _LEAST_PART = 4
@@ -70,10 +72,11 @@ class Glossary:
         for form, english in entries:
             self._add(form, english)
         for form, english in entries:  # behind the others: what is spelt so is meant
-            if form.isascii():
-                continue
-            for bare in {fold(form), fold(form.translate(_UMLAUTS))} - {form}:
-                self._add(bare, english)
+            if not form.isascii():
+                bare = fold(form)
+                for spelt in {bare, bare.translate(_STROKES), fold(form.translate(_UMLAUTS))}:
+                    if spelt != form:
+                        self._add(spelt, english)
         for phrases in self._phrases.values():
             phrases.sort(key=lambda phrase: -len(phrase.rest))
         self._longest = max(map(len, self._words), default=0)
