@@ -6,7 +6,7 @@ Owns: the rows, and who may touch which. Never decides what is visible: `scopes`
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from sqlalchemy import ColumnElement, delete, insert, or_, select, update
@@ -75,6 +75,7 @@ class Packs:
                 `AlreadyExists`: the id is taken.
         """
         _check(pack)
+        pack = replace(pack, servers=_once(pack.servers), tools=_once(pack.tools))
         at_ms = now_ms()
         try:
             async with self._feed.transaction() as change:
@@ -261,9 +262,14 @@ def _of(user: str, kind: Kind, value: str) -> list[ColumnElement[bool]]:
     return [columns.user_id == user, columns.kind == kind, columns.value == value]
 
 
+def _once(values: Iterable[str]) -> tuple[str, ...]:
+    """Without those that were there before."""
+    return tuple(dict.fromkeys(values))
+
+
 async def _write_entries(connection: AsyncConnection, pack: Pack) -> None:
-    kinds = [("server", value) for value in dict.fromkeys(pack.servers)]
-    kinds += [("tool", value) for value in dict.fromkeys(pack.tools)]
+    kinds = [("server", value) for value in _once(pack.servers)]
+    kinds += [("tool", value) for value in _once(pack.tools)]
     rows = [{"pack_id": pack.id, "kind": kind, "value": value} for kind, value in kinds]
     if rows:
         await connection.execute(insert(pack_entries), rows)

@@ -145,6 +145,8 @@ def _block(key: str, entry: dict[Any, Any], notices: list[str]) -> dict[str, Any
     ]
     if "command" in block and block.get("transport") == "auto":
         del block["transport"]
+    if "url" in block and "start_timeout_s" in block:  # nothing is started
+        block["connect_timeout_s"] = block.pop("start_timeout_s")
     dropped += [name for name in misplaced_keys(block) if block.pop(name)]
     _leave_to_program(block)
     if dropped:

@@ -216,6 +216,7 @@ class Call:
         method: MCP method, as in the upstream's era.
         params: top-level members of `params`.
         client: whose call this is; None for the gateway's own.
+        declared: what the gateway declares with a call of its own (2026-07-28); None: nothing.
         timeout_s: deadline for the whole call, None: the upstream's configured one;
             `FOREVER_S`: none.
         name_header: value for `Mcp-Name` on modern HTTP (tool, prompt, URI, task id), else None.
@@ -233,6 +234,7 @@ class Call:
     method: str
     params: Params
     client: ClientChannel | None = None
+    declared: Mapping[str, Any] | None = None
     timeout_s: float | None = None
     name_header: str | None = None
     param_headers: Mapping[str, str] = field(default_factory=dict[str, str])

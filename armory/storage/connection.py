@@ -7,15 +7,15 @@ ORM for its sessions, which nobody here has: 8 MB of each process, and 0.1 s of 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, TypeVarTuple, overload
 
 from sqlalchemy import Executable
-from sqlalchemy.engine import Connection, CursorResult, Engine
+from sqlalchemy.engine import Connection, CursorResult, Engine, Transaction
 from sqlalchemy.util import greenlet_spawn
 
-from armory.tasks import start
+from armory.tasks import seen, start
 
 if TYPE_CHECKING:
     from sqlalchemy.sql.selectable import TypedReturnsRows
@@ -26,10 +26,16 @@ _Columns = TypeVarTuple("_Columns")
 
 
 class AsyncConnection:
-    """A connection whose driver awaits; see `connected`."""
+    """A connection whose driver awaits; see `connected`.
+
+    What SQLite was told to do its driver does in any case, in a thread. So whoever is cancelled
+    waits for that: a connection that was given up in the midst would be closed, but hold its lock
+    until the garbage collector finds the rows that nobody has read.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._whole = connection.dialect.name == "sqlite"
 
     @overload
     async def execute(
@@ -50,13 +56,22 @@ class AsyncConnection:
             statement: what to execute.
             parameters: of the statement, or a list of them.
         """
-        return await greenlet_spawn(self._connection.execute, statement, parameters)
+        return await self.run_sync(Connection.execute, statement, parameters)
 
     async def run_sync(
         self, work: Callable[Concatenate[Connection, _P], _T], *args: _P.args, **kwargs: _P.kwargs
     ) -> _T:
         """What `work` returns, which is given the connection and may wait for the database."""
-        return await greenlet_spawn(work, self._connection, *args, **kwargs)
+        working = greenlet_spawn(work, self._connection, *args, **kwargs)
+        return await (_to_its_end(working) if self._whole else working)
+
+    async def end(self, begun: Transaction, error: BaseException | None) -> None:
+        """Commit a transaction; roll it back where there was an error."""
+
+        def work(_connection: Connection) -> None:
+            begun.__exit__(type(error) if error else None, error, None)
+
+        await self.run_sync(work)
 
 
 @asynccontextmanager
@@ -72,7 +87,7 @@ async def connected(engine: Engine, **options: Any) -> AsyncGenerator[AsyncConne
         connection.execution_options(**options)
         yield AsyncConnection(connection)
     finally:
-        await _to_its_end(connection.close)
+        await _to_its_end(greenlet_spawn(connection.close))
 
 
 @asynccontextmanager
@@ -83,9 +98,9 @@ async def transaction(engine: Engine, **options: Any) -> AsyncGenerator[AsyncCon
         try:
             yield connection
         except BaseException as error:
-            await greenlet_spawn(begun.__exit__, type(error), error, error.__traceback__)
+            await connection.end(begun, error)
             raise
-        await greenlet_spawn(begun.__exit__, None, None, None)
+        await connection.end(begun, None)
 
 
 async def dispose(engine: Engine) -> None:
@@ -93,15 +108,21 @@ async def dispose(engine: Engine) -> None:
     await greenlet_spawn(engine.dispose)
 
 
-async def _to_its_end(work: Callable[[], None]) -> None:
-    """Wait for `work` also where the caller is cancelled meanwhile: it leaves nothing half done."""
-    task = start(greenlet_spawn(work), "give a connection back")
+async def _to_its_end(work: Coroutine[Any, Any, _T]) -> _T:
+    """What `work` comes to, waited for also where the caller is cancelled meanwhile: it leaves
+    nothing half done.
+    """
+    task = start(work, "work of a database")
     cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        raise cancelled
-    task.result()
+    try:
+        while not task.done():
+            try:
+                await asyncio.wait((task,))
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None:
+            seen(task)
+            raise cancelled
+        return task.result()
+    finally:
+        del task, cancelled  # whose errors hold this frame by their traces

@@ -190,7 +190,10 @@ async def test_packs_of_others_are_neither_seen_nor_touched(replicas: Any) -> No
     accounts = await replicas.start()
     mine = Pack("mine", "ann", "Mine", servers=("pager",))
     await accounts.packs.create(mine)
-    await accounts.packs.create(Pack("ours", None, "Ours"))
+    ours = await accounts.packs.create(
+        Pack("ours", None, "Ours", servers=("logs", "pager", "logs"))
+    )
+    assert ours.servers == ("logs", "pager"), "as they are kept"
     packs = accounts.packs
     assert await packs.get("mine", user="bob") is None
     assert [pack.id for pack in await packs.list(user="bob", after="our")] == ["ours"]

@@ -69,3 +69,14 @@ async def test_tools_and_interfaces_of_clients_are_declared(legacy: Rig) -> None
     for more, hidden in ((0, {"sample", "roots"}), (SAMPLING_TOOLS, {"roots"}), (APPS, {"sample"})):
         wanted = [name for name in everything if name not in hidden]
         assert await listed(legacy, declaration(ROOTS | SAMPLING | more)) == wanted
+
+
+async def test_the_gateway_is_listed_everything_in_either_era(rig: Rig) -> None:
+    if rig.server is not None:
+        rig.server.script.needs, rig.server.script.needed_always = NEEDS, True
+    else:
+        await rig.reconfigure(args=("--needs", json.dumps(NEEDS), "--needed-always"))
+    async with asyncio.timeout(BOUND_S):
+        link = await rig.pool.upstream("up").own_link()
+        own = await rig.pool.upstream("up").lists.over(link)
+    assert [tool["name"] for tool in own.tools] == list(TOOLS)

@@ -109,8 +109,11 @@ def test_users_keys_and_packs_from_making_to_deleting(here: Run) -> None:
     assert usage["quota"]["queries_limit"] == 5
     assert said(here("usage", "--json")) == {"rows": []}
     assert said(here("usage", "--queries", "3", "--json")) == {"rows": []}
+    off = "ann is switched off: no gateway accepts keys of that user"
+    assert off not in here("keys", "create", "last", "--user", "ann").stderr
     changed = said(here("users", "change", "ann", "--inactive", "--json"))
     assert changed["is_active"] is False
+    assert off in here("keys", "create", "later", "--user", "ann").stderr
     deleted = here("users", "delete", "ann")
     assert (deleted.returncode, deleted.stdout) == (0, "deleted ann\n")
     assert "ann was switched off; whoever comes under that name" in deleted.stderr
@@ -213,7 +216,7 @@ def test_a_tool_that_no_gateway_has_is_told(
 
 def test_a_slip_in_a_users_name_is_told(here: Run) -> None:
     assert here("users", "create", "ann").returncode == 0
-    for command in (("usage",), ("packs", "list")):
+    for command in (("usage",), ("packs", "list"), ("keys", "list")):
         assert "no user 'amn' yet" in here(*command, "--user", "amn").stderr
         assert "no user" not in here(*command, "--user", "ann").stderr
     install = ("packs", "install", "time", "--kind", "server", "--user")

@@ -261,6 +261,7 @@ async def test_the_command_line_streams_the_trace(tmp_path: Path) -> None:
         order = ["Thought", "Action", "Observation", "Final Answer", "stopped: final_answer"]
         places = [shown.index(word) for word in order]
         assert places == sorted(places)
+        assert '\nkeyword_search {"query": "E1042 rollback"' in shown, "as the model writes it"
 
         chat.requests.clear()
         done = await asyncio.create_subprocess_exec(

@@ -12,10 +12,15 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from mcp import Client, MCPError
+from mcp_types import ElicitResult
 from msgspec import Raw
 
-from armory.protocol.link import Call
+from armory.domain.catalog import ServerLists
+from armory.gateway.gateway import Gateway
+from armory.protocol.link import Call, Owner, Reply
 from armory.testing.clients.recording import RecordingClient, RecordingObserver
+from armory.testing.front import ScriptedPool, ScriptedUpstream, result, serving, tool
 from armory.testing.waiting import until
 from armory.upstreams.session.context import Identity, LinkContext
 from armory.upstreams.spec import UpstreamSpec
@@ -154,3 +159,37 @@ async def test_all_questions_of_one_id_are_withdrawn(client: RecordingClient) ->
     await until(lambda: not link.requests.questions._open)  # pyright: ignore[reportPrivateUsage]
     assert not [said for said in link.heard if "result" in said]
     await link.close()
+
+
+@pytest.mark.parametrize("number", [MOST, MOST + 1])
+async def test_inputs_that_a_modern_upstream_wants_at_once(number: int) -> None:
+    asked = 0
+
+    async def needing(call: Call, _owner: Owner) -> Reply:
+        if "inputResponses" in call.params:
+            return result({"resultType": "complete", "content": []}, "modern")
+        form = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
+        request = {"method": "elicitation/create", "params": form}
+        wanted = {f"q{n}": request for n in range(number)}
+        return result({"resultType": "input_required", "inputRequests": wanted}, "modern")
+
+    async def elicit(context: Any, params: Any) -> ElicitResult:
+        del context, params
+        nonlocal asked
+        asked += 1
+        return ElicitResult(action="accept", content={})
+
+    lists = ServerLists(tools=[tool("now", "tells")], capabilities={"tools": {}})
+    pool = ScriptedPool({"up": ScriptedUpstream(lists, needing)})
+    gateway = Gateway(pool)
+    gateway.publish(pool.catalog())
+    async with (
+        serving(gateway) as (url, _),
+        Client(f"{url}/mcp", mode="legacy", elicitation_callback=elicit) as client,
+    ):
+        if number > MOST:
+            with pytest.raises(MCPError, match="65 inputs at once; 64 are the most"):
+                await client.call_tool("up__now", {})
+        else:
+            assert not (await client.call_tool("up__now", {})).is_error
+    assert asked == (0 if number > MOST else number)

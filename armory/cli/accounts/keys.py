@@ -12,7 +12,14 @@ import click
 from rich.markup import escape
 
 from armory.accounts.listings import ApiKey, keys_listed
-from armory.cli.accounts.opening import NotThere, expiry_ms, listed, need_user, with_accounts
+from armory.cli.accounts.opening import (
+    NotThere,
+    expiry_ms,
+    listed,
+    need_user,
+    note_unknown,
+    with_accounts,
+)
 from armory.cli.options import config_option, json_option, loaded_config
 from armory.cli.output import columns, out, print_json, say_notice
 from armory.cli.times import shown_time
@@ -44,12 +51,14 @@ def create(
     """Make a key; its text is shown this once."""
     until = expiry_ms(expires)
 
-    async def work(accounts: Accounts) -> tuple[ApiKey, str]:
-        if user is not None:
-            await need_user(accounts, user, "user")
-        return await accounts.keys.create(name, user=user, scopes=scopes, expires_at_ms=until)
+    async def work(accounts: Accounts) -> tuple[ApiKey, str, bool]:
+        off = user is not None and not (await need_user(accounts, user, "user")).is_active
+        made = await accounts.keys.create(name, user=user, scopes=scopes, expires_at_ms=until)
+        return *made, off
 
-    made, text = with_accounts(config, work)
+    made, text, off = with_accounts(config, work)
+    if off:
+        say_notice(f"{user} is switched off: no gateway accepts keys of that user")
     if not loaded_config(config, quiet=True).config.security.api_keys:
         say_notice("security.api_keys is off: no gateway accepts keys until it is on")
     if as_json:
@@ -66,6 +75,8 @@ def create(
 def list_keys(user: str | None, config: str | None, as_json: bool) -> None:
     """List keys, newest first."""
     found = listed(config, keys_listed(user, limit=100_000))
+    if user is not None and not found:
+        with_accounts(config, lambda accounts: note_unknown(accounts, user))
     if as_json:
         print_json([asdict(key) for key in found])
         return

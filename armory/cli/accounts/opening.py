@@ -20,6 +20,7 @@ from armory.storage.sqlite_reading import sqlite_rows
 if TYPE_CHECKING:
     from armory.accounts.listings import Listing
     from armory.accounts.service import Accounts
+    from armory.accounts.users import User
     from armory.config import Loaded
 
 T = TypeVar("T")
@@ -69,17 +70,19 @@ def _opened(loaded: Loaded, work: Callable[[Accounts], Awaitable[T]]) -> T:
     return asyncio.run(run())
 
 
-async def need_user(accounts: Accounts, user: str, parameter: str) -> None:
-    """See that there is a user.
+async def need_user(accounts: Accounts, user: str, parameter: str) -> User:
+    """The user of that id.
 
     Raises:
-        InvalidRequest: there is none of that id; `parameter` is the option that gives it.
+        InvalidRequest: there is none; `parameter` is the option that gives it.
     """
-    if await accounts.users.get(user) is None:
+    found = await accounts.users.get(user)
+    if found is None:
         raise InvalidRequest(
             f"there is no user {user!r}; `armory users create {user}` makes it",
             parameter=parameter,
         )
+    return found
 
 
 async def note_unknown(accounts: Accounts, user: str) -> None:

@@ -6,6 +6,7 @@ framework.
 
 from __future__ import annotations
 
+import json
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -140,7 +141,9 @@ def show_event(console: Console, event: Event) -> None:
     console.print(f"[bold cyan]{header}[/] [dim]{event.elapsed_ms / 1000:.1f} s[/]")
     text = event.text
     if event.kind == "action":
-        text = f"{text} {event.data.get('arguments') or event.data.get('raw', '')}"
+        given = event.data.get("arguments")
+        said = json.dumps(given, ensure_ascii=False) if given else event.data.get("raw", "")
+        text = f"{text} {said}"
     console.print(escape(text), soft_wrap=True)
     console.print()
 

@@ -77,7 +77,7 @@ class Groups:
             RpcError: groups were not negotiated; a cursor that is not ours.
         """
         if context.endpoint.transparent:
-            return groups_seen(context, await self._pass_on(LIST, context, params))
+            return await groups_seen(context, await self._pass_on(LIST, context, params))
         _need_negotiated(context, LIST)
         refuse_cursor(params)
         result: dict[str, Any] = {"groups": [group.listed() for group in groups_of(context)]}
@@ -94,7 +94,7 @@ class Groups:
         """
         if context.endpoint.transparent:
             asked = text_of(params, "name") or ""
-            return group_seen(context, asked, await self._pass_on(GET, context, params))
+            return await group_seen(context, asked, await self._pass_on(GET, context, params))
         _need_negotiated(context, GET)
         name = need_text(params, "name")
         group = group_named(context, name)

@@ -65,7 +65,7 @@ class Manifest:
             RpcError: manifests are not served; what `tools/list` raises.
         """
         if context.endpoint.transparent:
-            return manifest_seen(context, await self._pass_on(INDEX, context, params))
+            return await manifest_seen(context, await self._pass_on(INDEX, context, params))
         listed, result, tools = await self._listed(context, INDEX, params)
         entries = [entry for _, entry in await self._entries_of(tools)]
         result["entries"] = Raw(b"[" + b",".join(entries) + b"]")
@@ -81,7 +81,7 @@ class Manifest:
         if context.endpoint.transparent:
             names = _texts(params.get("names"))
             _refuse([name for name in names if context.view.tool(context, name) is None])
-            return definitions_seen(context, await self._pass_on(DESCRIBE, context, params))
+            return await definitions_seen(context, await self._pass_on(DESCRIBE, context, params))
         _need_served(context, DESCRIBE)
         names = _names(params.get("names"))
         asked = {name: said for name, said in params.items() if name != "names"}

@@ -2,13 +2,13 @@
 manifest, its definitions.
 
 Owns: taking out of such answers what the caller may not see, and what no list shows (withheld,
-left out); an answer that cannot be looked into is refused. Definitions are those of `tools/list`:
-others were neither pinned nor looked at. Never imports a transport.
+left out), in steps; an answer that cannot be looked into is refused. Definitions are those of
+`tools/list`: others were neither pinned nor looked at. Never imports a transport.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 
 import msgspec
 from msgspec import Raw
@@ -20,70 +20,83 @@ from armory.protocol.codes import RESOURCE_NOT_FOUND
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Reply
 from armory.protocol.rawjson import few_items, members_or_none, need_members, pack, text_of
+from armory.tasks import step_by_step
 
 _MOST = 20_000
 """Entries of one list that are checked; of a longer list nothing is shown."""
+_PIECE_BYTES, _ENTRY_BYTES = 16 * 1024, 256
+"""Of entries that are checked in one round of the event loop, and what each takes beside its own:
+to judge a long URI takes as long as many short ones."""
 _CONTENTS = frozenset(("tools", "prompts", "resources", "groups"))
 """What a group has in it, as the draft knows it."""
 Members = dict[str, Raw]
 Shown = Callable[[Members, Raw], Raw | None]
 """An entry as the caller sees it; None: it sees none."""
+_Steps = Generator[None, None, None]
 
 
-def manifest_seen(context: RequestContext, reply: Reply) -> Reply:
+async def manifest_seen(context: RequestContext, reply: Reply) -> Reply:
     """An answer to `tools/manifest`."""
-    return _with(reply, lambda result: _only(result, "entries", _named(context)))
+    return await _with(reply, lambda result: _only(result, "entries", _named(context)))
 
 
-def definitions_seen(context: RequestContext, reply: Reply) -> Reply:
+async def definitions_seen(context: RequestContext, reply: Reply) -> Reply:
     """An answer to `tools/describe`."""
-    return _with(reply, lambda result: _only(result, "tools", _defined(context)))
+    return await _with(reply, lambda result: _only(result, "tools", _defined(context)))
 
 
-def groups_seen(context: RequestContext, reply: Reply) -> Reply:
+async def groups_seen(context: RequestContext, reply: Reply) -> Reply:
     """An answer to `groups/list`."""
-    return _with(reply, lambda result: _only(result, "groups", _grouped(context)))
+    return await _with(reply, lambda result: _only(result, "groups", _grouped(context)))
 
 
-def group_seen(context: RequestContext, name: str, reply: Reply) -> Reply:
+async def group_seen(context: RequestContext, name: str, reply: Reply) -> Reply:
     """An answer to `groups/get`.
 
     Raises:
         RpcError: the caller sees nothing of what is in it.
     """
 
-    def seen(result: Members) -> None:
+    def seen(result: Members) -> _Steps:
         if "contents" not in result:
             return
         contents = need_members(result["contents"])
         if not context.view.sees_whole(context):  # of others nobody can tell whose they are
             contents = {name: raw for name, raw in contents.items() if name in _CONTENTS}
         before = _count(contents)
-        _only(contents, "tools", _defined(context))
-        _only(contents, "prompts", _prompt(context))
-        _only(contents, "resources", _resource(context))
-        _only(contents, "groups", _grouped(context))
+        yield from _only(contents, "tools", _defined(context))
+        yield from _only(contents, "prompts", _prompt(context))
+        yield from _only(contents, "resources", _resource(context))
+        yield from _only(contents, "groups", _grouped(context))
         if before and not _count(contents):
             raise RpcError(RESOURCE_NOT_FOUND, f"Group not found: {name[:200]}", {"name": name})
         result["contents"] = pack(contents)
 
-    return _with(reply, seen)
+    return await _with(reply, seen)
 
 
-def _with(reply: Reply, change: Callable[[Members], None]) -> Reply:
+async def _with(reply: Reply, change: Callable[[Members], _Steps]) -> Reply:
     if reply.result is None:
         return reply
     result = need_members(reply.result)
-    change(result)
+    await step_by_step(change(result))
     return Reply(pack(result), era=reply.era)
 
 
-def _only(result: Members, member: str, shown: Shown) -> None:
+def _only(result: Members, member: str, shown: Shown) -> _Steps:
     if member not in result:
         return
-    entries = ((members_or_none(entry) or {}, entry) for entry in _entries(result[member]))
-    seen = (shown(opened, entry) for opened, entry in entries)
-    result[member] = pack([entry for entry in seen if entry is not None])
+    seen: list[Raw] = []
+    looked_at = 0
+    for entry in _entries(result[member]):
+        looked_at += _ENTRY_BYTES + len(memoryview(entry))
+        if looked_at > _PIECE_BYTES:
+            looked_at = 0
+            yield
+        found = shown(members_or_none(entry) or {}, entry)
+        if found is not None:
+            seen.append(found)
+    result[member] = pack(seen)
 
 
 def _entries(raw: Raw) -> list[Raw]:
@@ -103,10 +116,14 @@ def _named(context: RequestContext) -> Shown:
 
 
 def _defined(context: RequestContext) -> Shown:
+    """Shows definitions, each once: an answer of little bytes could have one again and again."""
     view, form = context.view, Form(context.era, original=True, headers=True)
+    told = set[str]()
 
     def shown(opened: Members, _entry: Raw) -> Raw | None:
-        record = view.tool(context, _name(opened))
+        name = _name(opened)
+        record = None if name in told else view.tool(context, name)
+        told.add(name)
         return None if record is None else Raw(view.listed.tool(record.name, form))
 
     return shown
@@ -135,12 +152,19 @@ def _grouped(context: RequestContext) -> Shown:
     lists = view.catalog.servers.get(server)
     tools = {group.name: group for group in _all(lists.groups if lists is not None else ())}
     whole = view.sees_whole(context)
+    judged: dict[str, bool] = {}
+
+    def seen(name: str) -> bool:
+        known = tools.get(name)
+        if known is None or not (names := [*known.everything()]):
+            return whole
+        return any(view.tool(context, each) for each in names)
 
     def shown(opened: Members, entry: Raw) -> Raw | None:
-        known = tools.get(_name(opened))
-        if known is None or not (names := [*known.everything()]):
-            return entry if whole else None
-        return entry if any(view.tool(context, name) for name in names) else None
+        name = _name(opened)
+        if name not in judged:
+            judged[name] = seen(name)
+        return entry if judged[name] else None
 
     return shown
 

@@ -7,6 +7,7 @@ Never imports a transport.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -34,6 +35,8 @@ from armory.protocol.rawjson import (
 
 _LISTED = 10_000
 """Tasks of an upstream's answer that are checked; of a longer answer none is shown."""
+_AT_ONCE = 100
+"""Of them in one round of the event loop."""
 _NO_ROOM = nullcontext()
 
 
@@ -129,7 +132,9 @@ class TaskOwnership:
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             listed = []
         own: list[Raw] = []
-        for task in listed:
+        for place, task in enumerate(listed):
+            if place % _AT_ONCE == _AT_ONCE - 1:
+                await asyncio.sleep(0)
             id = text_of(members_or_none(task) or {}, "taskId")
             if id is not None and await self.located(context, id):
                 own.append(task)

@@ -29,8 +29,9 @@ _ENDING = re.compile(r"[\u3040-\u309f]")
 _MOST = 400
 #: Of the first words of a text in another language one in so many at least is no English one.
 _STRANGE = 4
-_LONG_WORD = re.compile(r"[^\W\d_]{4,}+")
-_FIRST = 20
+#: Words that tell what language a text is of: long ones, and those of other letters.
+_TELLING = re.compile(r"[^\W\d_]{4,}+|(?:(?![\x00-\x7f])[^\W\d_])++")
+_FIRST = 14
 _WORD = re.compile(r"[A-Za-z]++")
 _SMALL = 2
 #: English words that are too short to stand in the list of those that are spelt right.
@@ -71,8 +72,10 @@ class Script(NamedTuple):
 
 #: Of those that a text has letters of the first counts; Japanese has Chinese ones as well.
 SCRIPTS = (
-    Script(re.compile(r"[\u3040-\u30ff]"), False, ()),
+    Script(re.compile(r"[\u3040-\u30ff]"), False, ("ja",)),
     Script(re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]"), False, ("zh",)),
+    Script(re.compile(r"[\uac00-\ud7a3]"), True, ("ko",)),
+    Script(re.compile(r"[\u0400-\u04ff]"), True, ("ru",)),
     Script(re.compile(r"[A-Za-z\u00c0-\u024f]"), True, ("de", "es", "fr", "hu", "it", "pt")),
 )
 
@@ -98,7 +101,7 @@ def in_english(text: str, words: KnownWords) -> str:
     elif _has_english(text):
         return text
     else:
-        pieces = _of_characters(text, glossary(*script.languages)) if script.languages else []
+        pieces = _of_characters(text, glossary(*script.languages))
     return text if not pieces or is_pleasantry(text) else _put(text, pieces, words)
 
 
@@ -154,13 +157,16 @@ def _glossary_for(
     """That of the language of some words; None where they are more English than any other."""
     words = [word[0].casefold() for word in found]
     own = [*map(_is_own, words)]
-    strange = [len(word) >= LEAST_CHARS and not mine for word, mine in zip(words, own, strict=True)]
-    names = [_is_name(text, word) for word in found]
-    # words of neither tell half as much against a language as English ones; names tell nothing
-    against = [
-        0.0 if name else mine + odd / 2 for name, mine, odd in zip(names, own, strange, strict=True)
+    strange = [
+        not mine and (len(word) >= LEAST_CHARS or not word.isascii())
+        for word, mine in zip(words, own, strict=True)
     ]
-    best, most = None, 0.0
+    names = [_is_name(text, word) for word in found]
+    # English words tell against a language, and so do strange ones that it has not; names do not
+    against = [
+        (mine or odd) and not name for name, mine, odd in zip(names, own, strange, strict=True)
+    ]
+    best, most = None, 0
     for known in map(glossary, languages):
         heard = [True] * len(words) if known.capital_nouns else [not name for name in names]
         knows = [it and known.knows(word) for it, word in zip(heard, words, strict=True)]
@@ -175,7 +181,7 @@ def _glossary_for(
 
 def _looks_english(text: str) -> bool:
     """Whether hardly any of the first words of a text is no English one; quick."""
-    first = [word[0].casefold() for word in islice(_LONG_WORD.finditer(text), _FIRST)]
+    first = [word[0].casefold() for word in islice(_TELLING.finditer(text), _FIRST)]
     strange = sum(not _is_own(word) for word in first)
     return _STRANGE * strange < max(len(first), 1)
 

@@ -100,8 +100,10 @@ class Glossary:
         """Whether a case folded word is a form, or one inflected; phrases and compounds aside."""
         if len(word) > KEPT_CHARS:
             return False
-        given = (word,) if word.isascii() else (word, fold(word))
-        return any(spelt in self._words or self._stem_size(spelt) for spelt in given)
+        if word in self._words or self._stem_size(word):
+            return True
+        bare = word if word.isascii() else fold(word)
+        return bare != word and (bare in self._words or self._stem_size(bare) > 0)
 
     def find(self, words: Sequence[str], at: int, end: int) -> Found | None:
         """The entry for words of a text, accents and all, else without them: the longest phrase,
@@ -150,8 +152,10 @@ class Glossary:
 
     def _stem_size(self, word: str) -> int:
         """How long the longest stem of a word is; 0 without one."""
-        sizes = (size for size in self._sizes if size <= len(word) and word[:size] in self._stems)
-        return next(sizes, 0)
+        for size in self._sizes:
+            if word[:size] in self._stems:
+                return min(size, len(word))
+        return 0
 
     def _compound(self, word: str) -> str | None:
         """The English of a word made of two: Kalendereintrag -> calendar entry."""

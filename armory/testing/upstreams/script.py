@@ -40,6 +40,7 @@ class Script(ScriptState):
         discover_code: the error code that the modern probe gets from a legacy server.
         needs: tools that are listed in a session alone, to clients that declare so much: the names
             of members, one within the other, with spaces between.
+        needed_always: whether requests of 2026-07-28 are listed by that as well.
     """
 
     name: str = "scripted"
@@ -63,6 +64,7 @@ class Script(ScriptState):
     discover_code: int = -32601
     revision: str = LEGACY[-1]
     needs: dict[str, str] = field(default_factory=dict[str, str])
+    needed_always: bool = False
 
     def __post_init__(self) -> None:
         self.behaviour: dict[str, Tool] = dict(TOOLS)
@@ -140,7 +142,7 @@ class Script(ScriptState):
 
     def _page(self, method: str, params: Json, wire: Wire) -> Json:
         member, entries = LISTS[method], cast("list[Json]", getattr(self, LISTS[method]))
-        if self.needs and member == "tools" and wire.era != "modern":
+        if member == "tools" and (self.needed_always or wire.era != "modern"):
             needs, declared = self.needs, wire.capabilities
             entries = [e for e in entries if _declares(declared, needs.get(e["name"], ""))]
         key = "resourceTemplates" if member == "templates" else member

@@ -172,6 +172,7 @@ def main() -> None:
     parser.add_argument("--stderr", default="")
     parser.add_argument("--name", default="scripted")
     parser.add_argument("--needs", default="{}", help="capabilities by tool, as JSON")
+    parser.add_argument("--needed-always", action="store_true")
     options = parser.parse_args()
     if options.stderr:
         sys.stderr.write(options.stderr + "\n")
@@ -184,7 +185,12 @@ def main() -> None:
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
         os.environ["CHILD_PID"] = str(child.pid)
     needs = json.loads(options.needs)
-    script = Script(name=options.name, revision=options.revision, needs=needs)
+    script = Script(
+        name=options.name,
+        revision=options.revision,
+        needs=needs,
+        needed_always=options.needed_always,
+    )
     server = Server(
         script,
         options.era,

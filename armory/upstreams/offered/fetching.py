@@ -82,19 +82,26 @@ class ListFetcher:
             LoginNeeded: whoever it belongs to must log in first.
             UpstreamUnavailable: they cannot be had.
         """
-        lists = await self._fetched(link, before)
+        declared = OWN_CAPABILITIES if link.owned_by_gateway else None
+        lists = await self._fetched(link, before, declared)
         if not (self._spec.groups and declares_groups(link.capabilities)):
             return lists
         return replace(lists, groups=await self._groups(link, before))
 
     async def _fetched(
-        self, link: BaseLink, before: ServerLists | None = None, *, quiet: bool = False
+        self,
+        link: BaseLink,
+        before: ServerLists | None,
+        declared: Mapping[str, Any] | None,
+        *,
+        quiet: bool = False,
     ) -> ServerLists:
         return await fetch_lists(
             link,
             before=before,
             max_entries=self._spec.list_entries,
             max_bytes=self._spec.list_bytes,
+            declared=declared,
             quiet=quiet,
         )
 
@@ -137,6 +144,6 @@ class ListFetcher:
             why = f"upstream {self._spec.key!r} takes no handshake"
             raise UpstreamUnavailable(why, upstream=self._spec.key) from None
         try:
-            return await self._fetched(link, quiet=True)
+            return await self._fetched(link, None, capabilities, quiet=True)
         finally:
             self._links.end(link)

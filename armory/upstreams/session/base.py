@@ -234,7 +234,7 @@ class BaseLink(ABC):
         passed = call.params.get("_meta")
         if self.identity.era == "modern":
             meta = (
-                self._stamp.meta(passed, None, None, None, call.traceparent)
+                self._stamp.meta(passed, call.declared, None, None, call.traceparent)
                 if client is None
                 else self._stamp.meta(
                     passed, client.capabilities, client.log_level, token, call.traceparent

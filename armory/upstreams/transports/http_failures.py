@@ -16,6 +16,9 @@ from armory.protocol.headers import retry_after
 from armory.upstreams.session.replies import AnswerRefused
 from armory.upstreams.transports.error_bodies import error_text
 
+_UNHEARD = (401, 403, 413)
+"""Statuses of whoever does not look at what was sent: no login, too large."""
+
 
 class HttpFailure(UpstreamUnavailable):
     """The upstream answered with an HTTP error instead of a message.
@@ -89,14 +92,16 @@ def http_failure(
 
 
 def answer_refused(failure: HttpFailure) -> UpstreamUnavailable:
-    """The error that a status means for an answer to a question of the upstream's; where the
-    upstream failed, it may have taken the answer.
+    """The error that a status means for an answer to a question of the upstream's. Of others it
+    may have taken the answer, or have given the question up and go on with the call.
     """
-    if failure.status >= 500:
-        return failure
-    why = f"it refused the answer to its question: {_answered(failure.status, failure.body)}"
-    if failure.status == 404:
+    status, body = failure.status, failure.body
+    if status == 404 or (status == 400 and b"session" in body.lower()):
         why = "its session ended before the answer to its question"
+    elif status in _UNHEARD:
+        why = f"it refused the answer to its question: {_answered(status, body)}"
+    else:
+        return failure
     return AnswerRefused(f"upstream {failure.upstream!r}: {why}", upstream=failure.upstream)
 
 

@@ -19,7 +19,7 @@ from armory.web.rest.routes import Answer, Reply, RestCall, Route, Shape
 class LoginParams(Shape):
     """Of whom."""
 
-    user: Annotated[str, Field(max_length=220)] | None = Field(
+    user: Annotated[str, Field(min_length=1, max_length=220)] | None = Field(
         default=None,
         description="Whose login: a user, or token:NAME of a token without. For administrators.",
     )

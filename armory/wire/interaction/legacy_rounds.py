@@ -20,6 +20,8 @@ from armory.tasks import start
 from armory.wire.eras.questions import asks_url, may_ask
 
 MAX_ROUNDS = 10
+MOST = 64
+"""Questions of one round, as of a session whose upstream asks by itself."""
 STATE = "requestState"
 RESPONSES = "inputResponses"
 _FIRST_PAUSE_S = 0.05
@@ -71,6 +73,9 @@ async def answer_rounds(
 
 async def _ask_all(context: RequestContext, requests: Mapping[str, Raw]) -> dict[str, Raw] | Reply:
     """Put every input request to the client; a refusal ends the call."""
+    if len(requests) > MOST:
+        message = f"the upstream asked for {len(requests)} inputs at once; {MOST} are the most"
+        return Reply(error=jsonrpc.error(codes.INTERNAL_ERROR, message))
     questions: list[tuple[str, str, Params]] = []
     for key, raw in requests.items():
         request = members_or_none(raw) or {}

@@ -120,6 +120,13 @@ def test_time_outs_in_seconds_and_in_milliseconds(written: int, seconds: float) 
     assert found.upstreams["a"]["call_timeout_s"] == seconds
 
 
+def test_codexs_time_to_start_is_one_to_connect_where_nothing_is_started(tmp_path: Path) -> None:
+    text = '[mcp_servers.far]\nurl = "https://example.com/mcp"\nstartup_timeout_sec = 20\n'
+    found = read(tmp_path, "config.toml", text)
+    assert found.upstreams["far"] == {"url": "https://example.com/mcp", "connect_timeout_s": 20}
+    assert found.notices == []
+
+
 def test_what_is_null_is_not_there() -> None:
     entry = {"command": "x", "args": None, "env": None, "url": None}
     assert import_servers({"a": entry}).upstreams["a"] == {"command": "x"}

@@ -165,12 +165,7 @@ async def test_a_snapshot_that_could_not_be_served_is_served_the_next_time() -> 
     house.keeper = CatalogKeeper(house.index, {}, examples=examples)
     async with house:
         house.lists = {"a": lists("x")}
-        with structlog.testing.capture_logs() as logs:
-            assert await house.settle() == []
-        assert [line["event"] for line in logs if line["log_level"] == "error"] == [
-            "snapshot_failed"
-        ]
-        assert await house.settle() == ["a__x"]
+        assert [await house.settle(), await house.settle()] == [[], ["a__x"]]
 
 
 @pytest.mark.anyio

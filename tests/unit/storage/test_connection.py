@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from sqlalchemy import text
 
 from armory.storage.database import Database
+from tests.given_up import given_up
 
 pytestmark = pytest.mark.anyio
 INSERT = text("INSERT INTO users (id, is_active, plan, created_at_ms) VALUES (:id, 1, 'free', 0)")
@@ -55,3 +59,38 @@ async def test_one_that_is_cancelled_anywhere_leaves_nothing_open(tmp_path: Path
             assert found.scalar_one() >= whole
     async with asyncio.timeout(10):
         await database.close()
+
+
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    """Nothing is freed but with its last reference: in a gateway the collector comes seldom."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("uncollected")
+async def test_others_write_at_once_wherever_one_that_reads_and_writes_is_given_up(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "armory.db"
+    database = Database(f"sqlite:///{file}")
+    await database.open()
+
+    async def add(user: str) -> None:
+        async with database.write() as connection:
+            await connection.execute(COUNT)
+            await connection.execute(INSERT, {"id": user})
+
+    other = sqlite3.connect(file, timeout=0, isolation_level=None)
+    async with asyncio.timeout(60):
+        await add("first")
+        at, came = 0, True
+        while came:
+            at += 1
+            came = await given_up(add(f"user-{at}"), at)
+            other.execute("BEGIN IMMEDIATE")
+            other.execute("ROLLBACK")
+        assert at > 5
+        await database.close()
+    other.close()

@@ -307,6 +307,12 @@ async def test_what_a_pattern_wants_is_said_in_words(client: Any) -> None:
         assert words in found.body["detail"]
 
 
+async def test_nobody_is_called_nothing(client: Any) -> None:
+    for path in ("/v1/usage", "/v1/logins"):
+        found = await client("GET", f"{path}?user=", token=ADMIN_TOKEN)
+        assert (found.status, found.body["parameter"]) == (422, "user")
+
+
 def test_the_description_has_one_schema_of_each_name() -> None:
     """A schema is called as its model, in whatever file that is: of two alike only one is there."""
     for module in pkgutil.walk_packages(rest.__path__, f"{rest.__name__}."):

@@ -103,13 +103,22 @@ class PageReader:
         max_entries: of one list; a longer one fails.
         room: what all lists may still take.
         omitted: told of each entry that is left out.
+        declared: as of `fetch_lists`.
     """
 
-    def __init__(self, link: BaseLink, max_entries: int, room: Room, omitted: Omissions) -> None:
+    def __init__(
+        self,
+        link: BaseLink,
+        max_entries: int,
+        room: Room,
+        omitted: Omissions,
+        declared: Mapping[str, Any] | None = None,
+    ) -> None:
         self._link = link
         self._max_entries = max_entries
         self._room = room
         self._omitted = omitted
+        self._declared = declared
 
     async def read(self, method: str) -> OneList:
         """The list that `method` fetches; empty where the upstream has no such method.
@@ -128,7 +137,12 @@ class PageReader:
             if number and method != TOOLS and monotonic() > until:
                 raise self._bad(f"{method} has no end within {number:,} pages and {LONGEST_S:g} s")
             reply = await self._link.request(
-                Call(method, {} if cursor is None else {"cursor": cursor}, safe_to_retry=True)
+                Call(
+                    method,
+                    {} if cursor is None else {"cursor": cursor},
+                    declared=self._declared,
+                    safe_to_retry=True,
+                )
             )
             if reply.error is not None:
                 error = error_of(reply.error)

@@ -44,6 +44,7 @@ async def fetch_lists(
     before: ServerLists | None = None,
     max_entries: int = LIST_ENTRIES,
     max_bytes: int = LIST_BYTES,
+    declared: Mapping[str, Any] | None = None,
     quiet: bool = False,
 ) -> ServerLists:
     """Every list that the upstream's capabilities promise.
@@ -54,6 +55,7 @@ async def fetch_lists(
         before: the last good lists; a list other than the tools' that fails stays as it was there.
         max_entries: entries of one list; a longer one fails.
         max_bytes: what all lists may take in memory, as estimated; one that takes more fails.
+        declared: what is declared to an upstream of 2026-07-28, which may list by that as well.
         quiet: what is left out is not logged: it is for the gateway's own lists already.
 
     Raises:
@@ -63,7 +65,7 @@ async def fetch_lists(
     omitted = Omissions()
     lists: dict[str, Entries] = {}
     size, room = 0, Room(max_bytes)
-    reader = PageReader(link, max_entries, room, omitted)
+    reader = PageReader(link, max_entries, room, omitted, declared)
     for method in MEMBER:
         if not _promised(link.capabilities, method):
             continue

@@ -37,6 +37,12 @@ def known(*names: str) -> KnownWords:
         ("crie uma nova pasta", ["create", "new", "folder"]),
         ("把这个文件发给欧阳锋", ["file", "send", "欧阳锋"]),
         ("明天北京的天气", ["tomorrow", "weather"]),
+        ("フォルダの中のファイルを表示して", ["folder", "file", "show"]),
+        ("明日の東京の天気を教えてください", ["tomorrow", "weather"]),
+        ("내일 서울 날씨 알려줘", ["tomorrow", "weather"]),
+        ("이 폴더에 있는 파일을 삭제해 줘", ["folder", "file", "delete"]),
+        ("Покажи файлы в папке", ["show", "file", "folder"]),
+        ("какая завтра погода в Москве?", ["weather", "tomorrow"]),
     ],
 )
 def test_other_languages_are_put_into_english(text: str, said: list[str]) -> None:
@@ -62,12 +68,14 @@ def test_other_languages_are_put_into_english(text: str, said: list[str]) -> Non
         "weather in São Paulo",
         "lo mein recipe",
         "grand prix schedule",
-        "Покажи файлы в папке",
-        "フォルダの文件を表示",
-        "폴더의 파일을 보여줘",
+        "δείξε μου τα αρχεία στον φάκελο",
+        "أظهر الملفات في المجلد",
         "danke schön",
         "muchas gracias",
         "谢谢",
+        "спасибо",
+        "ありがとう",
+        "안녕하세요",
     ],
 )
 def test_what_is_english_or_unknown_or_mere_talk_stays(text: str) -> None:
