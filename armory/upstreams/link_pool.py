@@ -20,6 +20,7 @@ from armory.protocol.versions import Era
 from armory.tasks import Tasks, being_cancelled
 from armory.upstreams.clock import Clock
 from armory.upstreams.connecting.negotiate import Connector
+from armory.upstreams.connecting.opening import Opener
 from armory.upstreams.connecting.placing import OWN, Placing
 from armory.upstreams.connecting.releases import Releases
 from armory.upstreams.connecting.start_turns import StartTurns
@@ -71,7 +72,7 @@ class LinkPool:
         self._observer = observer
         self._connector = connector
         self._clock = clock
-        self._turns = turns
+        self._opener = Opener(spec, connector, turns)
         self._on_gone = on_gone
         self._slots = LinkSlots()
         self._watched = Watched(spec.key, self._link_of, clock)
@@ -253,7 +254,7 @@ class LinkPool:
         old, slot.link = slot.link, None
         if old is not None:
             await self._end(old)
-        link = await self._linked(slot)
+        link = await self._new_link(slot)
         if self._closing:
             await self._end(link)
             raise self._gone()
@@ -291,20 +292,9 @@ class LinkPool:
         self._watched.forget()
         self._observer.on_session_event(Replaced(self.spec.key))
 
-    async def _linked(self, slot: LinkSlot) -> BaseLink:
-        if slot.owner != OWN or not self.spec.is_stdio:
-            return await self._met(slot)
-        async with self._turns.turn(self._connector):
-            return await self._met(slot)
-
-    async def _met(self, slot: LinkSlot) -> BaseLink:
-        connector, key = self._connector, slot.owner
-        if not slot.legacy:
-            return await connector.connect(
-                slot.whose, slot.capabilities, slot, key=key, fresh=key == OWN
-            )
+    async def _new_link(self, slot: LinkSlot) -> BaseLink:
         try:
-            return await connector.connect_legacy(slot.whose, slot.capabilities, slot, key=key)
+            return await self._opener.open(slot)
         except NoHandshake:
             self._slots.forget(slot)
             if slot.owner in self._watched:
