@@ -160,6 +160,8 @@ class PlanUsage:
         try:
             async with self._database.write() as connection:
                 for (user, month), count in sorted(flying.items()):
+                    if (user, month) not in flying:  # deleted meanwhile
+                        continue
                     row = self._database.upsert(query_months)
                     row = row.values(user_id=user, month=month, queries=count)
                     await connection.execute(
@@ -181,8 +183,9 @@ class PlanUsage:
 
     def forget(self, user: str) -> None:
         """Forget a deleted user's count: the next user of that name is somebody else."""
-        for key in [key for key in self._pending if key[0] == user]:
-            del self._pending[key]
+        for counts in (self._pending, self._flying):
+            for key in [key for key in counts if key[0] == user]:
+                del counts[key]
 
     def _limit(self, plan: str) -> int | None:
         if plan in self._plans:

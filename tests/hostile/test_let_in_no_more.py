@@ -13,6 +13,7 @@ from armory.domain.principal import Principal
 from armory.errors import BackendError
 from armory.security.authentication import Authenticator
 from armory.storage.cache import MemoryCache
+from armory.tasks import stop
 from armory.testing.clients.raw import LegacyClient, modern_body, modern_headers
 from armory.testing.front import serving
 from armory.testing.waiting import until
@@ -260,3 +261,41 @@ async def test_what_was_just_being_let_in_is_not(what: str) -> None:
         await until(lambda: asked.done() or bool(upstream.under_way))
         assert upstream.under_way == []
         assert await asked == 401
+
+
+class SlowToSay(Revocable):
+    """One that takes its time once it is asked again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits = False
+        self.asked = asyncio.Event()
+
+    async def identify(self, credential: str) -> Principal | None:
+        """As `Scheme.identify`."""
+        if self.waits:
+            self.asked.set()
+            await asyncio.Event().wait()
+        return await super().identify(credential)
+
+
+async def test_who_leaves_while_it_is_asked_again_who_it_is_has_no_session() -> None:
+    gateway, _, _ = held_up(Held())
+    scheme, store = SlowToSay(), SlowStore()
+    checks = Authenticator((), (scheme,), allow_anonymous=False)
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test"}}
+    body = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}
+    async with (
+        serving(gateway, checks, store=store) as (url, edge),
+        aiohttp.ClientSession() as http,
+        asyncio.timeout(PATIENCE_S),
+    ):
+        asking = asyncio.ensure_future(http.post(f"{url}/mcp", json=body, headers=bearer("ann")))
+        await store.told.wait()
+        scheme.waits = True
+        await edge.end_principal("api_key:bob")
+        store.goes_on.set()
+        await scheme.asked.wait()
+        assert len(edge.sessions) == 1
+        await stop(asking)
+        await until(lambda: not len(edge.sessions))

@@ -88,6 +88,7 @@ class UsageStatistics:
         self._new_tools: dict[tuple[str, int], Counted] = {}
         self._new_users: dict[tuple[str, str], Counted] = {}
         self._new_servers: dict[tuple[str, int], tuple[int, int]] = {}
+        self._storing: dict[tuple[str, str], Counted] = {}
         self._waiting: list[_Call] = []
         self.dropped = 0
 
@@ -155,11 +156,14 @@ class UsageStatistics:
         if not (tools or users or servers):
             return
         self._new_tools, self._new_users, self._new_servers = {}, {}, {}
+        self._storing = users
         try:
             await self._rows.add(tools, users, servers)
         except BaseException:  # also where the end does not wait any more: it tells how many
             self._take_back(tools, users, servers)
             raise
+        finally:
+            self._storing = {}
 
     def _take_back(
         self,
@@ -211,8 +215,9 @@ class UsageStatistics:
         self._reading.forget(user)
         self._forgotten += 1
         self._waiting = [call for call in self._waiting if call[0] != user]
-        for key in [key for key in self._new_users if key[0] == user]:
-            del self._new_users[key]
+        for counts in (self._new_users, self._storing):
+            for key in [key for key in counts if key[0] == user]:
+                del counts[key]
 
     # -- what is known -----------------------------------------------------------------------
 

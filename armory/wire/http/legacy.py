@@ -18,7 +18,6 @@ from armory.protocol.headers import LAST_EVENT_ID, SESSION_HEADER
 from armory.protocol.jsonrpc import Message
 from armory.security.expiry import while_valid
 from armory.tasks import spawn, start, step_by_step
-from armory.wire.http.admission import RequestRejected
 from armory.wire.http.admitted import (
     OVERDUE,
     AdmittedRequest,
@@ -229,7 +228,7 @@ class LegacyEndpoint:
             return refusal(503, codes.LIMITED, str(full), id=id, headers=admitted.extra)
         try:
             await self._edge.admission.confirm(admitted)
-        except RequestRejected:
+        except BaseException:  # also a client that leaves, and never learns of its session
             await self._edge.sessions.end(session)
             raise
         request = session_request(caller, session, session.general, {}, id)

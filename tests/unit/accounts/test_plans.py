@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import sqlite3
 import time
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from armory.accounts.service import Accounts
 from armory.accounts.settings import AccountSettings
 from armory.storage.cache import MemoryCache
 from armory.storage.database import Database
+from armory.testing.waiting import until
 
 
 @pytest.mark.anyio
@@ -57,3 +60,35 @@ async def test_what_other_replicas_count_is_read_also_where_the_clock_was_set_ba
     finally:
         await one.close()
         await other.close()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("what", ["plans", "usage"])
+async def test_what_is_being_stored_of_a_deleted_user_is_not_stored(
+    tmp_path: Path, what: str
+) -> None:
+    file = tmp_path / "a.db"
+    settings = AccountSettings(enabled=True, plans={"free": 10})
+    accounts = Accounts(Database(f"sqlite:///{file}"), MemoryCache(), settings)
+    await accounts.open()
+    part = accounts.plans if what == "plans" else accounts.usage
+    other = sqlite3.connect(file, isolation_level=None)
+    try:
+        for user in ("ann", "bob"):
+            await accounts.plans.spend(user)
+            accounts.usage.called(user, "t", ok=True, latency_ms=1)
+        other.execute("BEGIN IMMEDIATE")
+        async with asyncio.timeout(20):
+            storing = asyncio.create_task(part.flush())
+            await until(lambda: not part.waiting)
+            part.forget("ann")
+            other.execute("COMMIT")
+            await storing
+        for user, used in (("ann", 0), ("bob", 1)):
+            if what == "plans":
+                assert (await accounts.plans.standing(user)).current_month_usage == used
+            else:
+                assert len(await accounts.usage.of_user(user)) == used
+    finally:
+        other.close()
+        await accounts.close()
