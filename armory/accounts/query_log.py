@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import delete, func, insert, or_, select
 
 from armory.domain.principal import OWNER_CHARS
 from armory.errors import ConfigError
@@ -24,6 +24,10 @@ _QUEUE = 10_000
 _QUEUE_CHARS = 8_000_000
 """Of all queries that wait to be stored; one may have 8,000."""
 _BATCH = 500
+KEPT = 1_000_000
+"""Records that stay, the newest: of 8,000 characters each they fill a disk in hours."""
+_PRUNE_AFTER = 100_000
+"""So many that were stored, at the latest."""
 _RETURNED = 50
 _OWN_KEY = re.compile(r"acx_[A-Za-z0-9_-]{8,}")
 _KINDS = ("sk", "ghp", "gho", "xoxa", "xoxb", "xoxp", "xoxr", "glpat")
@@ -94,6 +98,7 @@ class QueryLog:
         self._gone: set[str] = set()
         """Users who were deleted while records were made ready to be stored."""
         self._chars = 0
+        self._since_pruned = 0
         self.dropped = 0
         self._patterns: list[re.Pattern[str]] = []
         for place, text in enumerate(redact):
@@ -160,9 +165,12 @@ class QueryLog:
                 if rows:
                     async with self._database.write() as connection:
                         await connection.execute(insert(query_log), rows)
+                    self._since_pruned += len(rows)
             except BaseException:  # also where the end does not wait any more: it tells how many
                 self._put_back(batch)
                 raise
+            if self._since_pruned >= _PRUNE_AFTER:
+                await self.prune()
 
     def _put_back(self, batch: Sequence[QueryRecord]) -> None:
         kept = [record for record in batch if record.user not in self._gone]
@@ -170,14 +178,19 @@ class QueryLog:
         self._chars += sum(len(record.query) for record in kept)
 
     async def prune(self) -> int:
-        """Delete what is past its retention; how many records that were.
+        """Delete what is past its retention, or beyond `KEPT`; how many records that were.
 
         Raises:
             BackendError: the database failed.
         """
+        self._since_pruned = 0
         limit = now_ms() - self._retention_days * _DAY_MS
         async with self._database.write() as connection:
-            gone = await connection.execute(delete(query_log).where(query_log.c.at_ms < limit))
+            newest = (await connection.execute(select(func.max(query_log.c.id)))).scalar_one()
+            beyond = query_log.c.id <= (newest or 0) - KEPT
+            gone = await connection.execute(
+                delete(query_log).where(or_(query_log.c.at_ms < limit, beyond))
+            )
             return int(gone.rowcount)
 
     async def recent(self, *, user: str | None = None, limit: int = 100) -> list[QueryRecord]:

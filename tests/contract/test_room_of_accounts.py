@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from armory.accounts import room
+from armory.accounts import query_log, room
 from armory.accounts.packs import Pack
+from armory.accounts.query_log import QueryRecord
 from armory.accounts.service import Accounts
 from armory.accounts.settings import AccountSettings
 from armory.errors import InvalidRequest
@@ -89,3 +90,20 @@ async def test_keys_of_one_user(replicas: Any) -> None:
     assert {key.name for key in await keys.list("ann")} == {"k1", "k2"}
     for number in range(3):  # of nobody in particular
         await keys.create(f"service{number}")
+
+
+async def test_so_many_queries_are_kept(replicas: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query_log, "KEPT", 3)
+    log = (await replicas.start()).query_log
+    asked = [QueryRecord(f"q{n}", "ann", "mcp", f"query {n}", (), 1, 0.5, 1.0) for n in range(5)]
+    for record in asked:
+        log.add(record)
+    await log.flush()
+    assert await log.prune() == 2
+    assert [record.query for record in await log.recent()] == ["query 4", "query 3", "query 2"]
+
+    monkeypatch.setattr(query_log, "_PRUNE_AFTER", 2)  # also before its time
+    for record in asked[:2]:
+        log.add(record)
+    await log.flush()
+    assert len(await log.recent()) == 3

@@ -5,7 +5,7 @@ Owns: what these listings show. Never imports a transport.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec import Raw
 
@@ -40,18 +40,29 @@ async def list_entries(method: str, context: RequestContext, params: Mapping[str
     visible = view.visible(context)
     if (wanted.names, wanted.uris) != (None, None):
         records: Mapping[str, ListedRecord] = getattr(view.catalog, kind)
-        shown = [
-            r for n, r in records.items() if n in visible.names(kind) and _fits(r, kind, wanted)
-        ]
+        seen = [r for n, r in records.items() if n in visible.names(kind)]
+        shown = await _wanted(seen, kind, wanted)
         body = b",".join([listed_bytes(record, kind, form) for record in shown])
         return list_result(context, method, member, body, kept=False, private=True)
     body = view.listed.all_of(kind, visible, form)
     return list_result(context, method, member, body)
 
 
-def _fits(record: ListedRecord, kind: Kind, wanted: ListFilter) -> bool:
-    """Whether an entry is one that a filter asks for; prompts have no URI to ask for."""
-    name = record.name if kind == "prompts" else record.definition.get("name")
-    if wanted.names is not None and not (isinstance(name, str) and wanted.names.match(name)):
-        return False
-    return kind == "prompts" or wanted.uris is None or wanted.uris.match(record.name)
+async def _wanted(
+    records: Iterable[ListedRecord], kind: Kind, wanted: ListFilter
+) -> list[ListedRecord]:
+    """The entries that a filter asks for; prompts have no URI to ask for."""
+    found = list(records)
+    if wanted.names is not None:
+        names = {name for record in found if (name := _named(record, kind)) is not None}
+        among = await wanted.names.among(names)
+        found = [record for record in found if _named(record, kind) in among]
+    if wanted.uris is not None and kind != "prompts":
+        among = await wanted.uris.among([record.name for record in found])
+        found = [record for record in found if record.name in among]
+    return found
+
+
+def _named(record: ListedRecord, kind: Kind) -> str | None:
+    name: object = record.name if kind == "prompts" else record.definition.get("name")
+    return name if isinstance(name, str) else None

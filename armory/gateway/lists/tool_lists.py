@@ -104,9 +104,12 @@ class ToolLists:
         if request.query is not None and request.mode is None and self.filters(view.settings):
             check_size(request.query, view.settings)
             return await self._filtered(context, request.query, request.names)
+        shown = view.visible(context).tools.names
+        if request.names is not None:
+            shown = await request.names.among(shown)
         if by_groups and request.mode not in ("all", "raw"):
-            return _outside_groups(context, request)
-        return self._unfiltered(context, request)
+            return _outside_groups(context, request, shown)
+        return self._unfiltered(context, request, shown)
 
     async def _filtered(
         self, context: RequestContext, query: Query, patterns: Patterns | None
@@ -129,13 +132,13 @@ class ToolLists:
         self._outcomes.listed(context, query, selection, names, len(body), started)
         return reply
 
-    def _unfiltered(self, context: RequestContext, request: ListRequest) -> Reply:
+    def _unfiltered(self, context: RequestContext, request: ListRequest, among: Set[str]) -> Reply:
         started = time.perf_counter()
         view = context.view
         visible, settings = view.visible(context), view.settings
         if request.narrowed:
             tools = view.catalog.tools
-            names = [n for n in tools if n in visible.tools.names and _fits(tools[n], request)]
+            names = [n for n in tools if n in among and _fits(tools[n], request)]
             raw = request.mode == "raw"
             pinned = () if raw else view.pinned(visible)
             body = view.listed.tools(names, Form(context.era, headers=raw), pinned)
@@ -209,7 +212,8 @@ class ToolLists:
         if query.last_tool is None and (last := self._outcomes.last_tool(context)):
             query = replace(query, last_tool=last)
         if among is not None:
-            visible = replace(visible, tools=VisibleSet(among.among(visible.tools.names)))
+            names = await among.among(visible.tools.names)
+            visible = replace(visible, tools=VisibleSet(names))
         if self._retriever is None:
             return _nothing(query, len(visible.tools), "no retriever")
         searched = view.searchable(visible, kept=among is None)
@@ -239,11 +243,11 @@ def _everything(
     return list_result(context, LIST, _MEMBER, body, kept=kept)
 
 
-def _outside_groups(context: RequestContext, request: ListRequest) -> Reply:
+def _outside_groups(context: RequestContext, request: ListRequest, among: Set[str]) -> Reply:
     """What is in no group: pinned tools that were asked for; the meta-tools unless some were."""
     view = context.view
     tools, pinned = view.catalog.tools, view.pinned(view.visible(context))
-    names = [name for name in pinned if _fits(tools[name], request)]
+    names = [name for name in pinned if name in among and _fits(tools[name], request)]
     body = view.listed.tools(names, Form(context.era, load=True))
     if not request.narrowed:
         body = _with_meta_tools(context, body, cut=True)
@@ -261,8 +265,6 @@ def _outside_own_groups(context: RequestContext, form: Form, scoped: Set[str]) -
 
 def _fits(tool: ToolRecord, request: ListRequest) -> bool:
     if request.servers is not None and tool.server not in request.servers:
-        return False
-    if request.names is not None and not request.names.match(tool.name):
         return False
     return request.categories is None or tool.category in request.categories
 

@@ -7,7 +7,7 @@ Owns: reading it, matching patterns, and the capability that announces it. Only 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Generator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import translate
 from functools import cached_property
@@ -20,10 +20,17 @@ from armory.protocol.codes import INVALID_PARAMS
 from armory.protocol.errors import RpcError
 from armory.protocol.meta import OWN_PREFIX
 from armory.protocol.rawjson import members, need_value
+from armory.protocol.scanning.values import at_once
+from armory.threads import steps_for_callers
 
 FILTER = "filter"
 MAX_PATTERNS = 64
 MAX_PATTERN_CHARS = 256
+_TEXT_CHARS = 8_192
+"""Of a name or URI that may match: while one is matched, nothing else runs."""
+_LITTLE = 50_000
+"""Characters of patterns, times names, that are matched at once; more of them in a thread."""
+_PIECE = 500
 _NAMES, _URIS = "namePatterns", "uriPatterns"
 CARRIED = (
     "query", "threshold", "top_k", "servers", "categories", "ranker", "hour", "last_tool",
@@ -39,6 +46,7 @@ _SUPPORTED: Mapping[str, tuple[str, ...]] = {
 @dataclass(frozen=True)
 class Patterns:
     """Glob patterns; one that matches is enough. Case counts; `*`, `?` and `[…]` are special.
+    Texts are looked through before they are asked for.
 
     Attributes:
         texts: at least one.
@@ -50,13 +58,21 @@ class Patterns:
     def _any(self) -> re.Pattern[str]:
         return re.compile("|".join(map(translate, self.texts)))
 
-    def match(self, text: str) -> bool:
-        """Whether one of them matches all of `text`."""
-        return self._any.match(text) is not None
-
-    def among(self, names: Iterable[str]) -> frozenset[str]:
+    async def among(self, names: Collection[str]) -> frozenset[str]:
         """Those of the names that match."""
-        return frozenset(filter(self.match, names))
+        steps = self._matching(tuple(names))
+        if sum(map(len, self.texts)) * (1 + len(names)) <= _LITTLE:
+            return at_once(steps)
+        return await steps_for_callers(steps)
+
+    def _matching(self, names: tuple[str, ...]) -> Generator[None, None, frozenset[str]]:
+        match, found = self._any.match, set[str]()
+        for first in range(0, len(names), _PIECE):
+            if first:
+                yield
+            some = names[first : first + _PIECE]
+            found.update(name for name in some if len(name) <= _TEXT_CHARS and match(name))
+        return frozenset(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +136,8 @@ def _patterns(given: Mapping[str, Raw], name: str) -> Patterns | None:
             f"a list of at most {MAX_PATTERNS} glob patterns, each a string of 1 to "
             f"{MAX_PATTERN_CHARS} characters",
         )
+    if any("[" in text and not text.isascii() for text in texts):
+        raise _bad(f"{FILTER}.{name}", "patterns with `[...]` in ASCII alone")
     return Patterns(tuple(texts))
 
 
