@@ -25,7 +25,7 @@ def replacing(path: Path) -> Generator[BinaryIO]:
     meanwhile, a full disk say, nothing of it is left and `path` is as it was.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: it cannot be written; names the file.
     """
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
     try:
@@ -34,9 +34,11 @@ def replacing(path: Path) -> Generator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())  # else a power cut may leave an empty file in its place
         Path(name).replace(path)
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):
             os.unlink(name)
+        if isinstance(error, OSError) and error.filename is None:  # so of a disk that is full
+            error.filename = str(path)
         raise
 
 

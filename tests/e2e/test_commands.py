@@ -208,6 +208,20 @@ def test_a_running_gateway_answers_the_same(
     assert "/mcp/set/NAME take queries" in armory("search", *one, "convert").stderr
 
 
+def test_a_search_there_shows_the_skills_that_it_found(
+    armory: Run, serve: Callable[..., Any], demo_upstreams: dict[str, Any], tmp_path: Path
+) -> None:
+    folder = tmp_path / "books" / "refunds"
+    folder.mkdir(parents=True)
+    head = "---\nname: refunds\ndescription: How to refund a customer\n---\n"
+    (folder / "SKILL.md").write_text(head)
+    books = {"skills": str(folder.parent)}
+    served = serve({"upstreams": {**demo_upstreams, "books": books}}).ready()
+    shown = armory("search", "--url", served.base, "refund a customer").stdout
+    assert "skill: skill://books/refunds/SKILL.md (" in shown
+    assert "of 14 tools" in shown
+
+
 def failure(done: Any) -> dict[str, Any]:
     """The error that a command called with `--json` answered with."""
     found: dict[str, Any] = json.loads(done.stdout)["error"]

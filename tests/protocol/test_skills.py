@@ -256,6 +256,9 @@ async def test_search_names_a_skill_where_it_fits(rig: Rig) -> None:
     query = {"query": "write commit messages and name branches"}
     listed = await rig.result("tools/list", query)
     assert not [tool for tool in listed["tools"] if "://" in tool["name"]]
+    assert found["visible"] == listed["_meta"]["dev.armory/selection"]["visible"], "tools alone"
+    parts = [(await search(rig, texts, servers=[one]))["visible"] for one in ("git", "shop", "up")]
+    assert sum(parts) == found["visible"]
 
 
 async def search(rig: Rig, query: str | list[str], who: str = "ann", **more: Any) -> Any:

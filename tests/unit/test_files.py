@@ -46,7 +46,8 @@ def fill(path: Path) -> None:
 def test_a_disk_that_is_full_leaves_what_was_there_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "kept"
     path.write_bytes(b"before")
-    with pytest.raises(OSError, match="full"):
+    with pytest.raises(OSError, match="full") as failed:
         fill(path)
+    assert failed.value.filename == str(path), "a message says which"
     assert path.read_bytes() == b"before"
     assert [*tmp_path.iterdir()] == [path]

@@ -197,6 +197,8 @@ def _show(answer: dict[str, Any], *, explain: bool) -> None:
     console.print(table)
     for tool in answer.get("unlikely") or ():
         console.print(f"unlikely: {tool['name']} ({tool['score']:.3f})", markup=False)
+    for skill in answer.get("skills") or ():
+        console.print(f"skill: {skill['uri']} ({skill['score']:.3f})", markup=False)
     tail = f"\n{answer['returned']} of {answer['visible']} tools"
     if answer.get("refused"):
         tail += "; the query seems to need no tool"

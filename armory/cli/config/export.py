@@ -10,6 +10,7 @@ import json
 import shutil
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -174,6 +175,8 @@ def export(
     if into is not None:
         merged = merged_toml(into, whole) if chosen.toml else merged_json(into, whole)
         if merged is not None:
+            with suppress(OSError):  # of a project that has no `.cursor` yet; else it is told below
+                into.parent.mkdir()
             write_text(into, merged)
     if as_json:
         print_json({"client": client, "file": str(into or chosen.file), "config": whole})

@@ -163,6 +163,7 @@ class MetaTools:
         most = view.settings.max_tools if query.top_k is None else query.top_k
         wide = replace(query, top_k=most + len(skills))
         found = await self._lists.search(context, wide, explain=explain, skills=True)
+        found = replace(found, visible=_tools_among(context, query))
         return _without_skills(context, found, most)
 
     def _reveal(self, context: RequestContext, names: Iterable[str]) -> None:
@@ -174,6 +175,20 @@ class MetaTools:
         if new:
             session.revealed.update(new)
             self._changes.tell_session(session.id, TOOLS_CHANGED)
+
+
+def _tools_among(context: RequestContext, query: Query) -> int:
+    """How many tools a query may find, without the skills."""
+    view = context.view
+    names, tools = view.searchable(view.visible(context)).names, view.catalog.tools
+    if query.servers is None and query.categories is None:
+        return len(names)
+    fits = (tools[name] for name in names if name in tools)
+    return sum(
+        (query.servers is None or tool.server in query.servers)
+        and (query.categories is None or tool.category in query.categories)
+        for tool in fits
+    )
 
 
 def _without_skills(

@@ -185,7 +185,7 @@ class SkillFolder:
             for file in files
         ]
         entry = {"uri": main.uri, "frontmatter": read.frontmatter, "resources": resources}
-        problem = skill_problem(entry) or format_problem(read.frontmatter)
+        problem = format_problem(read.frontmatter) or skill_problem(entry)
         if problem is not None:
             raise BadSkill(problem)
         return entry

@@ -55,11 +55,13 @@ def format_problem(frontmatter: Mapping[str, Any]) -> str | None:
     """What the Agent Skills format says against it; None: nothing.
 
     Args:
-        frontmatter: with `name` and `description` as texts.
+        frontmatter: one without `name` and `description` as texts is left to `skill_problem`.
     """
-    name = frontmatter["name"]
+    name, description = frontmatter.get("name"), frontmatter.get("description")
+    if not (name and isinstance(name, str) and isinstance(description, str)):
+        return None
     if not _NAME.fullmatch(name) or len(name) > MAX_NAME:
         return f"its name is not of a-z, 0-9 and single hyphens, {MAX_NAME} characters at most"
-    if len(frontmatter["description"]) > MAX_DESCRIPTION:
+    if len(description) > MAX_DESCRIPTION:
         return f"its description has more than {MAX_DESCRIPTION:,} characters"
     return None

@@ -68,6 +68,16 @@ def test_the_client_decides_in_which_language_its_file_is() -> None:
     assert tomllib.loads(text)["mcp_servers"] == {"o": {"url": "http://o"}, "armory": {"url": URL}}
 
 
+def test_the_clients_folder_is_made_and_none_around_it(capsys: pytest.CaptureFixture[str]) -> None:
+    given = ("--client", "cursor", "--url", URL, "--into")
+    assert run(*given, ".cursor/mcp.json") == 0
+    assert json.loads(Path(".cursor/mcp.json").read_text())["mcpServers"]["armory"]["url"] == URL
+    capsys.readouterr()
+    assert run(*given, "mistyped/.cursor/mcp.json") == 2
+    assert "cannot be written: No such file" in " ".join(capsys.readouterr().err.split())
+    assert not Path("mistyped").exists()
+
+
 @pytest.mark.parametrize(
     ("given", "url"),
     [

@@ -133,12 +133,14 @@ def test_what_else_costs_a_skill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     skill(tmp_path / "well")
     (tmp_path / "none" / "below").mkdir(parents=True)
     skill(tmp_path / "Upper")
+    skill(tmp_path / "with space")
     skill(tmp_path / "large", data="x" * 1_001)
     skill(tmp_path / "many", a="", b="", c="")
     (skill(tmp_path / "deep") / "1" / "2" / "3" / "4").mkdir(parents=True)
     assert why(tmp_path) == {
         "none": "has no SKILL.md",
         "Upper": "its name is not of a-z, 0-9 and single hyphens, 64 characters at most",
+        "with space": "its name is not of a-z, 0-9 and single hyphens, 64 characters at most",
         "large": f"it has {1_001 + len((tmp_path / 'large' / 'SKILL.md').read_text()):,} bytes; "
         "hosts take 1,000",
         "many": "it has 4 files; hosts take 3",
