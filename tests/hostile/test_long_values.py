@@ -70,6 +70,16 @@ async def test_a_cursor_of_groups_as_well() -> None:
         await fetch_groups(listing)
 
 
+async def test_of_many_groups_that_are_none_some_are_read_and_few_logged() -> None:
+    many = ",".join(["1"] * 1_000)
+    pages = [f'{{"groups":[{many}],"nextCursor":"{n}"}}'.encode() for n in range(100)]
+    listing = Listing(*pages)
+    with capture_logs() as logs:
+        assert await fetch_groups(listing) == ()
+    assert len(listing.pages) == 100 - 21  # 20,000 entries, and the page that has more
+    assert len(logs) == 20 + 1  # the last says that no more are
+
+
 @pytest.mark.parametrize("said", [str(2**53), "1e300", "9" * 1_000])
 async def test_a_list_is_kept_no_longer_than_a_number_may_say(said: str) -> None:
     lists = await tools_of(f'{{"tools":[],"ttlMs":{said}}}'.encode())

@@ -6,6 +6,7 @@ gateway's own listing does not, and so has every tool. Never imports a transport
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -31,6 +32,8 @@ MAX_LEVELS = 8
 _MAX_PAGES = 100
 _MOST = 20_000
 """Entries of a group that are read."""
+_AT_ONCE = 64
+"""Of them in one round of the event loop."""
 _TEXT_CHARS = 4_000
 Entry = Mapping[str, Any]
 
@@ -83,6 +86,9 @@ class _Fetch:
         for _ in range(_MAX_PAGES):
             page = await self._asked("groups/list", params)
             entries += _array(page, "groups")
+            if len(entries) > _MOST:
+                del entries[_MOST:]
+                break
             cursor = page.get("nextCursor")
             if cursor is not None and len(memoryview(cursor)) > CURSOR_BYTES:
                 raise _Bad(f"groups/list has {long_cursor(cursor)}")
@@ -95,13 +101,17 @@ class _Fetch:
     async def _within(self, entries: list[Raw], level: int) -> tuple[OwnGroup, ...]:
         """The groups that entries name; first all of a level, so that each stands high up."""
         named: list[Entry] = []
-        for raw in entries:
+        for place, raw in enumerate(entries):
+            if len(self._met) >= MAX_GROUPS:
+                break
+            if place % _AT_ONCE == _AT_ONCE - 1:
+                await asyncio.sleep(0)
             try:
                 entry = opened(raw, "name")
             except Unusable as problem:
                 self._dropped("", problem)
                 continue
-            if entry["name"] not in self._met and len(self._met) < MAX_GROUPS:
+            if entry["name"] not in self._met:
                 self._met.add(entry["name"])
                 named.append(entry)
         groups = [await self._group(entry, level) for entry in named]
@@ -137,7 +147,7 @@ class _Fetch:
 
     def _dropped(self, name: str, why: Exception) -> None:
         said = {"group": name[:80], "error": str(why)[:200]}
-        log.warning("upstream_group_dropped", upstream=self._link.server, **said)
+        self._link.budget.say(log.warning, "upstream_group_dropped", **said)
 
 
 def _members(raw: Raw) -> dict[str, Raw]:
