@@ -29,7 +29,7 @@ from armory.testing.waiting import until
 from armory.web.app import make_app
 from armory.web.binding import bind
 from armory.web.settings import ListenSettings
-from armory.wire import duplex
+from armory.wire.duplex import in_flight
 from armory.wire.http.answers import tell_held
 from armory.wire.settings import StdioSettings
 from armory.wire.stdio import serve_stdio
@@ -141,7 +141,7 @@ async def test_who_reads_no_answers_is_read_no_further(gateway: Gateway) -> None
 async def test_requests_of_one_connection_at_a_time(
     gateway: Gateway, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(duplex, "_AT_ONCE", 2)
+    monkeypatch.setattr(in_flight, "_AT_ONCE", 2)
     async with stdio(gateway) as client:
         wait = {"name": "up__wait", "arguments": {}}
         client.send(*(modern_body(n, "tools/call", wait) for n in (1, 1)))  # by one id, too
@@ -159,7 +159,7 @@ async def test_requests_of_one_connection_at_a_time(
 async def test_bytes_of_answers_that_wait(
     gateway: Gateway, transport: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(duplex, "_HELD_BYTES", 4 * len(LARGE))
+    monkeypatch.setattr(in_flight, "_HELD_BYTES", 4 * len(LARGE))
     count = 40
     calls = [modern_body(n, "tools/call", {"name": "up__say"}) for n in range(count)]
     if transport == "stdio":

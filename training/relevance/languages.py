@@ -4,7 +4,7 @@
 
 Two lots of queries: the 18 of mcpproxy-golden, put into other languages by hand
 (`languages.jsonl`), over its 45 tools among the 527 of livemcpbench; and 64 of six public sets
-(`translated.jsonl`), each over the tools of its set, translated as people would ask by somebody who
+(`translated.jsonl`), each over the tools of its set, translated as people would ask by a model that
 had not seen the glossaries. `--as-written` puts nothing into English.
 """
 

@@ -71,9 +71,10 @@ mcpServers:
   near: {command: x, headers: {A: b}}
 """
     loaded = load_text(text, environ={})
-    assert not loaded.config.upstreams["far"].env
+    far = loaded.config.upstreams["far"]
+    assert (far.env, far.connect_timeout_s) == ({}, 9)  # nothing is started there
     said = "\n".join(loaded.notices)
-    assert "'far': env, start_timeout_s left out" in said
+    assert "'far': env left out" in said
     assert "'near': headers left out" in said
     assert "args" not in said
 
