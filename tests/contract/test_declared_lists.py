@@ -33,14 +33,19 @@ async def listed(rig: Rig, capabilities: Mapping[str, Any]) -> list[str]:
     return [tool["name"] for tool in lists.tools]
 
 
-async def test_lists_are_those_for_what_is_declared(legacy: Rig) -> None:
-    if legacy.server is not None:
-        legacy.server.script.needs = NEEDS
+async def lists_by(rig: Rig, needs: dict[str, str]) -> None:
+    """Have the upstream list tools by what is declared; the gateway itself is listed all."""
+    if rig.server is not None:
+        rig.server.script.needs = needs
     else:
-        await legacy.reconfigure(args=("--needs", json.dumps(NEEDS)))
+        await rig.reconfigure(args=("--needs", json.dumps(needs)))
+    own = await rig.pool.upstream("up").lists.over(await rig.pool.upstream("up").own_link())
+    assert [tool["name"] for tool in own.tools] == list(TOOLS)
+
+
+async def test_lists_are_those_for_what_is_declared(legacy: Rig) -> None:
+    await lists_by(legacy, NEEDS)
     pool, everything = legacy.pool, list(TOOLS)
-    own = await pool.upstream("up").lists.over(await pool.upstream("up").own_link())
-    assert [tool["name"] for tool in own.tools] == everything
     before = pool.status()["up"].sessions
     plain = [name for name in everything if name not in NEEDS]
     assert await listed(legacy, {}) == plain
@@ -59,13 +64,8 @@ async def test_tools_and_interfaces_of_clients_are_declared(legacy: Rig) -> None
     declares both, or such tools would be listed for nobody.
     """
     needs = {"sample": "sampling tools", "roots": f"extensions {APPS_EXTENSION}"}
-    if legacy.server is not None:
-        legacy.server.script.needs = needs
-    else:
-        await legacy.reconfigure(args=("--needs", json.dumps(needs)))
-    pool, everything = legacy.pool, list(TOOLS)
-    own = await pool.upstream("up").lists.over(await pool.upstream("up").own_link())
-    assert [tool["name"] for tool in own.tools] == everything
+    await lists_by(legacy, needs)
+    everything = list(TOOLS)
     for more, hidden in ((0, {"sample", "roots"}), (SAMPLING_TOOLS, {"roots"}), (APPS, {"sample"})):
         wanted = [name for name in everything if name not in hidden]
         assert await listed(legacy, declaration(ROOTS | SAMPLING | more)) == wanted

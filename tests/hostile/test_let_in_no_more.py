@@ -87,15 +87,20 @@ async def test_what_waited_for_its_turn_calls_nothing() -> None:
             assert await asyncio.gather(*calls) == [200] * len(others)
 
 
+async def batch_under_way(client: LegacyClient, upstream: Held) -> asyncio.Future[Any]:
+    """A batch of one call more than run at once, as many of which the upstream holds."""
+    await client.initialize({})
+    sent = asyncio.ensure_future(client.send([plain_call(id) for id in range(AT_ONCE + 1)]))
+    await until(lambda: len(upstream.under_way) == AT_ONCE)
+    return sent
+
+
 async def test_the_rest_of_a_batch_calls_nothing() -> None:
     upstream = Held()
     gateway, scheme, checks = held_up(upstream)
     async with serving(gateway, checks) as (url, edge), aiohttp.ClientSession() as http:
         client = LegacyClient(f"{url}/mcp", http, "2025-03-26", token="ann")
-        await client.initialize({})
-        batch = [plain_call(id) for id in range(AT_ONCE + 1)]
-        sent = asyncio.ensure_future(client.send(batch))
-        await until(lambda: len(upstream.under_way) == AT_ONCE)
+        sent = await batch_under_way(client, upstream)
         scheme.ended.add("ann")
         await edge.end_principal("api_key:ann")
         upstream.let_go.set()
@@ -109,10 +114,7 @@ async def test_the_rest_of_a_batch_calls_nothing_once_its_session_is_deleted() -
     gateway, _, checks = held_up(upstream)
     async with serving(gateway, checks) as (url, _edge), aiohttp.ClientSession() as http:
         client = LegacyClient(f"{url}/mcp", http, "2025-03-26", token="ann")
-        await client.initialize({})
-        batch = [plain_call(id) for id in range(AT_ONCE + 1)]
-        sent = asyncio.ensure_future(client.send(batch))
-        await until(lambda: len(upstream.under_way) == AT_ONCE)
+        sent = await batch_under_way(client, upstream)
         async with asyncio.timeout(PATIENCE_S):
             async with http.delete(client.url, headers=client.headers) as answered:
                 assert answered.status == 204
