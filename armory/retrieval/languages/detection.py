@@ -20,7 +20,7 @@ _STRANGE = 4
 #: Words that tell what language a text is of: long ones, and those of other letters.
 _TELLING = re.compile(r"[^\W\d_]{4,}+|(?:(?![\x00-\x7f])[^\W\d_])++")
 _FIRST = 14
-#: So many small English words make a text with Chinese in it an English one.
+#: So many small English words make a text with other letters in it an English one.
 _SMALL = 2
 _WORD = re.compile(r"[A-Za-z]++")
 #: English words that are too short to stand in the list of those that are spelt right.
@@ -57,50 +57,52 @@ SCRIPTS = (
     ),
 )
 
+LATIN = SCRIPTS[-1]
+
 
 def script_of(text: str) -> Script:
     """The script of a text; of several the first of `SCRIPTS`."""
     if text.isascii():
-        return SCRIPTS[-1]
-    return next((script for script in SCRIPTS if script.letters.search(text)), SCRIPTS[-1])
+        return LATIN
+    return next((script for script in SCRIPTS if script.letters.search(text)), LATIN)
 
 
 def has_english(text: str) -> bool:
-    """Whether English stands around what is Chinese in a text, not a few terms among it."""
+    """Whether English stands around what has other letters in a text, not a few terms among it."""
     small = (word[0].lower() in STOP_WORDS for word in _WORD.finditer(text))
     return sum(islice(filter(None, small), _SMALL)) == _SMALL
 
 
-def glossary_for(
-    text: str, found: Sequence[re.Match[str]], languages: Sequence[str]
-) -> Glossary | None:
+def glossary_for(text: str, found: Sequence[re.Match[str]], script: Script) -> Glossary | None:
     """That of the language that has most of a text's first words; None where they are English.
 
     Args:
         text: the text.
         found: its words.
-        languages: to choose from.
+        script: whose languages there are to choose from.
     """
     found = found[:_FIRST]
     words = [word[0].casefold() for word in found]
-    own = [*map(_is_own, words)]
+    own = [*map(is_own, words)]
     strange = [
         not mine and (len(word) >= LEAST_CHARS or not word.isascii())
         for word, mine in zip(words, own, strict=True)
     ]
     names = names_in(text, found)
-    # English words tell against a language, and so do strange ones that it has not; names do not
+    # English words tell against a language of the same letters, and so do strange ones that it has
+    # not; names do not
     against = [
-        (mine or odd) and not name for name, mine, odd in zip(names, own, strange, strict=True)
+        (mine or odd) and not name and (script is LATIN or not word.isascii())
+        for name, mine, odd, word in zip(names, own, strange, words, strict=True)
     ]
     best, most = None, 0
-    for known in map(glossary, languages):
+    for known in map(glossary, script.languages):
         heard = [True] * len(words) if known.capital_nouns else [not name for name in names]
         knows = [it and known.knows(word) for it, word in zip(heard, words, strict=True)]
         surplus = sum(not own[i] if it else -against[i] for i, it in enumerate(knows))
         telling = [words[i] for i, it in enumerate(knows) if it and strange[i]]
         # as much of either is enough for a word that accents aside is no English one: wetter berlin
-        even = surplus == most and best is None and not all(_is_own(fold(it)) for it in telling)
+        even = surplus == most and best is None and not all(is_own(fold(it)) for it in telling)
         if telling and (surplus > most or even):
             best, most = known, surplus
     return best
@@ -109,11 +111,11 @@ def glossary_for(
 def looks_english(text: str) -> bool:
     """Whether hardly any of the first words of a text is no English one; quick."""
     first = [word[0].casefold() for word in islice(_TELLING.finditer(text), _FIRST)]
-    strange = sum(not _is_own(word) for word in first)
+    strange = sum(not is_own(word) for word in first)
     return _STRANGE * strange < max(len(first), 1)
 
 
-def _is_own(word: str) -> bool:
+def is_own(word: str) -> bool:
     """Whether a case folded word is an English one; one with an accent is not."""
     if not word.isascii():
         return False

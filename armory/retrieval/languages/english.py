@@ -17,8 +17,11 @@ from itertools import islice
 from typing import NamedTuple
 
 from armory.retrieval.languages.detection import (
+    LATIN,
+    Script,
     glossary_for,
     has_english,
+    is_own,
     looks_english,
     names_in,
     script_of,
@@ -64,10 +67,10 @@ def in_english(text: str, words: KnownWords) -> str:
         words: of the tools that may be found.
     """
     script = script_of(text)
-    if script.spaced:
-        pieces = _of_letters(text, script.languages)
-    elif has_english(text):
+    if script is not LATIN and has_english(text):
         return text
+    if script.spaced:
+        pieces = _of_letters(text, script)
     else:
         pieces = _of_characters(text, glossary(*script.languages))
     return text if not pieces or is_pleasantry(text) else _put(text, pieces, words)
@@ -98,12 +101,12 @@ def _of_characters(text: str, known: Glossary) -> list[Piece]:
     return pieces
 
 
-def _of_letters(text: str, languages: Sequence[str]) -> list[Piece]:
+def _of_letters(text: str, script: Script) -> list[Piece]:
     """The pieces of a text in the language that knows most of its words; none of English."""
     if looks_english(text):
         return []
     found = list(islice(STANDALONE.finditer(text), _MOST))
-    known = glossary_for(text, found, languages)
+    known = glossary_for(text, found, script)
     return [] if known is None else _known_by(known, text, found)
 
 
@@ -115,13 +118,18 @@ def _known_by(known: Glossary, text: str, found: Sequence[re.Match[str]]) -> lis
     at = 0
     while at < len(found):
         entry = known.find(words, at, _together(text, found, at))
-        if entry is None or (names[at] and not entry.exact):  # a name is no inflected word
-            at += 1
+        if entry is None or (not entry.exact and (names[at] or _is_english(known, words[at]))):
+            at += 1  # a name is no inflected word
             continue
         end = at + entry.taken
         pieces.append(Piece(found[at].start(), found[end - 1].end(), entry.english))
         at = end
     return pieces
+
+
+def _is_english(known: Glossary, word: str) -> bool:
+    """Whether a word is English rather than one inflected: checkout, in spite of `checken`."""
+    return is_own(word) and not known.has_stem(word)
 
 
 def _together(text: str, found: Sequence[re.Match[str]], at: int) -> int:

@@ -4,7 +4,8 @@ Owns: `Glossary`, reading the files beside it. Never imports anything of Armory 
 
 A file is a line an entry: `form, form: english words`. A form is a word or up to six; one that
 ends in `-` stands for every word that begins so. Forms are compared folded, so that accents may be
-left out. A Chinese form stands for its characters wherever they are.
+left out. A Chinese form stands for its characters wherever they are. Where the English is `=`, the
+forms are names that look like forms of something else (Müller), and none of this language.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ FOLDER = Path(__file__).parent
 READ: dict[str, Glossary] = {}
 #: Whose nouns begin with a capital, and join without a hyphen.
 _GERMAN = "de"
+_STAYS = "="
 #: Letters whose strokes are no accents to Unicode, and are left out as those are.
 _STROKES = str.maketrans("łøđ", "lod")
 _UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue"})
@@ -67,6 +69,7 @@ class Glossary:
         self.language = language
         self._words: dict[str, str] = {}
         self._stems: dict[str, str] = {}
+        self._names: set[str] = set()
         self._phrases: dict[str, list[_Phrase]] = {}  # by first word or stem, the longest first
         entries = [*_entries(language, text)]
         for form, english in entries:
@@ -91,7 +94,9 @@ class Glossary:
 
     def _add(self, form: str, english: str) -> None:
         first, *others = form.split()
-        if others:
+        if english == _STAYS:
+            self._names.add(form)
+        elif others:
             rest = [(word.removesuffix("-"), word.endswith("-")) for word in others]
             self._phrases.setdefault(first, []).append(_Phrase(rest, english))
         elif first.endswith("-"):
@@ -103,10 +108,16 @@ class Glossary:
         """Whether a case folded word is a form, or one inflected; phrases and compounds aside."""
         if len(word) > KEPT_CHARS:
             return False
+        if word in self._names:
+            return False
         if word in self._words or self._stem_size(word):
             return True
         bare = word if word.isascii() else fold(word)
         return bare != word and (bare in self._words or self._stem_size(bare) > 0)
+
+    def has_stem(self, word: str) -> bool:
+        """Whether a case folded word is a stem as it stands."""
+        return word in self._stems
 
     def find(self, words: Sequence[str], at: int, end: int) -> Found | None:
         """The entry for words of a text, accents and all, else without them: the longest phrase,
@@ -127,6 +138,8 @@ class Glossary:
 
     def _found(self, words: Sequence[str]) -> Found | None:
         word = words[0]
+        if word in self._names:
+            return None
         if len(words) > 1 and (found := self._phrase(words)) is not None:
             return found
         if (english := self._words.get(word)) is not None:

@@ -43,6 +43,9 @@ def known(*names: str) -> KnownWords:
         ("이 폴더에 있는 파일을 삭제해 줘", ["folder", "file", "delete"]),
         ("Покажи файлы в папке", ["show", "file", "folder"]),
         ("какая завтра погода в Москве?", ["weather", "tomorrow"]),
+        ("открой issue в repo armory: login broken", ["open issue", "repo armory: login broken"]),
+        ("mach einen checkout vom neuen Branch", ["checkout", "new"]),
+        ("sende Herrn Müller die Rechnung", ["send", "Müller", "invoice"]),
     ],
 )
 def test_other_languages_are_put_into_english(text: str, said: list[str]) -> None:
