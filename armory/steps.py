@@ -44,6 +44,8 @@ FLOODING = Flooding()
 class Account(Protocol):
     """One caller's share of the event loop."""
 
+    key: str
+
     @property
     def clock(self) -> Callable[[], float]:
         """The clock that steps are measured by, in seconds."""

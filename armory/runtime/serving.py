@@ -94,9 +94,8 @@ async def serve(runtime: Runtime, stack: AsyncExitStack, listeners: Listeners) -
     app.on_shutdown.append(end_streams)
     await edge.start()
     stack.push_async_callback(edge.close)
-    await listeners.listening.serve(
-        app, None if logs else Shortcut(edge.fixed_path_handlers(), runtime.first_snapshot.is_set)
-    )
+    shortcut = None if logs else Shortcut(edge.fixed_path_handlers(), runtime.first_snapshot.is_set)
+    await listeners.listening.serve(app, shortcut, edge.who_asks)
     stack.callback(ending.begin)
     stack.push_async_callback(listeners.close)
     runtime.edge, runtime.listening = edge, listeners.listening

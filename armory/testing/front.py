@@ -261,8 +261,9 @@ async def serving(
     settings: HttpSettings | None = None,
     store: Store | None = None,
     alive_s: float = ALIVE_S,
+    connections: int | None = None,
 ) -> AsyncGenerator[tuple[str, HttpEdge]]:
-    """The HTTP edge on a free port; gives its base URL and the edge.
+    """The HTTP edge on a free port, for so many connections; gives its base URL and the edge.
 
     With a `store` it is one of several replicas that share it; one that has shown no sign of life
     for `alive_s` counts as gone.
@@ -274,7 +275,8 @@ async def serving(
     edge = HttpEdge(gateway, authenticator, settings, replicas=replicas)
     app = web.Application()
     edge.register(app)
-    listening = await listen(app, bound, settings=ListenSettings(drain_timeout_s=1.0))
+    bounds = ListenSettings(drain_timeout_s=1.0, connections=connections)
+    listening = await listen(app, bound, settings=bounds, who_asks=edge.who_asks)
     await edge.start()
     try:
         yield url, edge

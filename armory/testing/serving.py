@@ -5,6 +5,8 @@ Owns: `listen`. Never imports what is served.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from aiohttp import web
 
 from armory.web.app import Listening, Shortcut
@@ -19,6 +21,7 @@ async def listen(
     settings: ListenSettings | None = None,
     base_path: str = "",
     shortcut: Shortcut | None = None,
+    who_asks: Callable[[web.Request], Awaitable[str | None]] | None = None,
 ) -> Listening:
     """Serve on a port that is bound.
 
@@ -28,8 +31,9 @@ async def listen(
         settings: bounds of requests and of the end.
         base_path: path under which everything is registered, for the URL.
         shortcut: paths that need no router.
+        who_asks: whose a request is, where every connection is in use.
     """
     listening = Listening(bound, settings, base_path)
-    await listening.serve(app, shortcut)
+    await listening.serve(app, shortcut, who_asks)
     await listening.begin()
     return listening

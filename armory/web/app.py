@@ -11,6 +11,7 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from aiohttp import web
@@ -40,14 +41,17 @@ BODY_MARGIN = 64 * 1024
 class Leaving:
     """Whether the server is about to end: then each answer ends its connection.
 
-    So does each on a connection beyond the cap, where only health is answered.
+    So does each on a connection beyond the cap, where only health is answered, unless somebody
+    else has more than half of all connections: then one of those makes room.
 
     Attributes:
         begun: whether it is.
+        make_room: for the caller of a request on such a connection; whether there is some now.
         refused: how many requests beyond the cap were not answered.
     """
 
     begun: bool = False
+    make_room: Callable[[web.Request], Awaitable[bool]] | None = None
     refused: int = 0
 
     def around(self, handler: Handler, shortcut: Shortcut | None) -> Handler:
@@ -57,14 +61,12 @@ class Leaving:
 
         def handle(request: web.Request) -> Awaitable[web.StreamResponse]:
             connection: Any = request.protocol
-            reserve = connection.reserve
             message = request._message  # pyright: ignore[reportPrivateUsage]
-            if self.begun or reserve:
+            if connection.reserve and not request.path.endswith(ALWAYS_ANSWERED):
+                return self._beyond(request, handle)
+            if self.begun or connection.reserve:
                 # as if the client had asked for it: also streams say so in their head
                 request._message = message._replace(should_close=True)  # pyright: ignore[reportPrivateUsage]
-                if reserve and not request.path.endswith(ALWAYS_ANSWERED):
-                    self.refused += 1
-                    return _full()
             target = message.path
             if len(target) > _LONG_TARGET and _has_too_many_parts(target):
                 return _too_long()
@@ -74,6 +76,13 @@ class Leaving:
             return found(request)
 
         return handle
+
+    async def _beyond(self, request: web.Request, handle: Handler) -> web.StreamResponse:
+        """The answer to a request on a connection beyond the cap."""
+        if self.make_room is None or not await self.make_room(request):
+            self.refused += 1
+            return _full()
+        return await handle(request)
 
 
 def _never() -> bool:
@@ -90,12 +99,14 @@ async def _too_long() -> web.StreamResponse:
     return web.Response(status=414, text=text)
 
 
-async def _full() -> web.StreamResponse:
-    return web.Response(
+def _full() -> web.StreamResponse:
+    full = web.Response(
         status=503,
         text="every connection is in use (server.limits.connections); try again later\n",
         headers={"Retry-After": "1"},
     )
+    full.force_close()
+    return full
 
 
 class Listening:
@@ -167,12 +178,19 @@ class Listening:
             raise cannot_bind(error, self.host, self.port) from None
         self.connections.start()
 
-    async def serve(self, app: web.Application, shortcut: Shortcut | None = None) -> None:
+    async def serve(
+        self,
+        app: web.Application,
+        shortcut: Shortcut | None = None,
+        who_asks: Callable[[web.Request], Awaitable[str | None]] | None = None,
+    ) -> None:
         """Let an application answer, also the requests that wait for it.
 
         Args:
             app: the finished application.
             shortcut: paths that need no router.
+            who_asks: whose a request is, as its connection says of its caller; None: nobody's that
+                is known. Only asked where every connection is in use.
         """
         runner = web.AppRunner(app)
         await runner.setup()
@@ -184,6 +202,16 @@ class Listening:
         self._server.request_factory = made.request_factory
         self._runner.app = app
         self._early.serve(handler)
+        if who_asks is not None:
+            self._leaving.make_room = partial(self._make_room, who_asks)
+
+    async def _make_room(
+        self, who_asks: Callable[[web.Request], Awaitable[str | None]], request: web.Request
+    ) -> bool:
+        """Room for the caller of a request on a connection beyond the cap; whether there is."""
+        caller = await who_asks(request)
+        connection: Any = request.protocol
+        return caller is not None and self.connections.make_room(connection, caller)
 
     def leave(self) -> None:
         """From now on close each connection after its answer; new ones are served."""

@@ -1,8 +1,8 @@
 """Connections of clients: their number, and the time limits of each.
 
 Owns: `Connections`, which cuts those that stay silent, stop half-way or do not read. A new
-connection takes the place of one that waits for its client; when all are busy, only health checks
-are answered. Never reads the content.
+connection takes the place of one that waits for its client; when all are busy, of one of whoever
+has more than half of them, or only health checks are answered. Never reads the content.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from aiohttp.web_server import Server
 from armory.logger import Logger
 from armory.web.connections.arriving import COUNTED_BYTES, Arriving, first_of_largest_caller
 from armory.web.connections.connection import ENDING, TIMED_OUT, TOO_LARGE, Connection
+from armory.web.connections.crowding import Crowding
 from armory.web.connections.descriptors import used_up
 from armory.web.connections.endings import Endings
 from armory.web.connections.exchanges import check_library
@@ -40,7 +41,7 @@ _LOOKED_AT_AT_ONCE = 256
 _PROGRESS_BYTES = 64 * 1024
 _NO_ACCEPT = "socket.accept() out of system resource"
 _LAST_WORDS = {"header": TIMED_OUT, "body": TIMED_OUT, "arriving": ENDING}
-CUT_FOR = ("arriving", "body", "evicted", "full", "header", "unread", "write")
+CUT_FOR = ("arriving", "body", "crowding", "evicted", "full", "header", "unread", "write")
 """Reasons for which connections are cut."""
 
 
@@ -79,6 +80,7 @@ class Connections:
         check_library(RequestHandler(server, loop=self.loop, **self._settings))
         self._open: dict[Connection, None] = {}
         self._idle = Idle(self.loop, self._open)
+        self._crowding = Crowding(self.loop, self._open, self._capacity)
         self._stalled: dict[Connection, None] = {}
         self._unread = 0
         self._arriving = Arriving(limits.arriving_bytes)
@@ -134,6 +136,18 @@ class Connections:
                 self._end(connection, "full")
         self._open[connection] = None
         self._idle.made(connection)
+
+    def make_room(self, connection: Connection, caller: str) -> bool:
+        """Have a connection beyond the cap count as one of its caller's, for whom one of another
+        caller's ends who has more than half of all; whether there was one.
+        """
+        found = self._crowding.next(caller)
+        if found is None or connection not in self._open:
+            return False
+        self._end(found, "crowding")
+        self._reserved -= connection.reserve
+        connection.reserve = False
+        return True
 
     def lost(self, connection: Connection) -> None:
         """As `Owner.lost`."""
@@ -196,6 +210,7 @@ class Connections:
         self._later()
         now = self.loop.time()
         self._idle.forget_order()
+        self._crowding.forget()
         if (error := used_up()) is not None:
             self._descriptors_used_up(error)
         self._look_at(iter(list(self._open)), now)

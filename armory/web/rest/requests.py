@@ -217,6 +217,8 @@ async def _principal(
     except InsufficientScope as failure:
         asked.principal = failure.principal
         raise
+    if hasattr(request.protocol, "caller"):
+        setattr(request.protocol, "caller", principal.person)  # noqa: B010 what the server gave it
     if route.accounts and not services.accounts.enabled:
         raise Problem(404, "accounts_disabled", "accounts are off; see accounts.enabled")
     if route.access == "admin" and ADMIN not in principal.scopes:

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl
 
 from aiohttp import web
 
-from armory.domain.principal import ANONYMOUS
+from armory.domain.principal import ANONYMOUS, Principal
 from armory.errors import GatewayEnds
 from armory.protocol import jsonrpc
 from armory.protocol.jsonrpc import Part, Parted
@@ -131,6 +131,10 @@ def query_parameters(request: web.Request) -> dict[str, list[str]]:
 
 
 def share_of(caller: Caller) -> str:
-    """Whose share of the event loop a request has: who is nobody has that of an address."""
-    principal = caller.principal
-    return f"{principal.key} {caller.remote}" if principal is ANONYMOUS else principal.person
+    """Whose share of the event loop, and of all connections, a request has."""
+    return person_at(caller.principal, caller.remote)
+
+
+def person_at(principal: Principal, remote: str | None) -> str:
+    """The person behind a principal; behind one that is nobody, whoever is at an address."""
+    return f"{principal.key} {remote}" if principal is ANONYMOUS else principal.person

@@ -23,7 +23,7 @@ from armory.security.authentication import Authenticator
 from armory.tasks import spawn, stop
 from armory.wire.eras.inbound import is_modern
 from armory.wire.http.admission import REASONS, Admission, Kind, RequestRejected, preflight
-from armory.wire.http.admitted import AdmittedRequest, json_answer, refusal, share_of
+from armory.wire.http.admitted import AdmittedRequest, json_answer, person_at, refusal, share_of
 from armory.wire.http.body import BodyReader
 from armory.wire.http.context import EdgeContext
 from armory.wire.http.host_checks import HostChecks, cors_headers
@@ -291,6 +291,15 @@ class HttpEdge:
         if is_modern(version, meta, method):
             return await self._modern.post(admitted, message, known[0], meta)
         return await self._legacy.post(admitted, message, known)
+
+    async def who_asks(self, request: web.Request) -> str | None:
+        """Whose share of the connections a request has; None: nobody's that is known."""
+        try:
+            principal = await self._admission.caller(request)
+        except RequestRejected:
+            return None
+        remote, _ = self.hosts.seen_as(request.remote, request.headers)
+        return None if principal is None else person_at(principal, remote)
 
     async def discovery(self, request: web.Request) -> web.StreamResponse:
         """The discovery document; servers and sets only for callers that are known."""

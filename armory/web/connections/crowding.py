@@ -1,0 +1,65 @@
+"""Who has most of the connections, and which of theirs makes room for somebody else.
+
+Owns: `Crowding`. Never closes a connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Collection
+
+from armory.web.connections.connection import Connection
+
+_REST_S = 1e-5
+"""A connection: in 1 µs each it is counted whose all are, which is not done again for ten times as
+long: whoever opens connections where there is no room would have it done for each of them."""
+
+
+class Crowding:
+    """Where all connections are busy, one of the caller's who has more than half of them makes
+    room: the newest. Nobody else's does, and none for more of that caller's own.
+
+    Args:
+        loop: the event loop.
+        every: all open connections, in the order in which they were made.
+        capacity: how many there may be.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, every: Collection[Connection], capacity: int
+    ) -> None:
+        self._loop = loop
+        self._every = every
+        self._capacity = capacity
+        self._caller = ""
+        self._more: list[Connection] = []  # than half of all, the newest last
+        self._again_at = float("-inf")
+
+    def next(self, caller: str) -> Connection | None:
+        """The one to make room for a caller; None: there is none just now."""
+        if not self._more and self._loop.time() >= self._again_at:
+            self._count()
+        while self._more and caller != self._caller:
+            connection = self._more.pop()
+            if connection in self._every and whose(connection) == self._caller:
+                return connection
+        return None
+
+    def forget(self) -> None:
+        """Hold none that have ended."""
+        self._more.clear()
+
+    def _count(self) -> None:
+        self._again_at = self._loop.time() + _REST_S * len(self._every)
+        counted = [(whose(one), one) for one in self._every if not one.reserve]
+        ((caller, most),) = Counter(key for key, _ in counted).most_common(1) or [("", 0)]
+        if not caller or most <= self._capacity // 2:
+            return
+        self._caller = caller
+        self._more = [one for key, one in counted if key == caller][self._capacity // 2 :]
+
+
+def whose(connection: Connection) -> str:
+    """The caller of a connection's last request; "" if that is not known."""
+    return connection.caller if connection.account is None else connection.account.key
