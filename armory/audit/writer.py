@@ -9,17 +9,26 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 
-from armory.audit.record import CLOSED, DROPPED, OPENED, UNCLEAN, Entry
+from armory.audit.record import (
+    CLOSED,
+    DROPPED,
+    LARGE_BYTES,
+    OPENED,
+    UNCLEAN,
+    Entry,
+    arguments_of,
+    result_of,
+)
 from armory.audit.settings import Arguments, AuditSettings, Results
 from armory.audit.sinks import Sink, own_entry
 from armory.ending import at_most
 from armory.errors import ArmoryError, BackendError
 from armory.logger import Logger
 from armory.observability.redaction import redacted_json
-from armory.tasks import spawn, stop
+from armory.tasks import spawn, start, stop
 
 _log = Logger(__name__)
 _EVERY_S = 0.25
@@ -93,6 +102,38 @@ class AuditLog:
         self._waiting.append(entry)
         if not self._news.is_set():
             self._news.set()
+
+    def note_with(
+        self, entry: Entry, arguments: bytes | None, result: Sequence[bytes | memoryview]
+    ) -> Awaitable[None] | None:
+        """Take one record with what is kept of arguments and a result; of large ones that is found
+        out in a thread, and may be waited for: who leaves meanwhile is recorded all the same.
+
+        Args:
+            entry: the record.
+            arguments: as of `arguments_of`.
+            result: as of `result_of`.
+        """
+        if len(arguments or b"") + sum(map(len, result)) > LARGE_BYTES:
+            work = self._looked_at(entry, arguments, result)
+            return asyncio.shield(start(work, "look at what the audit keeps"))
+        self._keep(entry, arguments, result)
+        self.note(entry)
+        return None
+
+    def _keep(
+        self, entry: Entry, arguments: bytes | None, result: Sequence[bytes | memoryview]
+    ) -> None:
+        entry.arguments = arguments_of(arguments, self.arguments)
+        entry.result = result_of(result, self.results)
+
+    async def _looked_at(
+        self, entry: Entry, arguments: bytes | None, result: Sequence[bytes | memoryview]
+    ) -> None:
+        try:
+            await asyncio.to_thread(self._keep, entry, arguments, result)
+        finally:
+            self.note(entry)
 
     async def open(self) -> None:
         """Find the end of the chain, and say that a process goes on with it.

@@ -163,7 +163,7 @@ class Gateway:
         self.tool_calls = ToolCalls(
             pool, limiter, answers, self.tasks, meta_tools, outcomes, self._renewed
         )
-        forwarder = Forwarder(pool, limiter, answers)
+        forwarder = Forwarder(pool, limiter, answers, self.tasks)
         self.primitives = Primitives(forwarder, self.tasks)
         self.skills = Skills(forwarder)
         self.groups = Groups(self.primitives.pass_on)

@@ -12,6 +12,7 @@ from urllib.parse import quote
 import msgspec
 
 from armory.openapi.operation import Parameter
+from armory.protocol.headers import HEADER_NAME
 
 _RESERVED = ":/?#[]@!$&'()*+,;="
 
@@ -51,12 +52,22 @@ def percent_encoded(text: str) -> str:
 
 
 def in_cookie(parameter: Parameter, value: Any) -> list[str]:
-    """A parameter as `name=text`, once or several times."""
+    """A parameter as `name=text`, once or several times.
+
+    Raises:
+        BadArguments: a member of an object has a name that no cookie can have.
+    """
 
     def encode(text: str) -> str:
         return quote(text, safe="!#$&'()*+-./:<=>?@[]^_`{|}~")
 
-    return [f"{name}={text}" for name, text in _form(parameter, value, encode)]
+    found = _form(parameter, value, encode)
+    if not all(HEADER_NAME.fullmatch(name) for name, _ in found):
+        raise BadArguments(
+            f"the cookie parameter {parameter.argument!r} has a member whose name no cookie can "
+            "have"
+        )
+    return [f"{name}={text}" for name, text in found]
 
 
 def in_path(parameter: Parameter, value: Any) -> str:

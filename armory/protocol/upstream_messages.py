@@ -21,6 +21,7 @@ from armory.protocol.rawjson import NULL, excerpt, few_items, members, reading
 from armory.protocol.scanning.nesting import cutting
 from armory.protocol.scanning.surrogates import mending
 from armory.protocol.scanning.taking_apart import TooWide
+from armory.protocol.scanning.utf8 import checking
 from armory.protocol.scanning.values import at_once
 
 ABSENT = Raw(b"")
@@ -165,13 +166,7 @@ def _read_in_steps(
 ) -> Generator[None, None, UpstreamMessage | Exception]:
     """As `_read`, in steps."""
     try:
-        utf8 = getincrementaldecoder("utf-8")()
-        for at in range(0, len(data), PIECE_BYTES):
-            piece = data[at : at + PIECE_BYTES]
-            if not piece.isascii() or utf8.getstate()[0]:
-                utf8.decode(piece)
-            yield
-        utf8.decode(b"", True)
+        yield from checking(data)
         return (yield from reading(data, UpstreamMessage, _incoming, _VALUES))
     except (UnicodeDecodeError, msgspec.DecodeError, RecursionError) as error:
         return error.with_traceback(None)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 from msgspec import Raw
 
-from armory.audit.record import Entry, arguments_of, result_of
+from armory.audit.record import Entry
 from armory.domain.principal import Principal
 from armory.observability.operation import CURRENT, Operation
 from armory.protocol.rawjson import members_or_none
@@ -141,25 +141,23 @@ async def note(audit: AuditLog, route: Route, request: web.Request, asked: Asked
     arguments: Raw | None = None
     if audit.arguments != "off" and asked.body is not None and asked.status:
         arguments = (members_or_none(Raw(asked.body)) or {}).get("arguments")
-    audit.note(
-        Entry(
-            at=time.time(),
-            who=who,
-            credential="none" if principal is None else principal.key,
-            endpoint=request.path[:_CHARS],
-            method=f"{route.method} {route.path}",
-            tool=request.match_info.get("name") or request.match_info.get("tool"),
-            upstream=asked.operation.upstream or None,
-            outcome=_outcome(asked),
-            code=asked.code or (None if failure == TOOL_ERROR else failure),
-            ms=(time.perf_counter() - asked.started) * 1_000,
-            trace_id=asked.operation.trace_id,
-            arguments=arguments_of(
-                None if arguments is None else bytes(arguments), audit.arguments
-            ),
-            result=result_of(() if asked.answered is None else (asked.answered,), audit.results),
-        )
+    entry = Entry(
+        at=time.time(),
+        who=who,
+        credential="none" if principal is None else principal.key,
+        endpoint=request.path[:_CHARS],
+        method=f"{route.method} {route.path}",
+        tool=request.match_info.get("name") or request.match_info.get("tool"),
+        upstream=asked.operation.upstream or None,
+        outcome=_outcome(asked),
+        code=asked.code or (None if failure == TOOL_ERROR else failure),
+        ms=(time.perf_counter() - asked.started) * 1_000,
+        trace_id=asked.operation.trace_id,
     )
+    answered = () if asked.answered is None or audit.results == "off" else (asked.answered,)
+    noted = audit.note_with(entry, None if arguments is None else bytes(arguments), answered)
+    if noted is not None:
+        await noted
 
 
 def _outcome(asked: Asked) -> str:

@@ -6,13 +6,13 @@ transport.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from time import time
 from typing import TYPE_CHECKING
 
 from msgspec import Raw
 
-from armory.audit.record import Entry, arguments_of, result_of
+from armory.audit.record import Entry
 from armory.domain.naming import expose_names, expose_uri
 from armory.domain.principal import Principal
 from armory.gateway.endpoint import Endpoint
@@ -47,8 +47,8 @@ def note(
     operation: Operation,
     reply: Reply | None,
     seconds: float,
-) -> None:
-    """Have a request recorded.
+) -> Awaitable[None] | None:
+    """Have a request recorded; what it returns is to be waited for.
 
     Args:
         audit: takes the record.
@@ -69,29 +69,24 @@ def note(
         inner = members_or_none(raw) or {}
         name, raw = text_of(inner, "name") or name, inner.get("arguments")
     outcome, code = _outcome(operation, reply)
-    arguments = result = None
-    if raw is not None and audit.arguments != "off":
-        arguments = arguments_of(bytes(raw), audit.arguments)
-    if audit.results != "off" and name is not None and reply is not None:
-        result = result_of(() if reply.result is None else reply.parts, audit.results)
+    arguments = None if raw is None or audit.arguments == "off" else bytes(raw)
+    answered = None if audit.results == "off" or name is None else reply
     principal = request.principal
-    audit.note(
-        Entry(
-            time(),
-            principal.owner,
-            principal.key,
-            path_of(request.endpoint),
-            method[:_NAME_CHARS],
-            outcome,
-            None if name is None else name[:_NAME_CHARS],
-            operation.upstream or None,
-            code,
-            seconds * 1_000,
-            operation.traceparent[3:35],
-            arguments,
-            result,
-        )
+    entry = Entry(
+        time(),
+        principal.owner,
+        principal.key,
+        path_of(request.endpoint),
+        method[:_NAME_CHARS],
+        outcome,
+        None if name is None else name[:_NAME_CHARS],
+        operation.upstream or None,
+        code,
+        seconds * 1_000,
+        operation.traceparent[3:35],
     )
+    result = () if answered is None or answered.result is None else answered.parts
+    return audit.note_with(entry, arguments, result)
 
 
 def _exposed(view: View, server: str, kind: Kind, name: str) -> str:

@@ -145,7 +145,10 @@ class ObservedDispatcher(Dispatcher):
                     _ended(tracing, request, (method, params), operation, reply)
             if self._audit is not None and method != "ping":
                 asked = method, params
-                note(self._audit, self._gateway.view, request, asked, operation, reply, seconds)
+                view = self._gateway.view
+                noted = note(self._audit, view, request, asked, operation, reply, seconds)
+                if noted is not None:
+                    await noted
 
 
 def _about(method: str, params: dict[str, Raw]) -> tuple[c.Kind | None, Raw | None]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
 import tracemalloc
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +16,9 @@ from armory.openapi.document import BadDescription, Document, read_document
 from armory.openapi.names import tool_name
 from armory.openapi.operations import MAX_OPERATIONS, MAX_PATHS, read_operations
 from armory.openapi.schemas import MAX_CHARS
+from armory.threads import SHORT_S
+from armory.upstreams.connecting.describing import Description
+from armory.upstreams.spec import UpstreamSpec
 
 MIB = 1 << 20
 
@@ -168,3 +174,24 @@ def test_a_list_of_swagger_that_is_written_strangely_costs_nothing() -> None:
     paths = {"/a": {"get": {"parameters": [parameter]}}, "/b": {"get": {}}}
     content = {"swagger": "2.0", "host": "a.example", "paths": paths}
     assert list(read_operations(Document(content)).by_name) == ["get_a", "get_b"]
+
+
+@pytest.mark.anyio
+async def test_a_long_description_is_read_behind_the_event_loop(tmp_path: Path) -> None:
+    """Read as work on catalogs is: the interpreter goes back to the event loop at once."""
+    usual = sys.getswitchinterval()
+    paths = (f"  /p{n}:\n    get: {{summary: the thing of that number}}\n" for n in range(1_500))
+    text = "openapi: 3.1.0\nservers: [{url: 'https://a.example'}]\npaths:\n" + "".join(paths)
+    place = tmp_path / "api.yaml"
+    place.write_text(text, encoding="utf-8")
+    reading = asyncio.create_task(
+        Description(UpstreamSpec("api", openapi=str(place))).read(fresh=True)
+    )
+    intervals = set[float]()
+    async with asyncio.timeout(30):
+        while not reading.done():
+            intervals.add(round(sys.getswitchinterval(), 6))
+            await asyncio.sleep(0.001)
+    assert len((await reading).operations.by_name) == 1_500
+    assert SHORT_S in intervals
+    assert sys.getswitchinterval() == usual

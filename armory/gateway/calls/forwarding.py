@@ -14,7 +14,7 @@ from armory.gateway.context import RequestContext
 from armory.gateway.ports import Limiter, Pool
 from armory.gateway.results.answers import Answers, missing, not_known
 from armory.gateway.results.channels import exposed_channel
-from armory.gateway.results.uri_rewriting import original_task
+from armory.gateway.tasks.ownership import TaskOwnership, names_task
 from armory.protocol.codes import INVALID_PARAMS, RESOURCE_NOT_FOUND
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Call, Reply
@@ -27,12 +27,16 @@ class Forwarder:
         pool: the upstream sessions.
         limiter: asked before a request is forwarded.
         answers: put results in the client's names.
+        tasks: whose tasks are.
     """
 
-    def __init__(self, pool: Pool, limiter: Limiter, answers: Answers) -> None:
+    def __init__(
+        self, pool: Pool, limiter: Limiter, answers: Answers, tasks: TaskOwnership
+    ) -> None:
         self._pool = pool
         self._limiter = limiter
         self._answers = answers
+        self._tasks = tasks
 
     async def send(
         self,
@@ -56,10 +60,11 @@ class Forwarder:
 
         Raises:
             RateLimited: not now.
+            BackendError: the store that replicas share cannot tell whose a task is.
             UpstreamUnavailable: the upstream cannot answer.
         """
-        if not context.endpoint.transparent:
-            params = original_task(params, server)
+        if names_task(params):
+            params = await self._tasks.related(context, server, params)
         hold = await self._limiter.acquire(context.principal, method, name or server)
         call = Call(
             method=method,

@@ -41,8 +41,7 @@ from armory.gateway.results.answers import (
     with_nearest,
 )
 from armory.gateway.results.channels import exposed_channel
-from armory.gateway.results.uri_rewriting import original_task
-from armory.gateway.tasks.ownership import TaskOwnership
+from armory.gateway.tasks.ownership import TaskOwnership, names_task
 from armory.gateway.views.definitions import for_models
 from armory.protocol.codes import HEADER_MISMATCH, INVALID_PARAMS
 from armory.protocol.errors import RpcError
@@ -126,6 +125,8 @@ class ToolCalls:
             return self._missing(context, name, searched=searched)
         _check_arguments(params)
         params = self._meant_for(record.server, context, params)
+        if names_task(params):
+            params = await self._tasks.related(context, record.server, params)
         try:
             with self._tasks.room(context, params):
                 return await self._forwarded(
@@ -145,7 +146,7 @@ class ToolCalls:
         modern = context.era == "modern"
         if "task" in params and modern and self._pool.era(server) == "legacy":
             params = {name: raw for name, raw in params.items() if name != "task"}
-        return params if context.endpoint.transparent else original_task(params, server)
+        return params
 
     async def _forwarded(
         self,

@@ -32,7 +32,10 @@ def _number(value: float) -> str:
     """A number as ECMAScript writes it: the fewest digits that say which double it is."""
     if isinstance(value, int) and abs(value) <= _EXACT:
         return str(value)
-    double = float(value)
+    try:
+        double = float(value)
+    except OverflowError:  # ECMAScript reads Infinity, and writes that so
+        return "null"
     if double == 0:
         return "0"
     digits = repr(double)

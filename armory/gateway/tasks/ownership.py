@@ -23,7 +23,9 @@ from armory.protocol.capabilities import TASKS_EXTENSION
 from armory.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, MISSING_CAPABILITY
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Reply
+from armory.protocol.meta import RELATED_TASK
 from armory.protocol.rawjson import (
+    encode,
     few_items,
     members_or_none,
     need_members,
@@ -38,6 +40,7 @@ _LISTED = 10_000
 _AT_ONCE = 100
 """Of them in one round of the event loop."""
 _NO_ROOM = nullcontext()
+_RELATED = encode(RELATED_TASK)
 
 
 class TaskOwnership:
@@ -116,6 +119,26 @@ class TaskOwnership:
             raise RpcError(INVALID_PARAMS, f"unknown task: {task[:200]}", {"taskId": task})
         return place
 
+    async def related(
+        self, context: RequestContext, server: str, sent: dict[str, Raw]
+    ) -> dict[str, Raw]:
+        """What a client sends to `server`, where its `_meta` names a task by the server's own id,
+        and only one of the caller's: a server may tell the maker of another what comes of this
+        request. A new dict where changed.
+
+        Raises:
+            BackendError: the store that replicas share cannot tell.
+        """
+        meta = members_or_none(sent.get("_meta")) or {}
+        if RELATED_TASK not in meta:
+            return sent
+        task = members_or_none(meta.pop(RELATED_TASK)) or {}
+        id = text_of(task, "taskId")
+        place = None if id is None else await self.located(context, id)
+        if place is not None and place[0] == server:
+            meta[RELATED_TASK] = pack({**task, "taskId": pack(place[1])})
+        return {**sent, "_meta": pack(meta)}
+
     async def own_only(self, context: RequestContext, reply: Reply) -> Reply:
         """An upstream's answer to `tasks/list` with the caller's tasks alone.
 
@@ -139,6 +162,12 @@ class TaskOwnership:
             if id is not None and await self.located(context, id):
                 own.append(task)
         return Reply(pack({**result, "tasks": own}), era=reply.era)
+
+
+def names_task(sent: Mapping[str, Raw]) -> bool:
+    """Whether what a client sends may name a task in its `_meta`."""
+    meta = sent.get("_meta")
+    return meta is not None and _RELATED in bytes(memoryview(meta))
 
 
 def refuse_undeclared(context: RequestContext) -> None:

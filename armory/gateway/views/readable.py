@@ -8,6 +8,7 @@ such an entry, or added. What is as it should be, unknown members included, stay
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, cast
@@ -19,6 +20,8 @@ _OUT = object()
 """Stands for what is left out."""
 _FEW_VALUES = 2_000
 """Values of a schema that are looked at, which takes less than a millisecond."""
+_DIGITS = 9
+"""Of places in lists."""
 _Mend = Callable[[Any], Any]
 """Gives a value as it may be listed: the very value where nothing is wrong, or `_OUT`."""
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)", re.ASCII)
@@ -151,11 +154,18 @@ def _leads(schema: Mapping[str, Any], ref: str) -> bool:
         step = step.replace("~1", "/").replace("~0", "~")
         if isinstance(found, dict) and step in found:
             found = cast("dict[str, Any]", found)[step]
-        elif isinstance(found, list) and step.isdecimal() and int(step) < len(found):  # pyright: ignore
-            found = cast("list[Any]", found)[int(step)]
+        elif isinstance(found, list) and (place := _place(step)) < len(found):  # pyright: ignore
+            found = cast("list[Any]", found)[place]
         else:
             return False
     return True
+
+
+def _place(step: str) -> int:
+    """A place in a list, as a pointer names it; past all of them where it names none: of very many
+    digits Python makes no number.
+    """
+    return int(step) if step.isdecimal() and len(step) <= _DIGITS else sys.maxsize
 
 
 def _is_moment(value: Any) -> bool:

@@ -24,6 +24,7 @@ from armory.protocol.rawjson import (
     text_or_none,
 )
 from armory.protocol.scanning.taking_apart import MOST_MEMBERS, TooWide
+from armory.protocol.scanning.utf8 import checking
 
 NULL = b"null"
 MAX_ID_BYTES = 4 * 1024
@@ -35,7 +36,7 @@ BEGINNING_BYTES = 1_024
 _PARAMS = b'"params"'
 _VALUES = ("params", "result", "error", "id")
 _NO_MESSAGE = "the body is not a JSON-RPC message"
-_PLACE = re.compile(r" \(byte \d+\)")
+_PLACE = re.compile(r" \(byte \d+\)| in position \d+(?:-\d+)?")
 _VERSION = b'"2.0"'
 _VERSION_BYTES = 20
 """Room for the version with every character escaped."""
@@ -77,14 +78,17 @@ def decode(body: bytes | Raw) -> Message:
     Raises:
         Malformed: it is none.
     """
+    data = body if type(body) is bytes else bytes(memoryview(body))
     try:
+        if not data.isascii():
+            data.decode()  # values pass as bytes, and many servers end where those are no UTF-8
         message = _message.decode(body)
     except (msgspec.ValidationError, RecursionError):
         raise Malformed(INVALID_REQUEST, _NO_MESSAGE, _id_in(body)) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        begins = bytes(memoryview(body)[:6])
+        begins = data[:6]
         if begins.startswith(BOM) and not begins.endswith(BOM):
-            return decode(bytes(memoryview(body)[3:]))
+            return decode(data[3:])
         raise Malformed(PARSE_ERROR, f"the body is not JSON: {error}") from None
     return _checked(message)
 
@@ -98,6 +102,7 @@ def decoding(body: bytes | Raw) -> Generator[None, None, Message]:
     if bytes(memoryview(body)[: len(BOM)]) == BOM:
         body = bytes(memoryview(body)[len(BOM) :])
     try:
+        yield from checking(memoryview(body))
         found = yield from opening_named(body, Message.__struct_fields__)
     except msgspec.ValidationError:
         raise Malformed(INVALID_REQUEST, _NO_MESSAGE, NULL) from None

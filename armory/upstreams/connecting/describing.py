@@ -5,8 +5,9 @@ Owns: `Description`. Never opens a link.
 
 from __future__ import annotations
 
-import asyncio
+from asyncio import to_thread
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -16,6 +17,7 @@ from armory.http1.reading import BodyTooLarge, read_body
 from armory.openapi.document import MAX_BYTES, BadDescription, Document, read_document
 from armory.openapi.operations import read_operations
 from armory.protocol.versions import MODERN_VERSIONS
+from armory.threads import in_turn_if
 from armory.upstreams.local.openapi import Api, listed
 from armory.upstreams.session.context import Identity
 from armory.upstreams.spec import UpstreamSpec
@@ -23,6 +25,8 @@ from armory.upstreams.transports.http_client import HttpClient
 
 _ACCEPT = {"Accept": "application/json, application/yaml, */*;q=0.5"}
 _ABOUT_CHARS = 1_000
+_SOON_BYTES = 64 * 1024
+"""A description up to this size is read in 60 ms, YAML as it may be; the longest takes seconds."""
 
 
 class Description:
@@ -71,8 +75,9 @@ async def _described(spec: UpstreamSpec) -> Api:
     place = spec.openapi or ""
     remote = urlsplit(place).scheme in ("http", "https")
     try:
-        data = await (_fetched(spec, place) if remote else asyncio.to_thread(_read, place))
-        return await asyncio.to_thread(_api, spec, data, place if remote else "")
+        data = await (_fetched(spec, place) if remote else to_thread(_read, place))
+        work = partial(_api, spec, data, place if remote else "")
+        return await (in_turn_if(True, work) if len(data) > _SOON_BYTES else to_thread(work))
     except (BadDescription, OSError) as problem:
         reason = problem.strerror or problem if isinstance(problem, OSError) else problem
         raise UpstreamUnavailable(

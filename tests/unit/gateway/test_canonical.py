@@ -31,6 +31,8 @@ from armory.gateway.lists.canonical import canonical
         ("-9223372036854775808", "-9223372036854776000"),
         ("5e-324", "5e-324"),
         ("1.7976931348623157e308", "1.7976931348623157e+308"),
+        ("1" * 400, "null"),
+        ("-" + "1" * 400, "null"),
     ],
 )
 def test_numbers_are_those_of_ecmascript(said: str, written: str) -> None:

@@ -125,6 +125,7 @@ def test_what_is_wrong_is_left_out_alone(kind: str, member: str, given: Any, lis
         ({"$ref": "#/components/schemas/Pet"}, False),
         ({"$ref": "#/$defs/a~1b~0c%20d/anyOf/2"}, False),
         ({"$ref": "https://example.org/other"}, False),
+        ({"$ref": "#/$defs/a~1b~0c%20d/anyOf/" + "1" * 5_000}, False),
         ({"$ref": "Pet"}, False),
         ({"type": "any"}, False),
         ({"anyOf": [{"type": "date"}]}, False),

@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import pytest
+
 from armory.openapi.document import Document
 from armory.openapi.operation import Operation
 from armory.openapi.operations import read_operations
 from armory.openapi.requests import request_for
+from armory.openapi.styles import BadArguments
 from tests.unit.openapi.test_descriptions import described
 
 
@@ -73,3 +76,11 @@ def test_long_names_of_operations_do_not_meet() -> None:
     found = read_operations(Document(described(paths=paths)))
     assert list(found.by_name) == ["x" * 128, "get_b"]
     assert [operation.path for operation in found.by_name.values()] == ["/a", "/b"]
+
+
+@pytest.mark.parametrize("name", ["a; session", "a\r\nX-More", "ä", "a=b", ""])
+def test_a_member_of_an_object_sets_no_other_cookie(name: str) -> None:
+    operation = taking(parameter("c", "cookie"))
+    with pytest.raises(BadArguments, match="'c' has a member whose name no cookie can have"):
+        request_for(operation, {"c": {"fine": 1, name: 2}})
+    assert request_for(operation, {"c": {"fine": 1}}).headers["Cookie"] == "fine=1"

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from armory.domain.principal import Principal
 from armory.gateway.endpoint import ALL, Endpoint
 from armory.gateway.results.channels import exposed_channel
 from armory.gateway.results.uri_rewriting import original_task
-from armory.protocol.link import Answer, Params
+from armory.protocol.link import Answer, Params, Reply
 from armory.protocol.meta import RELATED_TASK
+from armory.protocol.rawjson import pack
 from armory.testing.front import plain, raws
 
 if TYPE_CHECKING:
@@ -31,19 +33,31 @@ def test_what_names_no_task_of_the_server_stays(sent: dict[str, Any]) -> None:
     assert original_task(params, "s") is params
 
 
-@pytest.mark.parametrize(
-    ("endpoint", "name", "uri"),
-    [(ALL, "up__tool1", "up+file:///a"), (DIRECT, "tool1", "file:///a")],
-)
-async def test_a_request_names_its_task(
-    bench: Bench, endpoint: Endpoint, name: str, uri: str
+PLACES = [(ALL, "up__tool1", "up+file:///a", "up:1"), (DIRECT, "tool1", "file:///a", "1")]
+
+
+@pytest.mark.parametrize(("endpoint", "name", "uri", "task"), PLACES)
+@pytest.mark.parametrize("who", ["ann", "bob"])
+async def test_a_request_names_its_task_if_it_is_the_callers(
+    bench: Bench, endpoint: Endpoint, name: str, uri: str, task: str, who: str
 ) -> None:
-    task = "1" if endpoint is ALL else "up:1"  # at its own endpoint an upstream's ids may look so
-    context = bench.context(endpoint=endpoint)
-    await bench.gateway.tool_calls.call(context, raws({"name": name, **related("up:1")}))
-    await bench.gateway.primitives.read_resource(context, raws({"uri": uri, **related("up:1")}))
+    """A server may ask whoever made the task what it would ask the caller."""
+    ann, gateway = bench.context(principal=Principal("ann")), bench.gateway
+    made = Reply(pack({"task": {"taskId": "1", "status": "working"}}), era="legacy")
+    await gateway.tasks.note_made(ann, "up", made)
+    context = bench.context(principal=Principal(who), endpoint=endpoint)
+    await gateway.tool_calls.call(context, raws({"name": name, **related(task)}))
+    await gateway.primitives.read_resource(context, raws({"uri": uri, **related(task)}))
     sent = [plain(call.params) for _, _, call in bench.pool.calls[-2:]]
-    assert [each["_meta"] for each in sent] == [related(task)["_meta"]] * 2
+    told = related("1")["_meta"] if who == "ann" else {"v/x": 1.5}
+    assert [each["_meta"] for each in sent] == [told] * 2
+
+
+@pytest.mark.parametrize("task", ["1", "other:1", "up:2", 5])
+async def test_a_request_names_no_task_that_is_not_there(bench: Bench, task: Any) -> None:
+    params = raws({"name": "up__tool1", **related(task)})
+    await bench.gateway.tool_calls.call(bench.context(), params)
+    assert plain(bench.pool.calls[-1][2].params)["_meta"] == {"v/x": 1.5}
 
 
 async def test_an_answer_names_its_task(bench: Bench) -> None:
