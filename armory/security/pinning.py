@@ -102,6 +102,7 @@ class Pinning:
         self._turn = threading.RLock()
         self._path = path
         self._project = project
+        self._before = before
         self._pins: dict[str, dict[str, _Pin]] = {}  # by server and original name
         self._removed: dict[str, str] = {}  # since which day upstreams are configured no more
         if mode != "off":
@@ -199,14 +200,23 @@ class Pinning:
             _log.info("pins_forgotten", upstream=key, tools=len(self._pins.pop(key)))
         return self._removed != before
 
-    def follow(self, before: Pinning) -> None:
-        """Take over what one before could not store; what the file has counts more."""
-        if "off" in (self.mode, before.mode) or not before._unsaved:
-            return
-        with before._turn:
-            for server, pins in before._pins.items():
-                self._pins[server] = pins | self._pins.get(server, {})
-        self._unsaved = True
+    def reopen(self, mode: PinningMode, configured: Collection[str] | None) -> None:
+        """Another mode and other upstreams from now on, and what the file holds by now: another
+        process may have approved something. What could not be stored yet is kept.
+
+        Raises:
+            ConfigError: as when it was made; all is as it was then.
+        """
+        with self._turn:  # what a thread takes meanwhile is in the file before, or comes after
+            again = Pinning(self._path, mode, before=self._before, configured=configured)
+            if self._unsaved and "off" not in (mode, self.mode):
+                for server, pins in self._pins.items():
+                    again._pins[server] = pins | again._pins.get(server, {})
+                again._unsaved = True
+            self._pins, self._removed = again._pins, again._removed
+            self._unsaved, self.mode, self._told = again._unsaved, mode, {}
+            if mode != "block":
+                self.withheld = {}
 
     def withholds(self, tool: ToolRecord) -> bool:
         """Whether a tool that only some callers have is withheld: where another one is pinned."""
