@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import pytest
-from sqlalchemy import insert, select
+from sqlalchemy import insert, select, update
 
 from armory.accounts.query_log import QueryRecord
 from armory.accounts.service import Accounts
@@ -25,7 +25,7 @@ from armory.storage.database import Database, now_ms
 from armory.storage.grants import StoredGrants
 from armory.storage.logins import StoredLogin
 from armory.storage.readthrough import ReadThrough
-from armory.storage.tables import users
+from armory.storage.tables import logins, users
 from armory.tasks import Flights
 from armory.testing.waiting import eventually, until
 
@@ -106,6 +106,30 @@ async def test_a_login_is_replaced_only_where_there_is_one_and_its_lease_ends(
     await login.save(None)
     assert not await login.replace(b"refreshed", first)
     assert await login.load() is None
+
+
+async def test_a_lease_is_ended_by_nobody_else(processes: Any) -> None:
+    process = await processes.open()
+    mine, another, third = (
+        StoredLogin(process.database, process.feed, Open(), "ann", "docs") for _ in range(3)
+    )
+    await mine.save(b"a login")
+    assert await mine.lease()
+    assert not await another.lease()
+    await another.release()  # it refreshed all the same, having waited in vain
+    assert not await third.lease()
+    await mine.release()
+    assert await third.lease()
+
+
+async def test_a_lease_from_before_the_clock_was_set_back_holds_nobody_up(processes: Any) -> None:
+    process = await processes.open()
+    login = StoredLogin(process.database, process.feed, Open(), "ann", "docs")
+    await login.save(b"a login")
+    ahead = process.database.now_ms + 3_600_000
+    async with process.database.write() as connection:
+        await connection.execute(update(logins).values(leased_until_ms=ahead))
+    assert await login.lease()
 
 
 async def test_a_grant_says_for_how_long_it_is_kept(processes: Any) -> None:
