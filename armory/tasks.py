@@ -236,6 +236,10 @@ class Flights(Generic[_T]):
             task.add_done_callback(lambda done: self._landed(key, done))
         return await asyncio.shield(task)
 
+    def under_way(self, key: str) -> bool:
+        """Whether the work for `key` is."""
+        return key in self._tasks
+
     def forget(self, key: str) -> None:
         """Whoever comes from now on begins anew: the work under way may have read what is old."""
         self._tasks.pop(key, None)

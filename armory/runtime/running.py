@@ -80,6 +80,7 @@ class Runtime:
         listening: the bound server; None likewise.
         joined: what it shares with other replicas.
         observers: who watches what clients ask.
+        pinning: withholds tools whose definition changed.
         rereading: reads the file again, and knows whether what it holds now is refused.
         first_snapshot: set when the first snapshot is served.
         home: whether the folder of Armory's data can be used.
@@ -149,10 +150,11 @@ class Runtime:
         self.indexing: WithRegisteredTools | None = None
         if self.retriever is not None and accounts is not None:
             self.indexing = WithRegisteredTools(self.retriever, accounts.registry, accounts.feed)
+        self.pinning = self._pinning(loaded)
         self.keeper = CatalogKeeper(
             self.indexing or self.retriever,
             parts.rules,
-            self._pinning(loaded),
+            self.pinning,
             give_back,
             self.retriever.examples if self.retriever is not None and generator else None,
         )
@@ -214,8 +216,7 @@ class Runtime:
         return accounts.scopes if accounts is not None and accounts.enabled else None
 
     def _pinning(self, loaded: Loaded) -> Pinning:
-        mode = "off" if self._trusted else loaded.config.security.pinning
-        return pinning_of(loaded, mode)
+        return pinning_of(loaded, "off" if self._trusted else loaded.config.security.pinning)
 
     async def admit(self, principal: Principal) -> None:
         """Have what policy needs of the principal's account in memory.
@@ -316,13 +317,14 @@ class Runtime:
         report.sort(self.pool.specs(), parts.specs)
         if dry_run:
             return report
+        await asyncio.to_thread(self.pinning.reopen, pinning.mode, config.upstreams)
         policy = Policy() if self._trusted else parts.policy
         if self.retriever is not None:
             self.retriever.settings = settings
         self.gateway.reconfigure(policy=policy, settings=parts.gateway)
         self.limits.reconfigure(config)
         await self.supervisor.update(parts.specs)
-        self.keeper.reconfigure(parts.rules, pinning)
+        self.keeper.reconfigure(parts.rules)
         self.loaded = loaded
         self.figures.metrics.forget(report.removed)
         self.rereading.on_reloaded(report)

@@ -10,6 +10,7 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from difflib import unified_diff
@@ -102,8 +103,11 @@ class Pinning:
         self._turn = threading.RLock()
         self._path = path
         self._project = project
+        self._before = before
         self._pins: dict[str, dict[str, _Pin]] = {}  # by server and original name
         self._removed: dict[str, str] = {}  # since which day upstreams are configured no more
+        self._unstored: set[tuple[str, str]] = set()  # what differs from the file because of this
+        self._stamp = _stamp(path)
         if mode != "off":
             self._pins, self._removed = _read(path if path.exists() or before is None else before)
         self._unsaved = configured is not None and self._forget_removed(
@@ -142,26 +146,17 @@ class Pinning:
             return self._judged(catalog)
 
     def _judged(self, catalog: Catalog) -> Catalog:
-        dirty = False
         changes: list[Changed] = []
         for name, tool in catalog.tools.items():
-            pins = self._pins.setdefault(tool.server, {})
-            pinned = pins.get(tool.original_name)
-            if pinned is None:
-                pins[tool.original_name] = _Pin(tool.fingerprint, tool.definition)
-                dirty = True
-            elif pinned.fingerprint != tool.fingerprint:
+            pinned = self._pins.get(tool.server, {}).get(tool.original_name)
+            differs = pinned is not None and pinned.fingerprint != tool.fingerprint
+            if pinned is not None and differs:
                 changes.append(_change(name, tool, pinned))
-                if self.mode != "block":
-                    pins[tool.original_name] = _Pin(tool.fingerprint, tool.definition)
-                    dirty = True
-            elif pinned.definition is None:
-                pins[tool.original_name] = _Pin(tool.fingerprint, tool.definition)
-                dirty = True
+            if pinned is None or (self.mode != "block" if differs else pinned.definition is None):
+                self._pin(tool.server, tool.original_name, tool.fingerprint, tool.definition)
         self._tell(changes)
         self.withheld = {change.name: change for change in changes if self.mode == "block"}
-        dirty |= self._forget_gone(catalog)
-        self._unsaved |= dirty
+        self._unsaved |= self._forget_gone(catalog)
         if not self.withheld:
             return catalog
         kept = {name: tool for name, tool in catalog.tools.items() if name not in self.withheld}
@@ -182,6 +177,7 @@ class Pinning:
                 gone = [name for name in pins if name not in names][GONE:]
                 for name in gone:
                     del pins[name]
+                    self._unstored.discard((server, name))
                 self._pins[server] = dict(pins)  # a table does not shrink by itself
                 forgotten = True
                 _log.info("pins_forgotten", upstream=server, tools=len(gone))
@@ -199,14 +195,23 @@ class Pinning:
             _log.info("pins_forgotten", upstream=key, tools=len(self._pins.pop(key)))
         return self._removed != before
 
-    def follow(self, before: Pinning) -> None:
-        """Take over what one before could not store; what the file has counts more."""
-        if "off" in (self.mode, before.mode) or not before._unsaved:
-            return
-        with before._turn:
-            for server, pins in before._pins.items():
-                self._pins[server] = pins | self._pins.get(server, {})
-        self._unsaved = True
+    def reopen(self, mode: PinningMode, configured: Collection[str] | None) -> None:
+        """Another mode and other upstreams from now on, and what the file holds by now: another
+        process may have approved something. What could not be stored yet is kept.
+
+        Raises:
+            ConfigError: as when it was made; all is as it was then.
+        """
+        with self._turn:  # what a thread takes meanwhile is in the file before, or comes after
+            again = Pinning(self._path, mode, before=self._before, configured=configured)
+            if self._unsaved and "off" not in (mode, self.mode):
+                for server, pins in self._pins.items():
+                    again._pins[server] = pins | again._pins.get(server, {})
+                again._unsaved = True
+            self._pins, self._removed, self._stamp = again._pins, again._removed, again._stamp
+            self._unsaved, self.mode, self._told = again._unsaved, mode, {}
+            if mode != "block":
+                self.withheld = {}
 
     def withholds(self, tool: ToolRecord) -> bool:
         """Whether a tool that only some callers have is withheld: where another one is pinned."""
@@ -218,8 +223,7 @@ class Pinning:
     def approve(self, tool: ToolRecord) -> None:
         """Take a tool's present definition as the pinned one."""
         with self._turn:
-            pins = self._pins.setdefault(tool.server, {})
-            pins[tool.original_name] = _Pin(tool.fingerprint, tool.definition)
+            self._pin(tool.server, tool.original_name, tool.fingerprint, tool.definition)
             self.withheld.pop(tool.name, None)
             self._write()
 
@@ -227,14 +231,23 @@ class Pinning:
         """Take the definition of one of `withheld` as the pinned one; `admit` lets it in."""
         server, _, original = change.key.partition("/")
         with self._turn:
-            self._pins.setdefault(server, {})[original] = _Pin(change.now, change.after)
+            self._pin(server, original, change.now, change.after)
             self.withheld.pop(change.name, None)
             self._write()
+
+    def _pin(
+        self, server: str, original: str, fingerprint: str, definition: Mapping[str, Any] | None
+    ) -> None:
+        self._pins.setdefault(server, {})[original] = _Pin(fingerprint, definition)
+        self._unstored.add((server, original))
+        self._unsaved = True
 
     def _write(self) -> None:
         """One line for each tool: a difference of two files shows which ones differ."""
         self._unsaved = True  # until it is: a disk that is full may have room the next time
         self._path.parent.mkdir(parents=True, exist_ok=True)
+        if _stamp(self._path) != self._stamp:
+            self._take_over()
         with replacing(self._path) as file:
             file.write(b'{"version": 2, "project": %b, ' % _json(self._project))
             if self._removed:
@@ -249,7 +262,16 @@ class Pinning:
                     file.write(b"%b\n%b: %b" % (between, _json(key), _json(held)))
                     between = b","
             file.write(b"\n}}\n")
-        self._unsaved = False
+        self._unsaved, self._stamp = False, _stamp(self._path)
+        self._unstored.clear()
+
+    def _take_over(self) -> None:
+        """Keep what another process has stored since: an approval by a command, say."""
+        with suppress(ConfigError, OSError):
+            for server, pins in _read(self._path)[0].items():
+                mine = self._pins.setdefault(server, {})
+                theirs = {o: pin for o, pin in pins.items() if (server, o) not in self._unstored}
+                mine.update(theirs)
 
     def _tell(self, changes: Sequence[Changed]) -> None:
         """Log what changed, each state of a definition once, and of many the number."""
@@ -294,6 +316,15 @@ def _visible(character: str) -> str:
     if character.isprintable():
         return character
     return f"\\u{{{ord(character):x}}}"
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    """What differs once another process has written the file; None: there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def _read(path: Path) -> tuple[dict[str, dict[str, _Pin]], dict[str, str]]:

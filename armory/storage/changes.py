@@ -306,6 +306,8 @@ class ChangeFeed:
                 await handler(value)
             except BackendError as error:
                 _log.warning("change_handler_failed", topic=topic, error=error.message)
+            except Exception:  # noqa: BLE001 - what cannot be handled must not be tried for ever
+                _log.exception("change_handler_failed", topic=topic)
 
 
 def _since(database: Database) -> Select[*tuple[Any, ...]]:

@@ -82,6 +82,7 @@ class StoredLogin:
         self._person = hashlib.sha256(person.encode()).hexdigest()
         self._server = server
         self._told = set[str]() if told is None else told
+        self._leased_until_ms = 0
         self.id = login_id(person, server)
 
     async def load(self) -> bytes | None:
@@ -166,20 +167,25 @@ class StoredLogin:
             BackendError: the database failed.
         """
         now = self._database.now_ms
-        free = (logins.c.id == self.id) & (logins.c.leased_until_ms < now)
+        until = logins.c.leased_until_ms
+        ahead = until > now + LEASE_MS  # the clock was set back
+        taken = (
+            update(logins)
+            .where((logins.c.id == self.id) & ((until < now) | ahead))
+            .values(leased_until_ms=now + LEASE_MS)
+            .returning(until)
+        )
         async with self._database.write() as connection:
-            done = await connection.execute(
-                update(logins).where(free).values(leased_until_ms=now + LEASE_MS)
-            )
-        return bool(done.rowcount)
+            mine = (await connection.execute(taken)).scalar_one_or_none()
+        self._leased_until_ms = mine or 0
+        return mine is not None
 
     async def release(self) -> None:
-        """End the lease: the login could not be refreshed.
+        """End the lease, if this process has it still: the login could not be refreshed.
 
         Raises:
             BackendError: the database failed.
         """
+        mine = (logins.c.id == self.id) & (logins.c.leased_until_ms == self._leased_until_ms)
         async with self._database.write() as connection:
-            await connection.execute(
-                update(logins).where(logins.c.id == self.id).values(leased_until_ms=0)
-            )
+            await connection.execute(update(logins).where(mine).values(leased_until_ms=0))

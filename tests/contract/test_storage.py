@@ -23,7 +23,6 @@ from armory.security.sealing import Seal
 from armory.storage.cache import Cache
 from armory.storage.database import Database, now_ms
 from armory.storage.grants import StoredGrants
-from armory.storage.logins import StoredLogin
 from armory.storage.readthrough import ReadThrough
 from armory.storage.tables import users
 from armory.tasks import Flights
@@ -53,59 +52,6 @@ async def test_a_failed_transaction_leaves_nothing(processes: Any) -> None:
     with pytest.raises(RuntimeError):
         await fail()
     assert await names(process.database) == []
-
-
-class Open:
-    """Encryption that leaves everything as it is."""
-
-    def seal(self, data: bytes, purpose: str) -> bytes:
-        del purpose
-        return data
-
-    def open(self, sealed: bytes, purpose: str) -> bytes | None:
-        del purpose
-        return sealed
-
-    def is_newest(self, sealed: bytes, purpose: str) -> bool:
-        del sealed, purpose
-        return True
-
-
-async def test_a_login_that_is_only_read_is_sealed_with_a_new_key_all_the_same(
-    processes: Any,
-) -> None:
-    process = await processes.open()
-    old, new = "a-secret-of-some-length", "another-secret-of-some-length"
-
-    def login(*keys: str) -> StoredLogin:
-        return StoredLogin(process.database, process.feed, Seal(keys), "user:ann", "docs")
-
-    await login(old).save(b"a login")
-    assert await login(new).load() is None
-    assert await login(new, old).load() == b"a login"
-    assert await login(new).load() == b"a login"
-
-
-async def test_a_login_is_replaced_only_where_there_is_one_and_its_lease_ends(
-    processes: Any,
-) -> None:
-    process = await processes.open()
-    login = StoredLogin(process.database, process.feed, Open(), "ann", "docs")
-    first = b"first".__eq__
-    assert not await login.replace(b"refreshed", first)
-    assert await login.load() is None
-    await login.save(b"first")
-    assert await login.lease()
-    assert not await login.lease()
-    assert await login.replace(b"refreshed", first)
-    assert await login.load() == b"refreshed"
-    assert await login.lease()
-    await login.save(b"another")
-    assert not await login.replace(b"refreshed", first)
-    assert await login.load() == b"another"
-    await login.save(None)
-    assert not await login.replace(b"refreshed", first)
-    assert await login.load() is None
 
 
 async def test_a_grant_says_for_how_long_it_is_kept(processes: Any) -> None:
@@ -372,13 +318,3 @@ async def test_a_long_name_of_one_user_holds_up_nobodys_counts(stores: Any) -> N
             assert len(await accounts.query_log.recent(user=who)) == 1
     finally:
         await accounts.close()
-
-
-async def test_two_logins_of_one_person_at_once_are_one(processes: Any) -> None:
-    process = await processes.open()
-    seal = Seal(["a-secret-of-some-length"])
-    logins = [
-        StoredLogin(process.database, process.feed, seal, "user:ann", "docs") for _ in range(4)
-    ]
-    await asyncio.gather(*(one.save(b"a login") for one in logins))
-    assert await logins[0].load() == b"a login"

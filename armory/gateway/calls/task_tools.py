@@ -25,6 +25,8 @@ WAIT_S = 600.0
 _SHORTEST_S = 0.05
 _LONGEST_S = 5.0
 _TTL_MS = 900_000
+_CANCEL_S = 5.0
+"""How long a call that has ended waits until its task is cancelled."""
 _OVER = frozenset(("completed", "failed", "cancelled", "input_required"))
 
 
@@ -57,6 +59,7 @@ async def drive(server: str, params: Params, send: Send) -> Reply:
                 told = await send("tasks/get", dict(named))
                 task = members_or_none(told.result)
                 if task is None:
+                    await _cancelled(send, named)
                     return told
             return await send("tasks/result", dict(named))
     except TimeoutError:
@@ -64,6 +67,9 @@ async def drive(server: str, params: Params, send: Send) -> Reply:
         raise UpstreamTimeout(
             f"upstream {server!r}: its task was not done after {WAIT_S:g} s", upstream=server
         ) from None
+    except ArmoryError:
+        await _cancelled(send, named)
+        raise
     except asyncio.CancelledError:
         await asyncio.shield(start(_cancelled(send, named), "tasks/cancel"))
         raise
@@ -71,8 +77,9 @@ async def drive(server: str, params: Params, send: Send) -> Reply:
 
 async def _cancelled(send: Send, named: Params) -> None:
     """Have a task cancelled, where its server can be told: the call has ended in either case."""
-    with suppress(ArmoryError):
-        await send("tasks/cancel", dict(named))
+    with suppress(ArmoryError, TimeoutError):
+        async with asyncio.timeout(_CANCEL_S):
+            await send("tasks/cancel", dict(named))
 
 
 def _interval_s(task: dict[str, Raw]) -> float:

@@ -7,7 +7,8 @@ hear of. Never imports a transport.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import asynccontextmanager
 from weakref import WeakValueDictionary
 
 from armory.domain.limits import Holdings
@@ -123,8 +124,7 @@ class ResourceWatches:
             return
         self._drop(subscription, server, uri)
         owner = subscription.owner
-        key = (server, self._pool.key(server, owner))
-        async with self._lock(key):
+        async with self._alone(server, owner) as key:
             if self._forget(key, uri, subscription):
                 watched = frozenset(self._watched.get(key, ()))
                 await self._pool.set_subscriptions(server, owner, watched)
@@ -180,9 +180,7 @@ class ResourceWatches:
 
     async def _watch(self, subscription: Subscription, server: str, uri: str) -> None:
         owner = subscription.owner
-        await self._pool.settle(server, owner)
-        key = (server, self._pool.key(server, owner))
-        async with self._lock(key):
+        async with self._alone(server, owner, settled=True) as key:
             if (server, uri) not in subscription.uris:
                 return  # removed meanwhile
             watched = self._watched.setdefault(key, {})
@@ -215,6 +213,29 @@ class ResourceWatches:
         if not watched:
             del self._watched[key]
         return True
+
+    @asynccontextmanager
+    async def _alone(
+        self, server: str, owner: Owner, *, settled: bool = False
+    ) -> AsyncGenerator[_Key]:
+        """While nobody else changes what the owner's session reports; the key of that session.
+
+        Args:
+            server: the upstream.
+            owner: whose session it is.
+            settled: whether it is to be known first which session that is.
+
+        Raises:
+            UpstreamUnavailable: the upstream is unknown.
+        """
+        while True:
+            if settled:
+                await self._pool.settle(server, owner)
+            key = (server, self._pool.key(server, owner))
+            async with self._lock(key):
+                if key == (server, self._pool.key(server, owner)):  # else other sessions serve now
+                    yield key
+                    return
 
     def _lock(self, key: _Key) -> asyncio.Lock:
         return self._locks.setdefault(key, asyncio.Lock())

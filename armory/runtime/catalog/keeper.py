@@ -142,12 +142,9 @@ class CatalogKeeper:
         async with self._progress:
             await self._progress.wait_for(lambda: self._built >= wanted)
 
-    def reconfigure(self, rules: Mapping[str, ToolRules], pinning: Pinning | None) -> None:
+    def reconfigure(self, rules: Mapping[str, ToolRules]) -> None:
         """Other rules about tools from now on; what was approved meanwhile comes back."""
         self._rules = dict(rules)
-        if pinning is not None and self._pinning is not None:
-            pinning.follow(self._pinning)
-        self._pinning = pinning
         self.build_again()
 
     def build_private(self, lists: Mapping[str, ServerLists], shared: Catalog) -> Catalog:

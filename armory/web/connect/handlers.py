@@ -22,6 +22,7 @@ from armory.domain.naming import is_server_key
 from armory.domain.principal import ANONYMOUS, Method, Principal
 from armory.errors import AccessDenied, ArmoryError, AuthenticationFailed
 from armory.logger import Logger
+from armory.tasks import Flights
 from armory.upstreams.oauth.code_flow import BegunLogin
 from armory.upstreams.upstream import Upstream
 from armory.web.connect import pages
@@ -89,6 +90,7 @@ class Connect:
     def __init__(self, services: ConnectServices) -> None:
         self._s = services
         self._cookies = SealedCookies(services.seal, self._path, self._origin)
+        self._finishing: Flights[None] = Flights()
         self._used: MutableMapping[str, None] = TTLCache[str, None](_SEEN, _LOGIN_S)
 
     def register(self, app: web.Application) -> None:
@@ -203,7 +205,7 @@ class Connect:
             )
         if not secrets.compare_digest(state.encode(), visit.begun.state.encode()):
             return message_page("That did not work", "The answer is of another login.", 400)
-        if state in self._used:
+        if state in self._used and not self._finishing.under_way(state):
             return message_page("That did not work", "This login was used already.", 400)
         self._used[state] = None
         back = {name: request.query[name] for name in request.query}
@@ -236,11 +238,16 @@ class Connect:
         tokens = None if upstream is None else upstream.login_of(person.principal)
         if tokens is None:
             return message_page("Not found", "Nobody connects an account there any more.", 404)
-        await tokens.finish(visit.begun, back)
-        if await self._still(person, request, visit.server) is None:
-            await tokens.log_out()  # else the next one of a deleted user's name had the account
-            raise AuthenticationFailed("Whoever began this may not come in any more.")
-        _log.info("account_connected", upstream=visit.server)
+
+        async def finish() -> None:
+            await tokens.finish(visit.begun, back)
+            if await self._still(person, request, visit.server) is None:
+                await tokens.log_out()  # else the next one of a deleted user's name had the account
+                raise AuthenticationFailed("Whoever began this may not come in any more.")
+            _log.info("account_connected", upstream=visit.server)
+
+        # It goes on if the browser leaves: the code works once. One that comes again waits for it.
+        await self._finishing.join(visit.begun.state, finish)
         return message_page(
             "Connected", "You may close this page. Let your MCP client try again what it tried."
         )

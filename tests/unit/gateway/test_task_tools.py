@@ -56,6 +56,30 @@ async def test_a_task_that_takes_too_long_is_said_to_where_its_server_cannot_be_
             await drive("up", {}, Leaving().send)
 
 
+@pytest.mark.parametrize("refuses", [False, True])
+async def test_a_task_of_which_nothing_can_be_heard_any_more_is_cancelled(refuses: bool) -> None:
+    """Its call has ended, so that nobody would ever fetch its result."""
+    heard: list[str] = []
+
+    async def send(method: str, params: Params) -> Reply:
+        heard.append(method)
+        if method == "tools/call":
+            return WORKING
+        if method == "tasks/get" and refuses:
+            return Reply(error=Raw(b'{"code":-32603,"message":"busy"}'))
+        if method == "tasks/get":
+            raise UpstreamTimeout("upstream 'up' did not answer", upstream="up")
+        assert params == {"taskId": Raw(b'"t"')}
+        return Reply(Raw(b"{}"))
+
+    if refuses:
+        assert (await drive("up", {}, send)).error is not None
+    else:
+        with pytest.raises(UpstreamTimeout):
+            await drive("up", {}, send)
+    assert heard == ["tools/call", "tasks/get", "tasks/cancel"]
+
+
 async def test_calls_as_tasks_are_declared_to_clients_of_their_era(bench: Bench) -> None:
     """Whoever is not told of them must not ask for any (2025-11-25)."""
     upstream = bench.pool.upstreams["up"]

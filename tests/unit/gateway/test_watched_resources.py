@@ -170,6 +170,28 @@ async def test_sessions_that_serve_others_from_now_on_know_what_all_of_them_watc
         assert len(bench.watches) == 0
 
 
+async def test_who_waits_while_other_sessions_come_is_watched_for_by_those() -> None:
+    async with serving(isolation="principal") as bench:
+        ann = [bench.client(Principal("ann")) for _ in range(2)]
+        bob = bench.client(Principal("bob"))
+        bench.server.script.silent.add("resources/subscribe")
+        first = asyncio.create_task(bench.watches.add(ann[0], "up", "mem://first"))
+        await until(lambda: bench.told("resources/subscribe") == ["mem://first"])
+        waiting = asyncio.create_task(bench.watches.add(ann[1], "up", ONE))
+        await asyncio.sleep(0)
+        await bench.reload(isolation="shared")
+        bench.server.script.silent.clear()
+        first.cancel()
+        async with asyncio.timeout(20):
+            await waiting
+        await bench.watches.add(bob, "up", TWO)
+        assert not bench.told("resources/unsubscribe")
+        await bench.watches.remove(ann[1], "up", ONE)
+        await bench.watches.remove(bob, "up", TWO)
+        await asyncio.wait([first], timeout=20)
+        assert len(bench.watches) == 0
+
+
 async def test_what_a_new_upstream_refuses_can_be_asked_for_again() -> None:
     async with serving() as bench:
         client = bench.client()

@@ -127,7 +127,7 @@ async def test_equal_lists_publish_nothing_and_new_rules_do() -> None:
         await house.settle()
         await house.settle()
         assert len(house.published) == 1
-        house.keeper.reconfigure({"a": ToolRules(deny=("y",))}, None)
+        house.keeper.reconfigure({"a": ToolRules(deny=("y",))})
         assert await house.settle() == ["a__x"]
 
 
@@ -195,7 +195,8 @@ async def test_changed_definitions_are_withheld_until_they_are_approved(tmp_path
             if d["name"] == "x"
         ]
         elsewhere.approve(tool)
-        house.keeper.reconfigure({}, Pinning(tmp_path / "pins.json", "block"))
+        pinning.reopen("block", None)
+        house.keeper.reconfigure({})
         assert await house.settle() == ["a__x", "a__y"]
 
 
@@ -236,21 +237,19 @@ async def test_definitions_are_kept_as_soon_as_they_can_be(
 
 
 @pytest.mark.anyio
-async def test_a_reload_forgets_no_definition_that_could_not_be_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(keeper, "STORE_AGAIN_S", 0.01)
+async def test_a_reload_forgets_no_definition_that_could_not_be_kept(tmp_path: Path) -> None:
     file = tmp_path / "data" / "pins.json"
-    before, after = Pinning(file, "block"), Pinning(file, "block")
+    pinning = Pinning(file, "block")
     (tmp_path / "data").touch()  # no folder, so that nothing can be kept in it
-    async with House(before) as house:
+    async with House(pinning) as house:
         house.lists = {"s": lists("a", "b", a="one")}
         assert await house.settle() == ["s__a", "s__b"]
-        house.keeper.reconfigure({}, after)
+        (tmp_path / "data").unlink()
+        pinning.reopen("block", None)
+        house.keeper.reconfigure({})
         house.lists = {"s": lists("a", "b", a="two")}
         assert await house.settle() == ["s__b"]
-        (tmp_path / "data").unlink()
-        await until(file.is_file)
+    assert file.is_file()
 
 
 @pytest.mark.anyio

@@ -1,13 +1,19 @@
-"""Definitions are pinned for each project by itself."""
+"""Definitions are pinned for each project by itself, and stay so through a reload."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 from pathlib import Path
 
-from armory.config import Loaded, load_file
+import pytest
+
+from armory.config import Loaded, load_file, load_text
 from armory.domain.catalog import Catalog, ServerLists
 from armory.domain.catalog_builder import build_catalog
+from armory.runtime import open_runtime
 from armory.runtime.blocks.pins import pinning_of
+from armory.testing.upstreams.http import ScriptedUpstream
 
 
 def project(folder: Path, home: Path) -> Loaded:
@@ -53,3 +59,42 @@ def test_what_was_pinned_for_the_file_behind_a_link_is_used_on(tmp_path: Path) -
     link.symlink_to(tmp_path / "real" / "armory.yaml")
     linked = load_file(link, {"ARMORY_HOME": str(tmp_path / "home")})
     assert "db__q" not in pinning_of(linked, "block").admit(catalog("after")).tools
+
+
+@pytest.mark.anyio
+async def test_what_is_approved_while_the_configuration_is_read_again_stays_approved(
+    tmp_path: Path,
+) -> None:
+    def loaded(*servers: str) -> Loaded:
+        blocks = {
+            "upstreams": {key: {"url": upstream.url} for key in servers},
+            "security": {"pinning": "block"},
+            "tool_rag": {"enabled": False},
+        }
+        home = {"ARMORY_HOME": str(tmp_path / "home")}
+        return load_text(json.dumps(blocks), path=tmp_path / "armory.yaml", environ=home)
+
+    def names() -> list[str]:
+        return [name for name in runtime.gateway.view.catalog.tools if name.endswith("__echo")]
+
+    async with (
+        ScriptedUpstream() as upstream,
+        open_runtime(loaded("up", "gone")) as runtime,
+    ):
+        await runtime.searchable()
+        assert names() == ["up__echo", "gone__echo"]
+        for definition in upstream.script.tools:
+            if definition["name"] == "echo":
+                definition["description"] = "now says something else"
+        await runtime.relist("up")
+        pinning = runtime.keeper.pinning
+        assert pinning is not None
+        reloading = asyncio.create_task(runtime.reload(loaded("up")))
+        async with asyncio.timeout(20):
+            while "gone" in runtime.pool.servers():  # noqa: ASYNC110 - each turn of the loop
+                await asyncio.sleep(0)
+        assert not reloading.done()
+        pinning.take(pinning.withheld["up__echo"])
+        await reloading
+        await runtime.keeper.settle()
+        assert names() == ["up__echo"]

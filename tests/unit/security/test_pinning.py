@@ -99,6 +99,39 @@ def test_two_that_are_approved_at_once_are_both_stored(path: Path) -> None:
     assert not again.withheld
 
 
+def shown(found: Catalog) -> list[str]:
+    return [tool.name for tool in found.tools.values() if tool.server == "s"]
+
+
+def test_what_a_command_has_approved_is_kept_by_a_gateway_that_pins_another(path: Path) -> None:
+    """Until `armory reload` has it take that over."""
+    gateway = Pinning(path, "block")
+    gateway.admit(named("a", "b", text="one"))
+    changed = named("a", "b", text="two")
+    assert not shown(gateway.admit(changed))
+    command = Pinning(path, "block")
+    command.admit(changed)
+    command.approve(changed.tools["s__a"])
+    grown = named("a", "b", "new", text="two")
+    assert shown(gateway.admit(grown)) == ["s__new"]
+    gateway.reopen("block", None)
+    assert shown(gateway.admit(grown)) == ["s__a", "s__new"]
+    assert shown(Pinning(path, "block").admit(grown)) == ["s__a", "s__new"]
+
+
+def test_what_is_approved_last_counts(path: Path) -> None:
+    gateway = Pinning(path, "block")
+    gateway.admit(named("a", text="one"))
+    two, three = named("a", text="two"), named("a", text="three")
+    command = Pinning(path, "block")
+    command.admit(two)
+    command.approve(two.tools["s__a"])
+    gateway.admit(three)
+    gateway.take(gateway.withheld["s__a"])
+    assert shown(gateway.admit(three)) == ["s__a"]
+    assert shown(Pinning(path, "block").admit(three)) == ["s__a"]
+
+
 def test_a_change_is_shown_line_by_line_with_what_hides_in_it(path: Path) -> None:
     pinning = Pinning(path, "block")
     pinning.admit(catalog("Adds two numbers."))

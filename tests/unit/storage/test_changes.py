@@ -117,6 +117,36 @@ async def test_a_number_that_comes_again_after_a_restore_is_heard(tmp_path: Path
         await here.close()
 
 
+async def test_a_change_that_cannot_be_handled_keeps_none_after_it(tmp_path: Path) -> None:
+    """As one that a newer release tells, which this one cannot read."""
+    url = f"sqlite:///{tmp_path / 'armory.db'}"
+    here, elsewhere = Database(url), Database(url)
+    await here.open()
+    await elsewhere.open()
+    feed = ChangeFeed(here, MemoryCache())
+    heard: list[str] = []
+
+    async def hear(value: str) -> None:
+        heard.append(value)
+        if value == "of another form":
+            raise ValueError(value)
+
+    try:
+        feed.subscribe("user", hear)
+        await feed.poll()
+        for value in ("of another form", "ann"):
+            async with ChangeFeed(elsewhere, MemoryCache()).transaction() as change:
+                change.changed("user", value)
+        await feed.poll()
+        await feed.poll()
+        assert (heard, feed.trusted) == (["of another form", "ann"], True)
+        async with feed.transaction() as change:  # it is written, whatever becomes of it here
+            change.changed("user", "of another form")
+    finally:
+        await elsewhere.close()
+        await here.close()
+
+
 async def test_more_changes_than_are_read_at_a_time_are_all_heard(tmp_path: Path) -> None:
     here = Database(f"sqlite:///{tmp_path / 'armory.db'}")
     await here.open()

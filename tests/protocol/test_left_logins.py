@@ -1,0 +1,57 @@
+"""Whose browser leaves in the middle of a login has its account connected all the same."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from armory.testing.people import TOKENS, Browser, World
+from armory.testing.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_login_whose_page_is_loaded_again_is_finished_once(world: World) -> None:
+    """A code works once, and what it was exchanged for would be nobody's."""
+    asked, may_answer = asyncio.Event(), asyncio.Event()
+    async with world.gateway() as (url, _), Browser(world, url) as browser:
+        world.provider.user = "ann"
+        await browser.click("identify", credential=TOKENS["ann"])
+        _, login = await browser.click("connect", follow=False)
+        async with world.http.get(login, allow_redirects=False) as sent:
+            back = sent.headers["Location"]
+        world.provider.held = asked, may_answer
+        async with asyncio.timeout(20):
+            leaving = asyncio.create_task(browser.get(back))
+            await asked.wait()
+            leaving.cancel()
+            await asyncio.wait([leaving])
+            again = asyncio.create_task(browser.get(back))
+            answered, _ = await asyncio.wait([again], timeout=0.5)
+            assert not answered
+            may_answer.set()
+            status, text = await again
+            assert (status, "Connected" in text) == (200, True), text
+            assert (await browser.get(back))[0] == 400
+            assert "docs__note" in await world.names(url, TOKENS["ann"])
+        assert len(world.provider.forms) == 1
+
+
+async def test_a_login_that_nobody_waits_for_is_finished(world: World) -> None:
+    asked, may_answer = asyncio.Event(), asyncio.Event()
+    async with world.gateway() as (url, _), Browser(world, url) as browser:
+        world.provider.user = "ann"
+        await browser.click("identify", credential=TOKENS["ann"])
+        _, login = await browser.click("connect", follow=False)
+        world.provider.held = asked, may_answer
+        leaving = asyncio.create_task(browser.get(login))
+        await asyncio.wait_for(asked.wait(), 20)
+        leaving.cancel()
+        await asyncio.wait([leaving])
+        may_answer.set()
+
+        async def connected() -> bool:
+            return "docs__note" in await world.names(url, TOKENS["ann"])
+
+        await eventually(connected)
