@@ -223,3 +223,10 @@ def test_a_server_that_was_taken_over_is_left_as_it_is(
         assert taken_over({"My Server": entry}, "--env", ".env") == 0
     assert "My Server is in armory.yaml already" in capsys.readouterr().err
     assert list(load_file(Path("armory.yaml")).config.upstreams) == ["my-server"]
+
+
+def test_a_file_that_powershell_wrote_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("theirs.json").write_text("{}", encoding="utf-16")
+    with pytest.raises(SystemExit):
+        main(("import", "theirs.json"))
+    assert "theirs.json is not UTF-8 text (UTF-16); save it as UTF-8" in capsys.readouterr().err
