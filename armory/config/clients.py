@@ -54,6 +54,7 @@ _LOGIN_KEYS = {
 }
 _MILLISECONDS = 1_000
 """A time-out from here on is in milliseconds ..."""
+_MILLISECONDS_TO_START = ("startup_timeout_ms", "initTimeout", "connectionTimeout")
 _LONG_WAITS = (1_800, 3_600)
 """... but for the half hour and the hour that Cline offers, in seconds as all of its time-outs."""
 _APART = {"startup": "start_timeout_s", "request": "call_timeout_s"}
@@ -160,7 +161,9 @@ def _flat(entry: dict[Any, Any]) -> Iterator[tuple[Any, Any]]:
     """The members of a server, those within another among them; one that is null is not there."""
     for name, value in entry.items():
         if name in _WITHIN and isinstance(value, dict):
-            yield from value.items()
+            for inner, held in value.items():  # Continue's are in seconds, up to 7,200
+                seconds = (name, inner) == ("requestOptions", "timeout")
+                yield ("tool_timeout_sec" if seconds else inner), held
         elif value is not None:
             yield name, value
 
@@ -210,7 +213,7 @@ def _take_command(block: dict[str, Any], name: str, value: Any) -> bool:
         block["call_timeout_s"] = value if in_seconds else value / 1_000
     elif name == "timeout" and isinstance(value, dict):
         _times(block, value)
-    elif name == "startup_timeout_ms" and isinstance(value, (int, float)):
+    elif name in _MILLISECONDS_TO_START and isinstance(value, (int, float)):
         block["start_timeout_s"] = value / 1_000
     else:
         return False
@@ -263,6 +266,8 @@ def _are_approvals(tools: Any) -> bool:
 
 def _put(block: dict[str, Any], place: str, value: Any) -> None:
     outer, _, inner = place.partition(".")
+    if place in ("env", "headers") and isinstance(value, dict):  # VS Code's null: not to be set
+        value = {name: held for name, held in value.items() if held is not None}
     if inner:
         within = block.setdefault(outer, {})
         if isinstance(within, dict):  # else validation names it

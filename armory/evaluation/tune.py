@@ -65,8 +65,9 @@ class Tuned:
         threshold: suggested `similarity_threshold`: the best F2 over the fitted queries.
         ece_before: calibration error with the constants in use, over held-out halves.
         ece_after: the same with refitted constants.
-        recall: at the suggested threshold.
-        returned_mean: tools a query at the suggested threshold.
+        recall: at the suggested threshold, as a listing would have it: queries that are taken for
+            such as need no tool get none.
+        returned_mean: tools a query at the suggested threshold, likewise.
     """
 
     ranker: str
@@ -116,7 +117,9 @@ async def tune(
         if ranking.degraded is not None:
             raise BackendError(f"nothing was tuned: {ranking.degraded}")
         embedder = ranking.features.embedder
-        rows.append(_row(ranker, ranking.features, labelled.relevant))
+        rows.append(
+            _row(ranker, ranking.features, labelled.relevant, refused=ranking.scores.refused)
+        )
         if on_progress is not None:
             on_progress(done, len(wanting))
     used = calibration_for(ranker.name, embedder, retriever.settings.rank.calibration)
@@ -130,9 +133,12 @@ class _Row:
     query: Mapping[str, float]
     wanted: NDArray[np.bool_]
     relevant: int
+    refused: bool
 
 
-def _row(ranker: Ranker, features: CandidateFeatures, relevant: frozenset[str]) -> _Row:
+def _row(
+    ranker: Ranker, features: CandidateFeatures, relevant: frozenset[str], *, refused: bool
+) -> _Row:
     fusion = fuse(features)
     near = candidate_signals(features, fusion)
     query = query_signals(features, near)
@@ -141,7 +147,7 @@ def _row(ranker: Ranker, features: CandidateFeatures, relevant: frozenset[str]) 
     if isinstance(ranker, FormulaRanker):
         signals, best = ranker.signals(features, ranker.formula(features))
     wanted = np.array([features.records[i].name in relevant for i in best.tolist()])
-    return _Row(signals, query, wanted, len(relevant))
+    return _Row(signals, query, wanted, len(relevant), refused)
 
 
 def _observations(rows: Sequence[_Row]) -> Observations:
@@ -175,6 +181,7 @@ def _fit(
         after.append(_error(unseen, fitted))
     final = _refit(everything, prior)
     score = scores_of(log_odds_of(everything, final.first, final.second), final.miss_cost)
+    score[[row.refused for row in rows]] = 0
     listings = [(t, *_listing(everything, score, t)) for t in _THRESHOLDS]
     value, recall, returned, _ = max(listings, key=_f2)
     return Tuned(

@@ -27,7 +27,7 @@ from armory.observability.redaction import (
 _OTHER = re.compile(r"[^A-Z0-9]+")
 _PARAMETER = re.compile(r"[?&]([\w.-]+)=([^&#\s]+)")
 _BEARER = re.compile(r"bearer\s+\S+", re.IGNORECASE)
-_FILLED_IN_THERE = re.compile(r"\$[A-Z_][A-Z0-9_]*+|\$?\{file:[^{}]++\}")
+_FILLED_IN_THERE = re.compile(r"\$[A-Z_][A-Z0-9_]*+|\$?\{file:[^{}]++\}|\{\{[A-Z_][A-Z0-9_]*+\}\}")
 """What the client itself fills in, a variable or a file: the secret is elsewhere."""
 _BLOCKS = ("env", "headers", "auth")
 _URLS = ("url", "openapi", "base_url", "proxy")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from armory.cli.config.switched_off import Off, off_in, off_in_project
+from armory.config.dotenv import not_utf8
 from armory.config.loaded import ConfigProblems
 from armory.config.source import Source
 from armory.domain.naming import slug
@@ -154,7 +155,7 @@ def _read(file: Path) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{file} is no text in UTF-8: {error}") from None
+        raise not_utf8(file, error) from None
     return _READERS.get(file.suffix, _json)(file, text)
 
 

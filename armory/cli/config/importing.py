@@ -16,6 +16,7 @@ import click
 from armory.cli.config.adding import added, existing_in, say_added, taken_in
 from armory.cli.config.clear_secrets import SecretsToWrite
 from armory.cli.config.client_files import servers_of
+from armory.cli.config.client_references import fill_as_gemini, left_as_they_are
 from armory.cli.options import json_option, writing_options
 from armory.cli.output import print_json
 from armory.config import ConfigProblems, load_text
@@ -27,8 +28,7 @@ from armory.errors import ConfigError
 from armory.upstreams.spec import Transport
 
 _WAYS = ("command", "url", "openapi", "skills")
-_BARE_REFERENCE = re.compile(r"(?:[A-Za-z]++ )?\$([A-Za-z_]\w*+)")
-_FILE_REFERENCE = re.compile(r"\$?\{file:[^{}]++\}")
+_OTHER_SCHEME = re.compile(r"(?!https?:)[a-z][a-z0-9+.-]*+://", re.IGNORECASE)
 _WORKSPACE = "${workspaceFolder}"
 _REFERENCE = re.compile(r"\$\{\w++\}")
 
@@ -62,9 +62,11 @@ def import_file(
         notices.append(f"{_WORKSPACE} is taken as {workspace}")
     notices += [f"{name} is in {into} already and left as it is" for name in again]
     notices += _env_files(servers, imported, workspace)
-    references = _bare_references(imported) + _file_references(imported)
+    variables = variables_of(into)
+    fill_as_gemini(file, imported, variables)
+    references = left_as_they_are(imported)
     secrets = SecretsToWrite(imported.upstreams, env_file)
-    notices += _problems(imported, {**variables_of(into), **secrets.variables})
+    notices += _problems(imported, {**variables, **secrets.variables})
     notices += references
     command = f"`armory import {file} --env .env`"
     notices += secrets.notices(command, into, only_print=only_print)
@@ -94,34 +96,13 @@ def _left_out(imported: Imported) -> list[str]:
             why = f"has {' and '.join(repr(way) for way in ways)}, of which a server has one,"
         elif (transport := block.get("transport", "auto")) not in get_args(Transport):
             why = f"is reached by {transport!r}, which is not spoken here,"
+        elif _OTHER_SCHEME.match(url := str(block.get("url"))):
+            why = f"is reached at {url!r}, which is not spoken here,"
         else:
             continue
         notices.append(f"server {imported.names[key]!r} {why} and is left out")
         del imported.upstreams[key], imported.names[key]
     return notices
-
-
-def _bare_references(imported: Imported) -> list[str]:
-    """`$NAME`, which Gemini CLI fills in and Armory does not: it may be a password, too."""
-    return [
-        f"upstreams.{key}.{part}.{name}: {value!r} is taken as it stands; write "
-        f"${{{match[1]}}} if the variable is meant"
-        for key, block in imported.upstreams.items()
-        for part in ("env", "headers")
-        if isinstance(held := block.get(part), dict)
-        for name, value in held.items()
-        if isinstance(value, str) and (match := _BARE_REFERENCE.fullmatch(value))
-    ]
-
-
-def _file_references(imported: Imported) -> list[str]:
-    """`{file:PATH}` of opencode and `${file:PATH}` of Windsurf, which Armory does not fill in."""
-    return [
-        f"upstreams.{key}: {reference} is taken as it stands; write ${{NAME}} there, and what the "
-        "file holds into that variable"
-        for key, block in imported.upstreams.items()
-        for reference in sorted(set(_FILE_REFERENCE.findall(json.dumps(block, ensure_ascii=False))))
-    ]
 
 
 def _is_there(name: str, alone: Imported, taken: dict[str, Any]) -> bool:

@@ -32,7 +32,7 @@ def off_in(file: Path, data: Mapping[str, Any], read: Read) -> Off:
     """
     excluded = {one for place in _EXCLUDED for one in _names(data, *place)}
     allowed = {one for place in _ALLOWED for one in _names(data, *place)}
-    if file.parent.name == ".gemini":
+    if file.absolute().parent.name == ".gemini":
         states = read(Path(os.path.expanduser("~")) / ".gemini" / _ENABLEMENT)
         excluded |= {_normalized(one) for one, state in states.items() if _is_off(state)}
     if file.name == ".mcp.json":

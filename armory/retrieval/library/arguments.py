@@ -131,6 +131,20 @@ def number(name: str, value: Any, least: float, most: float) -> float | None:
     return float(value)
 
 
+def identifier_of(value: Any) -> str:
+    """The identifier of one tool.
+
+    Raises:
+        InvalidRequest: no text, such as the tool itself.
+    """
+    if not isinstance(value, str):
+        raise InvalidRequest(
+            f"identifier is {shown(value)}, expected the text that `add` returned for the tool",
+            parameter="identifier",
+        )
+    return value
+
+
 def identifiers(exclude: Any) -> frozenset[str]:
     """Identifiers to leave out.
 

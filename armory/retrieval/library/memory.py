@@ -27,6 +27,7 @@ from armory.retrieval.library.arguments import (
     check_parts,
     folder_of,
     handles_of,
+    identifier_of,
     identifiers,
     naming_argument,
     number,
@@ -170,12 +171,11 @@ class AsyncToolMemory:
         """A remembered tool.
 
         Raises:
-            UnknownTool: there is none of this identifier.
+            UnknownTool: there is none of this identifier. `InvalidRequest`: it is no text.
         """
-        try:
-            return self._tools[identifier]
-        except KeyError:
-            raise UnknownTool(f"no tool {identifier!r} in this memory") from None
+        if (tool := self._tools.get(identifier_of(identifier))) is None:
+            raise UnknownTool(f"no tool {identifier!r} in this memory")
+        return tool
 
     def add(self, *given: Given) -> list[str]:
         """Remember tools; their identifiers. They are embedded at the next selection.

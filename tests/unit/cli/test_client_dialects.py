@@ -48,6 +48,7 @@ mcpServers:
     requestOptions:
       headers: {Authorization: "Bearer ${{secrets.REMOTE}}"}
       verifySsl: false
+      timeout: 7200
   - uses: someone/other
   - name: remote
     command: another
@@ -93,6 +94,7 @@ def test_the_list_of_continue(tmp_path: Path) -> None:
         "transport": "streamable-http",
         "url": "https://example.com/mcp",
         "headers": {"Authorization": "Bearer ${REMOTE}"},
+        "call_timeout_s": 7200,
     }
     assert found.upstreams["remote-4"] == {"command": "another"}
     assert found.names.keys() == {"my-sqlite", "remote", "someone-other", "remote-4"}
@@ -125,6 +127,19 @@ def test_codexs_time_to_start_is_one_to_connect_where_nothing_is_started(tmp_pat
     found = read(tmp_path, "config.toml", text)
     assert found.upstreams["far"] == {"url": "https://example.com/mcp", "connect_timeout_s": 20}
     assert found.notices == []
+
+
+@pytest.mark.parametrize("key", ["startup_timeout_ms", "initTimeout", "connectionTimeout"])
+def test_times_to_start_in_milliseconds(key: str) -> None:
+    found = import_servers({"near": {"command": "x", key: 1_500}, "far": {"url": "y", key: 1_500}})
+    assert found.upstreams["near"] == {"command": "x", "start_timeout_s": 1.5}
+    assert found.upstreams["far"] == {"url": "y", "connect_timeout_s": 1.5}
+    assert found.notices == []
+
+
+def test_a_variable_that_is_null_is_not_set() -> None:
+    found = import_servers({"a": {"command": "x", "env": {"GONE": None, "HERE": "1"}}})
+    assert found.upstreams["a"]["env"] == {"HERE": "1"}
 
 
 def test_what_is_null_is_not_there() -> None:

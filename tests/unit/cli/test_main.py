@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import click
 import pytest
 
-from armory.cli.main import COMMANDS, cli, error_json, main, refused_by_the_system
+from armory.cli.main import COMMANDS, INTERRUPTED, cli, error_json, main, refused_by_the_system
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -116,3 +122,43 @@ def test_windows_is_told_where_armory_runs(
     assert ended.value.code == 2
     said = capsys.readouterr().err
     assert said.startswith("error: Armory runs on Linux and macOS; on Windows run it in WSL")
+
+
+AT_IMPORT = """
+import importlib, importlib.abc, os, signal, sys
+
+class Interrupting(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == at:
+            os.kill(os.getpid(), signal.SIGINT)
+
+at, script, ignored = sys.argv[1:]
+sys.meta_path.insert(0, Interrupting())
+module, function = script.split(":")
+signal.signal(signal.SIGINT, signal.SIG_IGN if ignored == "True" else signal.default_int_handler)
+sys.argv[1:] = ["version"]
+getattr(importlib.import_module(module), function)()
+"""
+
+
+@pytest.mark.parametrize(
+    ("imported", "ignored", "code"),
+    [
+        ("click", False, -signal.SIGINT),
+        ("armory.cli.gateway.version", False, INTERRUPTED),
+        ("click", True, 0),
+        ("armory.cli.gateway.version", True, 0),
+    ],
+)
+def test_an_interrupt_while_it_is_imported_shows_no_traceback(
+    imported: str, ignored: bool, code: int
+) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    script = project["scripts"]["armory"]
+    ended = subprocess.run(
+        [sys.executable, "-c", AT_IMPORT, imported, script, str(ignored)],
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr.strip()) == (code, b"")

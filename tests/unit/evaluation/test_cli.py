@@ -196,6 +196,22 @@ def test_what_was_tuned_counts_in_eval_and_is_no_prior_of_the_next_time(folder: 
     assert again["ece_before"] != first["ece_before"]  # that of the constants in use
 
 
+def test_tune_counts_queries_that_a_listing_answers_with_nothing(folder: Path) -> None:
+    lines = (folder / "queries.jsonl").read_text().splitlines()
+    wanted = {
+        "what is the meaning of a garden?": ["ship_garden", "cook_garden"],
+        "how do I feel about my bicycle": ["ship_bicycle", "cook_bicycle"],
+    }
+    lost = [{"id": text, "query": text, "relevant": names} for text, names in wanted.items()]
+    (folder / "queries.jsonl").write_text("\n".join([*lines, *map(json.dumps, lost)]))
+    options = [str(folder), "--embedder", "none", "--json"]
+    tuned = json.loads(CliRunner().invoke(cli, ["tune", *options]).stdout)
+    seen = json.loads(CliRunner().invoke(cli, ["eval", *options]).stdout)
+    at = {one["value"]: one for one in seen["thresholds"]}[tuned["similarity_threshold"]]
+    assert at["empty_share"] > 0
+    assert tuned["recall"] == at["recall"]
+
+
 def test_tune_with_queries_of_its_own_making(folder: Path) -> None:
     done = CliRunner().invoke(cli, ["tune", str(folder), "--embedder", "none", "--synthetic"])
     assert done.exit_code == 0, done.output

@@ -61,6 +61,14 @@ def test_arguments_of_a_selection(
     assert caught.value.parameter == parameter
 
 
+@pytest.mark.parametrize("given", [WEATHER, ["get_weather"], None])
+@pytest.mark.parametrize("method", ["get", "update", "remove"])
+def test_a_tool_in_the_place_of_its_identifier(memory: ToolMemory, method: str, given: Any) -> None:
+    with pytest.raises(InvalidRequest, match="expected the text that `add` returned") as caught:
+        getattr(memory, method)(given)
+    assert caught.value.parameter == "identifier"
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
