@@ -39,6 +39,41 @@ def test_names_of_products_stay_whole(asked: str, searched: str, tools: list[Too
 @pytest.mark.parametrize(
     ("asked", "searched"),
     [
+        ("Who is in? Answer in German.", "Who is in?"),
+        ("Who is in?\nPlease answer with yes or no, thanks!", "Who is in?"),
+        ("Sum 3 and 4. Explain your reasoning. Be concise.", "Sum 3 and 4."),
+        ("Sum 3 and 4: just give me the final answer", "Sum 3 and 4:"),
+        ("Sum 3 and 4. Let's think step by step.", "Sum 3 and 4."),
+        ("Read the thread. Answer in #general.", "Read the thread. Answer in #general."),
+        ("Read it. Answer with a thumbs up.", "Read it. Answer with a thumbs up."),
+        ("Translate it. Answer in German to Bob", "Translate it. Answer in German to Bob"),
+        ("Answer in German.", "Answer in German."),
+        ("Think step by step.", "Think step by step."),
+        ("Rethink step by step", "Rethink step by step"),
+    ],
+)
+def test_the_manner_of_the_answer_is_not_searched_for(
+    asked: str, searched: str, make_tool: MakeTool
+) -> None:
+    words = LexicalIndex()
+    notes = make_tool("add_note", "Write a note that you think is useful")
+    words.add(notes.name, fields_of(notes))
+    scope = scope_of(Query((asked,)), words_only([notes], words.freeze()), None)
+    assert scope.texts[0].text == searched
+
+
+def test_who_asks_to_think_where_a_tool_thinks_is_heard(make_tool: MakeTool) -> None:
+    words = LexicalIndex()
+    thinker = make_tool("sequentialthinking", "Solves a problem", server="sequential-thinking")
+    words.add(thinker.name, fields_of(thinker))
+    asked = "Plan the move. Think step by step. Be brief."
+    scope = scope_of(Query((asked,)), words_only([thinker], words.freeze()), None)
+    assert scope.texts[0].text == "Plan the move. Think step by step."
+
+
+@pytest.mark.parametrize(
+    ("asked", "searched"),
+    [
         ("Jot down: buy milk", "note down: buy milk"),
         ("jot this down; what I jotted yesterday", "note this down; what I noted yesterday"),
         ("read /tmp/jot.md and a.io/jot", "read /tmp/jot.md and a.io/jot"),
