@@ -1,7 +1,7 @@
 """A caller's text without what is said to whoever listens, in words that tools are described in.
 
 Owns: which salutations and which wishes for the answer's manner are left out, which words are put
-plainly, what of a mail address counts.
+plainly, what of a mail address counts, what is a channel.
 Never imports embedders, indexes or rankers.
 """
 
@@ -57,6 +57,16 @@ _MANNERS, _MANNER_CHARS = 3, 100
 #: "Jot down: buy milk": people say so, tools do not, and to the model that ships it is noise.
 _PLAINLY = {"jot": "note", "jots": "notes", "jotted": "noted", "jotting": "noting"}
 _JOT = re.compile(r"(?<![\w/\\@#.:-])jot(?:s|ted|ting)?(?![\w/\\@]|[.:-]\w)", re.IGNORECASE)
+#: "#general" as chats write it: no number of an issue, no colour, no directive, and nothing that a
+#: word before it calls a tag.
+_CHANNEL = re.compile(
+    r"(?<![\w/&#.\[(\"'`])(?<!with )(?<!tag )(?<!tags )(?<!tagged )(?<!label )(?<!labelled )"
+    r"(?<!channel )#(?!(?:[0-9a-f]{3}|[0-9a-f]{6}|include|define|if|endif|pragma)\b)"
+    r"([a-z][\w-]*+)(?!\s++(?:channel|topic|space|hashtag)s?\b)",
+    re.IGNORECASE,
+)
+#: Where tools speak of these, a `#name` may as well be one of them.
+_OTHER_NAMES = ("hashtag", "selector")
 #: An e-mail address, but not `git@host:path`.
 _MAIL = re.compile(r"(?<![\w.+-])([\w.+-]{1,64}@)[\w-]++(?:\.[\w-]++)++(?!:\S|[\w@/])")
 _ANY_HOST = r"\1example.com"
@@ -91,6 +101,15 @@ def unmannered(text: str, words: KnownWords) -> str:
 def plainly(text: str, words: KnownWords) -> str:
     """The text in words that tools are described in: jot down -> note down, unless a tool jots."""
     return text if words.has("jot") else _JOT.sub(lambda it: _PLAINLY[it[0].lower()], text)
+
+
+def channelled(text: str, words: KnownWords) -> str:
+    """The text with channels called so: "what did I miss in #ops?" says to neither side that a chat
+    is meant. Only where tools have channels, and nothing else that is written like them.
+    """
+    if "#" not in text or not words.has("channel") or any(map(words.has, _OTHER_NAMES)):
+        return text
+    return _CHANNEL.sub(r"channel #\1", text)
 
 
 def anyhost(text: str) -> str:

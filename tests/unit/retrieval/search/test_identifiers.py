@@ -175,3 +175,37 @@ async def test_a_tool_whose_name_is_asked_for_comes_first(asked: str, make_tool:
         await retriever.index([make_tool(*one, server="git") for one in described.items()])
         found = await retriever.search(Query((asked,)))
         assert found.matches[0].tool.original_name == "git_commit"
+
+
+@pytest.mark.parametrize(
+    ("asked", "searched"),
+    [
+        ("what did I miss in #ops?", "what did I miss in channel #ops?"),
+        ("#dev-team: standup in 5", "channel #dev-team: standup in 5"),
+        ("Tell #general, then #random", "Tell channel #general, then channel #random"),
+        ("say hi in the #welcome channel", "say hi in the #welcome channel"),
+        ("say hi in channel #welcome", "say hi in channel #welcome"),
+        ("close #31, it is #ff0000 or #abc", "close #31, it is #ff0000 or #abc"),
+        ("a note tagged #ideas", "a note tagged #ideas"),
+        ("open a.io/b#top and C#x", "open a.io/b#top and C#x"),
+        ("# Release notes", "# Release notes"),
+    ],
+)
+def test_a_channel_is_called_so(asked: str, searched: str, make_tool: MakeTool) -> None:
+    words = LexicalIndex()
+    chat = make_tool("post_message", "Post a message to a channel")
+    pages = make_tool("click", "Click what a selector finds")
+    tags = make_tool("trends", "Which hashtags are popular")
+    words.add(chat.name, fields_of(chat))
+    scope = scope_of(Query((asked,)), words_only([chat], words.freeze()), None)
+    assert scope.texts[0].text == searched
+    for other in (pages, tags):  # of these `#ops` may be one as well
+        both = LexicalIndex()
+        both.add(chat.name, fields_of(chat))
+        both.add(other.name, fields_of(other))
+        scope = scope_of(Query((asked,)), words_only([chat, other], both.freeze()), None)
+        assert scope.texts[0].text == asked
+    alone = LexicalIndex()
+    alone.add(pages.name, fields_of(pages))
+    scope = scope_of(Query((asked,)), words_only([pages], alone.freeze()), None)
+    assert scope.texts[0].text == asked
