@@ -1,7 +1,9 @@
 """Acts that a query implies without a word for them: "...; put the report at /tmp/report.md" needs
-a tool that writes files, which neither its words nor its meaning would find.
+a tool that writes files, "keep in mind that I'm vegetarian" one that adds memories, which neither
+their words nor their meaning would find.
 
-Owns: recognising that a text names a file to be written. Never imports anything of Armory.
+Owns: recognising that a text names a file to be written, and that it tells whoever listens to
+remember, to recall or to forget. Never imports anything of Armory.
 
 A file that is read implies nothing: which tool reads it depends on what for, and the query says
 that. Nor do office documents: the text names their kind, which finds their tools.
@@ -9,10 +11,48 @@ that. Nor do office documents: the text names their kind, which finds their tool
 
 from __future__ import annotations
 
+import re
+
 #: What such a query also asks for, in the words of the tools that do it.
 WRITE_FILE = "write content to a file"
+REMEMBER = "add a memory"
+RECALL = "search memories"
+FORGET = "delete a memory"
 #: A tool does it that has all words of one of these.
-DOING = {WRITE_FILE: ("write file", "save file")}
+DOING = {
+    WRITE_FILE: ("write file", "save file"),
+    REMEMBER: ("add memory", "save memory", "store memory", "create memory", "keep memory"),
+    RECALL: ("search memory", "find memory", "read memory", "retrieve memory", "recall memory"),
+    FORGET: ("delete memory", "remove memory", "forget memory"),
+}
+_ASKS = (
+    r"(?:^|(?<=[.!?;,:\n]))\s*+"
+    r"(?:(?:please|and|but|also|always|from now on|(?:can|could|will|would|should) you)[,\s]++)*+"
+)
+#: Of whoever listens: not "remember to call Bob", which wants a reminder, nor "what do you know
+#: about whales?".
+_REMEMBERING = {
+    REMEMBER: re.compile(
+        _ASKS + r"(?:remember(?:,|:|;|\s*+[-\u2013\u2014])?\s++"
+        r"(?:that|this|it|i|i'm|i've|i'd|my|we|we're|our|his|her|their)\b"
+        r"|remember\s*+:|memori[sz]e\b|(?:keep|bear) in mind\b|make a mental note\b|note to self\b"
+        r"|(?:don't|do not|never) forget\s++(?:that|this|it|i|i'm|i've|my|we|our)\b"
+        r"|(?:merk|merke) dir\b|merken sie sich\b|vergiss nicht, dass\b|retiens que\b"
+        r"|souviens-toi que\b|n'oublie pas que\b|recuerda que\b|no olvides que\b|请?记住)",
+        re.IGNORECASE,
+    ),
+    RECALL: re.compile(
+        r"\bdo you (?:still )?remember\b|\bwhat (?:else )?do you (?:remember|recall)\b"
+        r"|\bwhat (?:else )?do you know about (?:me|my|us|our)\b"
+        r"|\bdid i (?:ever |already |once )?(?:tell you|mention)\b"
+        r"|\bhave i (?:ever |already |once )?(?:told you|mentioned)\b"
+        r"|\bremind me what i (?:told|said)\b",
+        re.IGNORECASE,
+    ),
+    FORGET: re.compile(
+        _ASKS + r"forget\s++(?:what i\b|(?:all|everything|anything)\b)", re.IGNORECASE
+    ),
+}
 #: Characters of a text that are looked at.
 _CHARS = 4_000
 _EDGES = "\"'`\u2018\u2019\u201c\u201d()[]{}<>,;:!?*\u3002\uff0c\uff01\uff1f"
@@ -55,25 +95,33 @@ _HAN = ("保存", "写入", "写到", "存到", "另存")
 
 
 def implied(text: str) -> tuple[str, ...]:
-    """Further texts to search for; none where the query names no text file that is to be written.
+    """Further texts to search for.
 
-    "Save it as notes.md", "a summary at /tmp/a.txt", but not "read /tmp/a.txt".
+    "Save it as notes.md", "a summary at /tmp/a.txt", but not "read /tmp/a.txt"; "keep in mind that
+    I'm vegetarian", "do you remember my shoe size?", "forget what I said of Bob".
     """
+    plain = text[:_CHARS].replace("\u2019", "'")
+    memory = tuple(act for act, asked in _REMEMBERING.items() if asked.search(plain))
+    return (*memory, WRITE_FILE) if _writes_file(text) else memory
+
+
+def _writes_file(text: str) -> bool:
+    """Whether the text names a text file that is to be written."""
     said = before = ""
     for word in text[:_CHARS].split():
         lower = word.strip(_EDGES).rstrip(".").lower()
         if _is_path(lower):
             if said in _MAKES and before in _PLACES:
-                return (WRITE_FILE,)
+                return True
             if any(verb in lower[: lower.replace("\\", "/").index("/")] for verb in _HAN):
-                return (WRITE_FILE,)
+                return True
         elif said in _SAVES and before in _PLACES and _is_name(lower):
-            return (WRITE_FILE,)
+            return True
         made = lower in _MAKES and not (lower in _THINGS and before in _POINTING)
         if made or lower in _READS:
             said = lower
         before = lower
-    return ()
+    return False
 
 
 def _is_path(word: str) -> bool:

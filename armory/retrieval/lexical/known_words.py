@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armory.retrieval.lexical.arrays import Positions
-from armory.retrieval.lexical.postings import NAME, Postings
+from armory.retrieval.lexical.postings import NAME, SERVER, Postings
 from armory.retrieval.lexical.spelling import LEAST_CHARS, is_foreign, may_be_misspelt
 from armory.retrieval.lexical.text import STANDALONE, STOP_WORDS, fold, stem
 
@@ -44,6 +44,11 @@ class KnownWords:
     def tools(self, term: str) -> int:
         """How many tools have this term."""
         return self._tools(self._postings.number(term))
+
+    def names(self, term: str) -> bool:
+        """Whether a tool or a server is called by this term."""
+        pairs = self._pairs(self._postings.number(term))
+        return bool((self._postings.inverted.counts[pairs, [[NAME], [SERVER]]] > 0).any())
 
     def is_name(self, word: str) -> bool:
         """Whether an identifier of several words joins those of a tool's name: `ReadFile`."""

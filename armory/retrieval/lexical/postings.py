@@ -25,7 +25,7 @@ from armory.retrieval.lexical.spelling import Spelling
 from armory.retrieval.lexical.text import KEPT_CHARS, is_cjk, terms
 
 FIELDS = ("name", "server", "title", "description", "params", "tags")
-NAME, _DESCRIPTION = 0, 3
+NAME, SERVER, _DESCRIPTION = 0, 1, 3
 #: BM25F: what an occurrence in each field weighs, and how much its length tells against it.
 WEIGHTS = np.array([2.0, 1.0, 1.0, 1.0, 0.5, 1.0], np.float32)
 LENGTH_B = np.array([0.3, 0.3, 0.3, 0.6, 0.6, 0.3], np.float32)

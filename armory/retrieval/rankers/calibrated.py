@@ -6,7 +6,7 @@ indexes, embedders or the retriever.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -62,11 +62,12 @@ def calibrated(
     asked = calibration.asked([s.vector for s in features.whole if s.vector is not None])
     wanted, need = judge(calibration, result.signals, {**result.query, **asked}, len(best))
     refused = calibration.refuses(need, features.visible)
-    if result.evidence is not None:
-        lean, tools = calibration.lean, features.visible
-        wanted = ordered(wanted, result.evidence, lean, result.query, tools)
-        refused = refused and not (result.evidence.implied or result.evidence.named)
     refused = refused and not (_led_somewhere(features) or _named(features, best))
+    if (evidence := result.evidence) is not None:
+        wanted = ordered(wanted, evidence, calibration.lean, result.query, features.visible)
+        if refused and evidence.implied:
+            wanted = _but(evidence.implied, wanted, need)
+        refused = refused and not (evidence.implied or evidence.named)
     last = result.values[best[-1]]
     odds = np.minimum(result.values, last)  # of the others: as far below the worst of the best
     np.subtract(last, odds, out=odds)
@@ -94,6 +95,16 @@ def calibrated(
         refused=refused,
         signals=SparseSignals(result.signals, best, len(odds), {"need": need}, result.shown),
     )
+
+
+def _but(implied: Sequence[int], odds: FloatArray, need: float) -> FloatArray:
+    """(k,) log-odds where a query needs nothing but what it implies: of the others, what they are
+    by it and its need of a tool together.
+    """
+    probability = sigmoid(odds) * np.float32(need)
+    lowered = np.log(probability) - np.log1p(-probability)
+    lowered[list(implied)] = odds[list(implied)]
+    return lowered
 
 
 def _order_of(
@@ -181,7 +192,7 @@ def explain(
     if signals.get("server_named", 0.0) >= 0.99:
         parts.append("its server is named")
     if signals.get("implied", 0.0) > 0:
-        parts.append("the query names a file to be written")
+        parts.append("the query asks for what it does without saying so")
     if signals.get("used", 0.0) >= 0.6:
         parts.append("similar queries led to it before")
     if scores.refused:

@@ -20,7 +20,13 @@ from armory.retrieval.lexical.implied import implied
 from armory.retrieval.lexical.intents import clauses
 from armory.retrieval.lexical.known_words import KnownWords
 from armory.retrieval.lexical.text import spaced
-from armory.retrieval.lexical.wording import anyhost, plainly, unaddressed
+from armory.retrieval.lexical.wording import (
+    anyhost,
+    channelled,
+    plainly,
+    unaddressed,
+    unmannered,
+)
 from armory.retrieval.ports import IntArray, Passage
 from armory.retrieval.snapshot import Snapshot
 
@@ -86,8 +92,8 @@ def scope_of(
 
 
 def prepared(text: str, words: KnownWords, *, into_english: bool = False) -> str:
-    """A caller's text as it is searched for: without a salutation and hosts of mail, put
-    plainly and spelt right.
+    """A caller's text as it is searched for: without a salutation, the answer's manner and hosts
+    of mail, put plainly and spelt right.
 
     `into_english`: words of languages that there is a glossary of are put into English.
     """
@@ -95,7 +101,8 @@ def prepared(text: str, words: KnownWords, *, into_english: bool = False) -> str
         text = unicodedata.normalize("NFC", text)
     if into_english:
         text = in_english(text, words)
-    plain = plainly(anyhost(unaddressed(text)), words)
+    text = unmannered(unaddressed(text), words)
+    plain = plainly(channelled(anyhost(text), words), words)
     return words.corrected(_with_words(plain, words))
 
 

@@ -87,4 +87,39 @@ async def test_the_reason_says_so_and_the_query_needs_a_tool(make_tool: MakeTool
         assert not found.scores.refused
         place = next(i for i in found.order.tolist() if found.record(i).name == WRITE)
         reason = found.ranker.reason(found.features, found.scores, place)
-        assert "names a file to be written" in reason
+        assert "asks for what it does without saying so" in reason
+
+
+MEMORY = [
+    ("add_observations", "Add new observations to existing entities in the knowledge graph"),
+    ("create_entities", "Create multiple new entities in the knowledge graph"),
+    ("delete_observations", "Delete specific observations from entities in the knowledge graph"),
+    ("delete_entities", "Delete multiple entities and their relations from the knowledge graph"),
+    ("search_nodes", "Search for nodes in the knowledge graph based on a query"),
+    ("read_graph", "Read the entire knowledge graph"),
+]
+
+
+@pytest.mark.parametrize(
+    ("asked", "wanted"),
+    [
+        ("remember that my wife's birthday is on June 3rd", "add_observations"),
+        ("keep in mind: my name is Ann", "add_observations"),
+        ("do you remember what my dog is called?", "search_nodes"),
+        ("what do you know about me?", "search_nodes"),
+        ("forget what I told you about Peter", "delete_observations"),
+    ],
+)
+async def test_who_asks_to_remember_finds_the_memory_and_nothing_else(
+    make_tool: MakeTool, asked: str, wanted: str
+) -> None:
+    memory = [make_tool(name, text, "memory") for name, text in MEMORY]
+    async with build_retriever() as retriever:
+        await retriever.index([*tools(make_tool, writes=True), *memory])
+        found = await retriever.search(Query((asked,)))
+        listed = {match.tool.name for match in found.matches}
+        assert f"memory__{wanted}" in listed
+        assert {name.partition("__")[0] for name in listed} == {"memory"}
+        assert len(listed) <= 3
+        await retriever.index(tools(make_tool, writes=True))
+        assert not (await retriever.search(Query((asked,)))).matches  # nothing remembers there

@@ -1,10 +1,10 @@
-"""Which texts name a file that is to be written."""
+"""Which texts name a file that is to be written, and which ask to remember, recall or forget."""
 
 from __future__ import annotations
 
 import pytest
 
-from armory.retrieval.lexical.implied import WRITE_FILE, implied
+from armory.retrieval.lexical.implied import FORGET, RECALL, REMEMBER, WRITE_FILE, implied
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,49 @@ def test_nothing_to_be_written(text: str) -> None:
 
 def test_only_the_beginning_of_a_long_text_is_looked_at() -> None:
     assert implied("word " * 2_000 + "saved at /tmp/a.md") == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "act"),
+    [
+        ("remember that my wife's birthday is on June 3rd", REMEMBER),
+        ("Remember: the gate code is 4711", REMEMBER),
+        ("Can you remember I\u2019m vegetarian?", REMEMBER),
+        ("By the way, I'm allergic to nuts. Don\u2019t forget that.", REMEMBER),
+        ("Lunch is at noon; also keep in mind that Tom is away", REMEMBER),
+        ("From now on, please memorize this", REMEMBER),
+        ("Merk dir, dass ich kein Fleisch esse", REMEMBER),
+        ("Recuerda que soy alérgico", REMEMBER),
+        ("请记住我的名字", REMEMBER),
+        ("do you remember what my dog is called?", RECALL),
+        ("Hi! What do you know about me?", RECALL),
+        ("what did I tell you about Bob", RECALL),
+        ("Have I already mentioned my shoe size?", RECALL),
+        ("Please forget what I said of Bob", FORGET),
+        ("forget everything about my ex", FORGET),
+    ],
+)
+def test_what_is_to_be_remembered(text: str, act: str) -> None:
+    assert implied(text) == (act,)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "remember to call Bob",
+        "I remember that our docs mention a flag",
+        "What do you know about whales?",
+        "note that the file is large",
+        "a song to remember",
+        "forget it",
+        "What did I tell Bob?",
+        "an unforgettable day",
+        "remembering my holidays",
+    ],
+)
+def test_nothing_to_be_remembered(text: str) -> None:
+    assert implied(text) == ()
+
+
+def test_what_is_remembered_may_be_written_as_well() -> None:
+    assert implied("Remember that, and save it as notes.md") == (REMEMBER, WRITE_FILE)

@@ -39,6 +39,41 @@ def test_names_of_products_stay_whole(asked: str, searched: str, tools: list[Too
 @pytest.mark.parametrize(
     ("asked", "searched"),
     [
+        ("Who is in? Answer in German.", "Who is in?"),
+        ("Who is in?\nPlease answer with yes or no, thanks!", "Who is in?"),
+        ("Sum 3 and 4. Explain your reasoning. Be concise.", "Sum 3 and 4."),
+        ("Sum 3 and 4: just give me the final answer", "Sum 3 and 4:"),
+        ("Sum 3 and 4. Let's think step by step.", "Sum 3 and 4."),
+        ("Read the thread. Answer in #general.", "Read the thread. Answer in #general."),
+        ("Read it. Answer with a thumbs up.", "Read it. Answer with a thumbs up."),
+        ("Translate it. Answer in German to Bob", "Translate it. Answer in German to Bob"),
+        ("Answer in German.", "Answer in German."),
+        ("Think step by step.", "Think step by step."),
+        ("Rethink step by step", "Rethink step by step"),
+    ],
+)
+def test_the_manner_of_the_answer_is_not_searched_for(
+    asked: str, searched: str, make_tool: MakeTool
+) -> None:
+    words = LexicalIndex()
+    notes = make_tool("add_note", "Write a note that you think is useful")
+    words.add(notes.name, fields_of(notes))
+    scope = scope_of(Query((asked,)), words_only([notes], words.freeze()), None)
+    assert scope.texts[0].text == searched
+
+
+def test_who_asks_to_think_where_a_tool_thinks_is_heard(make_tool: MakeTool) -> None:
+    words = LexicalIndex()
+    thinker = make_tool("sequentialthinking", "Solves a problem", server="sequential-thinking")
+    words.add(thinker.name, fields_of(thinker))
+    asked = "Plan the move. Think step by step. Be brief."
+    scope = scope_of(Query((asked,)), words_only([thinker], words.freeze()), None)
+    assert scope.texts[0].text == "Plan the move. Think step by step."
+
+
+@pytest.mark.parametrize(
+    ("asked", "searched"),
+    [
         ("Jot down: buy milk", "note down: buy milk"),
         ("jot this down; what I jotted yesterday", "note this down; what I noted yesterday"),
         ("read /tmp/jot.md and a.io/jot", "read /tmp/jot.md and a.io/jot"),
@@ -140,3 +175,37 @@ async def test_a_tool_whose_name_is_asked_for_comes_first(asked: str, make_tool:
         await retriever.index([make_tool(*one, server="git") for one in described.items()])
         found = await retriever.search(Query((asked,)))
         assert found.matches[0].tool.original_name == "git_commit"
+
+
+@pytest.mark.parametrize(
+    ("asked", "searched"),
+    [
+        ("what did I miss in #ops?", "what did I miss in channel #ops?"),
+        ("#dev-team: standup in 5", "channel #dev-team: standup in 5"),
+        ("Tell #general, then #random", "Tell channel #general, then channel #random"),
+        ("say hi in the #welcome channel", "say hi in the #welcome channel"),
+        ("say hi in channel #welcome", "say hi in channel #welcome"),
+        ("close #31, it is #ff0000 or #abc", "close #31, it is #ff0000 or #abc"),
+        ("a note tagged #ideas", "a note tagged #ideas"),
+        ("open a.io/b#top and C#x", "open a.io/b#top and C#x"),
+        ("# Release notes", "# Release notes"),
+    ],
+)
+def test_a_channel_is_called_so(asked: str, searched: str, make_tool: MakeTool) -> None:
+    words = LexicalIndex()
+    chat = make_tool("post_message", "Post a message to a channel")
+    pages = make_tool("click", "Click what a selector finds")
+    tags = make_tool("trends", "Which hashtags are popular")
+    words.add(chat.name, fields_of(chat))
+    scope = scope_of(Query((asked,)), words_only([chat], words.freeze()), None)
+    assert scope.texts[0].text == searched
+    for other in (pages, tags):  # of these `#ops` may be one as well
+        both = LexicalIndex()
+        both.add(chat.name, fields_of(chat))
+        both.add(other.name, fields_of(other))
+        scope = scope_of(Query((asked,)), words_only([chat, other], both.freeze()), None)
+        assert scope.texts[0].text == asked
+    alone = LexicalIndex()
+    alone.add(pages.name, fields_of(pages))
+    scope = scope_of(Query((asked,)), words_only([pages], alone.freeze()), None)
+    assert scope.texts[0].text == asked
