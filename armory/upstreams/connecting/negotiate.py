@@ -17,7 +17,7 @@ from armory.logger import Logger
 from armory.protocol.link import Owner
 from armory.protocol.session_events import SessionObserver
 from armory.upstreams.connecting.describing import Description
-from armory.upstreams.connecting.known import Known
+from armory.upstreams.connecting.negotiated import Negotiated
 from armory.upstreams.connecting.over_http import OverHttp
 from armory.upstreams.connecting.over_stdio import OverStdio
 from armory.upstreams.connecting.start_turns import Waiting
@@ -73,7 +73,7 @@ class Connector:
         self._inflow = inflow or Inflow()
         self._client_info = client_info
         self._client: HttpClient | None = None
-        self._known = Known(spec)
+        self._known = Negotiated(spec)
         self._over_stdio = OverStdio(spec, self._known, self.awaited)
         self._over_http = OverHttp(spec, self._known)
         self._description = Description(spec)
