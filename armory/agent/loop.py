@@ -29,6 +29,7 @@ from armory.logger import Logger
 _log = Logger(__name__)
 
 _MAX_TOP_K = 50
+_WRITTEN_NUMBER = re.compile(r"\s*\d{1,9}\s*")
 _STOP_WORDS = ("\nObservation:",)
 
 
@@ -311,7 +312,7 @@ def _arguments(arguments: dict[str, Any], default_k: int) -> tuple[str, int, str
     if not isinstance(query, str) or not query.strip():
         return "", 0, 'The Action Input needs a text under "query".'
     given = arguments.get("top_k", default_k)
-    if isinstance(given, str) and re.fullmatch(r"\s*\d{1,9}\s*", given):
+    if isinstance(given, str) and _WRITTEN_NUMBER.fullmatch(given):
         given = int(given)
     if isinstance(given, bool) or not isinstance(given, int | float) or not 1 <= given <= 1e6:
         return "", 0, f'"top_k" is {given!r}; it must be a number from 1 to {_MAX_TOP_K}.'
