@@ -87,7 +87,7 @@ def note(
             operation.upstream or None,
             code,
             seconds * 1_000,
-            operation.traceparent[3:35],
+            operation.trace_id,
             arguments,
             result,
         )
