@@ -207,7 +207,7 @@ class RetrievalAgent:
             return None, ""
         left_s = run.left_s
         if left_s <= 0:
-            raise _OutOfTime(f"The time limit of {run.limits.time_s:g} s is used up.")
+            raise _OutOfTime(f"the time limit of {run.limits.time_s:g} s is used up")
         try:
             async with asyncio.timeout(left_s):
                 answer = await self._chat.complete(
@@ -215,7 +215,7 @@ class RetrievalAgent:
                 )
         except TimeoutError as error:
             raise _OutOfTime(
-                f"The time limit of {run.limits.time_s:g} s ran out while the model was answering."
+                f"the time limit of {run.limits.time_s:g} s ran out while the model was answering"
             ) from error
         run.prompt_tokens += answer.prompt_tokens
         run.completion_tokens += answer.completion_tokens

@@ -91,8 +91,8 @@ class ChatQueryGenerator:
         queries = read_queries(answer.text)[: self.per_tool]
         if not queries:
             raise ChatMalformed(
-                f"The model {self._model!r} wrote no usable queries for {tool.name!r}; "
-                "expected a JSON array of texts."
+                f"the model {self._model!r} wrote no usable queries for {tool.name!r}; "
+                "expected a JSON array of texts"
             )
         return queries
 

@@ -239,7 +239,7 @@ class Connect:
         await tokens.finish(visit.begun, back)
         if await self._still(person, request, visit.server) is None:
             await tokens.log_out()  # else the next one of a deleted user's name had the account
-            raise AuthenticationFailed("Whoever began this may not come in any more.")
+            raise AuthenticationFailed("whoever began this may not come in any more")
         _log.info("account_connected", upstream=visit.server)
         return message_page(
             "Connected", "You may close this page. Let your MCP client try again what it tried."
