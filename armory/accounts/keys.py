@@ -39,7 +39,7 @@ _SCOPE = re.compile(r"[A-Za-z0-9_.:/*-]{1,64}")
 _REFUSED = "the API key is not valid: unknown, revoked or expired"
 
 
-class _Known(msgspec.Struct, frozen=True):
+class _CachedKey(msgspec.Struct, frozen=True):
     """A cached answer; without an id there is no such valid key."""
 
     digest: str = ""
@@ -70,8 +70,8 @@ class ApiKeys:
         self._database = database
         self._feed = feed
         self._now_ms = now_ms
-        self._kept: ReadThrough[_Known] = ReadThrough(
-            "key", _Known, cache=cache, feed=feed, ttl_s=self._ttl_s
+        self._kept: ReadThrough[_CachedKey] = ReadThrough(
+            "key", _CachedKey, cache=cache, feed=feed, ttl_s=self._ttl_s
         )
         feed.subscribe(KEY, self._kept.invalidate)
 
@@ -187,7 +187,7 @@ class ApiKeys:
         until = None if known.expires_at_ms is None else known.expires_at_ms / 1000
         return Principal(known.id, known.user, frozenset(known.scopes), "api_key", until)
 
-    async def _load(self, digest: str) -> _Known:
+    async def _load(self, digest: str) -> _CachedKey:
         joined = api_keys.outerjoin(users, users.c.id == api_keys.c.user_id)
         statement = (
             select(api_keys, users.c.is_active)
@@ -197,10 +197,10 @@ class ApiKeys:
         async with self._database.read() as connection:
             row = (await connection.execute(statement)).first()
         if row is None or row.revoked_at_ms is not None or row.is_active is False:
-            return _Known()
-        return _Known(row.digest, row.id, row.user_id, tuple(row.scopes), row.expires_at_ms)
+            return _CachedKey()
+        return _CachedKey(row.digest, row.id, row.user_id, tuple(row.scopes), row.expires_at_ms)
 
-    def _ttl_s(self, known: _Known) -> float:
+    def _ttl_s(self, known: _CachedKey) -> float:
         if not known.id:
             return INVALID_TTL_S
         if known.expires_at_ms is None:

@@ -74,8 +74,7 @@ class Packs:
             InvalidRequest: a name that cannot be used, no such user, or one that has too many;
                 `AlreadyExists`: the id is taken.
         """
-        _check(pack)
-        pack = replace(pack, servers=_once(pack.servers), tools=_once(pack.tools))
+        pack = _checked(pack)
         at_ms = now_ms()
         try:
             async with self._feed.transaction() as change:
@@ -99,7 +98,7 @@ class Packs:
         Raises:
             InvalidRequest: a name that cannot be used, or more than a user's packs may hold.
         """
-        _check(pack)
+        pack = _checked(pack)
         async with self._feed.transaction() as change:
             statement = update(packs).where(packs.c.id == pack.id, *_owned(user))
             changed = await change.connection.execute(
@@ -236,7 +235,12 @@ class Packs:
         ]
 
 
-def _check(pack: Pack) -> None:
+def _checked(pack: Pack) -> Pack:
+    """A pack with each of its entries once.
+
+    Raises:
+        InvalidRequest: a name that cannot be used, or a description that is too long.
+    """
     check_pack_id(pack.id)
     check_name(pack.title, "title")
     if len(pack.description) > DESCRIPTION_CHARS:
@@ -247,6 +251,7 @@ def _check(pack: Pack) -> None:
     for parameter, values in (("servers", pack.servers), ("tools", pack.tools)):
         for value in values:
             check_name(value, parameter)
+    return replace(pack, servers=_once(pack.servers), tools=_once(pack.tools))
 
 
 def _seen(user: str | None) -> list[ColumnElement[bool]]:
@@ -268,8 +273,8 @@ def _once(values: Iterable[str]) -> tuple[str, ...]:
 
 
 async def _write_entries(connection: AsyncConnection, pack: Pack) -> None:
-    kinds = [("server", value) for value in _once(pack.servers)]
-    kinds += [("tool", value) for value in _once(pack.tools)]
+    kinds = [("server", value) for value in pack.servers]
+    kinds += [("tool", value) for value in pack.tools]
     rows = [{"pack_id": pack.id, "kind": kind, "value": value} for kind, value in kinds]
     if rows:
         await connection.execute(insert(pack_entries), rows)

@@ -71,7 +71,9 @@ class PlanSpent(RateLimited):
 
 
 @dataclass(slots=True)
-class _Known:
+class _StoredUsage:
+    """What the database said of a user: the plan, and the queries of a month."""
+
     plan: str
     month: int
     stored: int
@@ -100,11 +102,11 @@ class PlanUsage:
         self._database = database
         self._plans = dict(plans)
         self._default_plan = default_plan
-        self._known: LRUCache[str, _Known] = LRUCache(USERS_KEPT)
+        self._known: LRUCache[str, _StoredUsage] = LRUCache(USERS_KEPT)
         self._missed: set[str] = set()
         self._pending: Counter[tuple[str, int]] = Counter()
         self._flying: Counter[tuple[str, int]] = Counter()
-        self._flights: Flights[_Known] = Flights()
+        self._flights: Flights[_StoredUsage] = Flights()
         feed.subscribe(USER, self._user_changed)
 
     async def standing(self, user: str) -> Standing:
@@ -195,7 +197,7 @@ class PlanUsage:
             _log.warning("plan_is_gone", plan=plan, limit_of=self._default_plan)
         return self._plans.get(self._default_plan)
 
-    async def _load(self, user: str, month: int) -> _Known:
+    async def _load(self, user: str, month: int) -> _StoredUsage:
         key = (user, month)
         before = self._flying[key]
         async with self._database.read() as connection:
@@ -207,7 +209,7 @@ class PlanUsage:
             ).scalar() or 0
         if before != self._flying[key]:  # a flush ended meanwhile; counted either here or there
             stored = max(stored, self._known[user].stored if user in self._known else stored)
-        known = _Known(plan, month, stored, time.monotonic())
+        known = _StoredUsage(plan, month, stored, time.monotonic())
         self._known[user] = known
         return known
 

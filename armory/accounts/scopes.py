@@ -18,9 +18,9 @@ from cachetools import TTLCache
 from sqlalchemy import select
 
 from armory.accounts.packs import PACK
-from armory.accounts.users import USER
+from armory.accounts.users import USER, UserSwitchedOff
 from armory.domain.principal import Principal
-from armory.errors import AuthenticationFailed, BackendError
+from armory.errors import BackendError
 from armory.logger import Logger
 from armory.security.packs import NamedPack, PackView
 from armory.storage.changes import ChangeFeed
@@ -87,7 +87,7 @@ class PackScopes:
         """Have the packs of the principal's user in memory, as they are in the database now.
 
         Raises:
-            AuthenticationFailed: the user was deactivated.
+            UserSwitchedOff: the user was deactivated.
             BackendError: the database could not be asked.
         """
         user = principal.user
@@ -99,7 +99,7 @@ class PackScopes:
         else:
             self._loaded.move_to_end(user)
         if not loaded.is_active:
-            raise AuthenticationFailed("this user's account is switched off")
+            raise UserSwitchedOff
 
     async def _refresh(self, user: str) -> _Loaded:
         return await self._flights.join(user, lambda: self._load(user))

@@ -10,9 +10,9 @@ from itertools import count
 
 from sqlalchemy import select
 
-from armory.accounts.users import USER
+from armory.accounts.users import USER, UserSwitchedOff
 from armory.domain.principal import Principal
-from armory.errors import AuthenticationFailed, BackendError
+from armory.errors import BackendError
 from armory.logger import Logger
 from armory.storage.changes import ChangeFeed
 from armory.storage.database import Database
@@ -52,7 +52,7 @@ class SwitchedOff:
         """Let in who is not switched off.
 
         Raises:
-            AuthenticationFailed: it is.
+            UserSwitchedOff: it is.
             BackendError: its user has changed, and the database could not be asked since.
         """
         user = principal.user
@@ -61,7 +61,7 @@ class SwitchedOff:
         while user in self._unread:
             await self._refresh(user)
         if user in self._off:
-            raise AuthenticationFailed("this user's account is switched off")
+            raise UserSwitchedOff
 
     async def _changed(self, user: str) -> None:
         self._unread[user] = next(self._changes)

@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 
 from armory.accounts.listings import User, users_listed
 from armory.accounts.names import AlreadyExists, check_name
-from armory.errors import InvalidRequest
+from armory.errors import AuthenticationFailed, InvalidRequest
 from armory.storage.changes import LEARNED_USES, ChangeFeed, Transaction
 from armory.storage.connection import AsyncConnection
 from armory.storage.database import Database, now_ms
@@ -37,6 +37,13 @@ SWITCHED_OFF = "off"
 """Topic of users, by id: those of all their credentials end."""
 DELETED = "deleted"
 """Topic of users, by id: who is called so next is somebody else."""
+
+
+class UserSwitchedOff(AuthenticationFailed):
+    """A credential of a user who was deactivated."""
+
+    def __init__(self) -> None:
+        super().__init__("this user's account is switched off")
 
 
 class Users:

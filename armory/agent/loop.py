@@ -29,6 +29,7 @@ from armory.logger import Logger
 _log = Logger(__name__)
 
 _MAX_TOP_K = 50
+_WRITTEN_NUMBER = re.compile(r"\s*\d{1,9}\s*")
 _STOP_WORDS = ("\nObservation:",)
 
 
@@ -206,7 +207,7 @@ class RetrievalAgent:
             return None, ""
         left_s = run.left_s
         if left_s <= 0:
-            raise _OutOfTime(f"The time limit of {run.limits.time_s:g} s is used up.")
+            raise _OutOfTime(f"the time limit of {run.limits.time_s:g} s is used up")
         try:
             async with asyncio.timeout(left_s):
                 answer = await self._chat.complete(
@@ -214,7 +215,7 @@ class RetrievalAgent:
                 )
         except TimeoutError as error:
             raise _OutOfTime(
-                f"The time limit of {run.limits.time_s:g} s ran out while the model was answering."
+                f"the time limit of {run.limits.time_s:g} s ran out while the model was answering"
             ) from error
         run.prompt_tokens += answer.prompt_tokens
         run.completion_tokens += answer.completion_tokens
@@ -311,7 +312,7 @@ def _arguments(arguments: dict[str, Any], default_k: int) -> tuple[str, int, str
     if not isinstance(query, str) or not query.strip():
         return "", 0, 'The Action Input needs a text under "query".'
     given = arguments.get("top_k", default_k)
-    if isinstance(given, str) and re.fullmatch(r"\s*\d{1,9}\s*", given):
+    if isinstance(given, str) and _WRITTEN_NUMBER.fullmatch(given):
         given = int(given)
     if isinstance(given, bool) or not isinstance(given, int | float) or not 1 <= given <= 1e6:
         return "", 0, f'"top_k" is {given!r}; it must be a number from 1 to {_MAX_TOP_K}.'

@@ -27,6 +27,7 @@ _INLINE_FENCE = re.compile(r"```(?:json|text|python)?[ \t]*|```")
 _TAGGED = re.compile(r"</?(?:tool_call|tool|function_call|action)>|<\|[a-z_]+\|>", re.IGNORECASE)
 _NO_ACTION = frozenset({"", "none", "n/a", "na", "no action", "finish", "stop", "done", "-"})
 _ACTION_NAME = re.compile(r"[A-Za-z_][\w.-]*")
+_BETWEEN_WORDS = re.compile(r"[ _-]")
 _MAX_CHARS = 60_000
 _NAMES = {
     "thought": "thought",
@@ -143,7 +144,7 @@ def _fields(body: str) -> list[tuple[str, str]]:
 
 
 def _name_of(label: re.Match[str]) -> str:
-    return _NAMES[re.sub(r"[ _-]", "", label["name"].lower())]
+    return _NAMES[_BETWEEN_WORDS.sub("", label["name"].lower())]
 
 
 def _inside(body: str, before: re.Match[str], label: re.Match[str]) -> bool:
@@ -171,7 +172,7 @@ def _action(value: str, rest: list[tuple[str, str]], thought: str, notes: _Notes
     if written.lower().rstrip(".") in _NO_ACTION:
         return None
     given = _input_of(rest)
-    if re.sub(r"[ _-]", "", written.splitlines()[0].lower()) == "finalanswer":
+    if _BETWEEN_WORDS.sub("", written.splitlines()[0].lower()) == "finalanswer":
         notes.add("Final Answer written as an action")
         answer = (given or "\n".join(written.splitlines()[1:])).strip()
         return Step(thought, final_answer=answer, repairs=tuple(notes.repairs)) if answer else None
@@ -244,7 +245,7 @@ def _from_object(body: str, thinking: str, notes: _Notes) -> Step | None:
         return None
     said = next((found[k] for k in ("thought", "Thought", "reasoning") if k in found), thinking)
     thought = said if isinstance(said, str) else thinking
-    lowered = {re.sub(r"[ -]", "_", key).lower(): value for key, value in found.items()}
+    lowered = {_BETWEEN_WORDS.sub("_", key).lower(): value for key, value in found.items()}
     if _named(lowered) is not None:
         return _called(lowered, thought, notes)
     answer = _written(lowered.get("final_answer"))

@@ -20,6 +20,10 @@ _BARE_KEY = re.compile(r"(?<=[{,])\s*([A-Za-z_]\w*)\s*:")
 _KEYWORD = re.compile(r"\b([A-Za-z_]\w*)\s*=\s*")
 _PAIR = re.compile(r"^\s*[\"']?(query|top_k)[\"']?\s*[:=]\s*(.+?)\s*,?\s*$", re.MULTILINE)
 _HALF_KEY = re.compile(r',\s*"(?:[^"\\]|\\.)*$')
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|"(?:[^"\\]|\\.)*\\?$|[{}\[\]]', re.DOTALL)
+_SEPARATOR_AT_END = re.compile(r"[,:]\s*$")
+_KEY_AT_END = re.compile(r',\s*"(?:[^"\\]|\\.)*"$')
+_WHOLE_NUMBER = re.compile(r"-?\d{1,9}")
 _COMMA_OR_QUOTE = re.compile(r"[,\"']")
 _MAX_CHARS = 20_000
 
@@ -124,9 +128,6 @@ def _outside(text: str) -> str:
     return _BARE_KEY.sub(r' "\1":', _TRAILING_COMMA.sub("", text))
 
 
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|"(?:[^"\\]|\\.)*\\?$|[{}\[\]]', re.DOTALL)
-
-
 def _close(text: str) -> str:
     """The text up to its last complete value, with what is open closed in order."""
     stack: list[str] = []
@@ -144,10 +145,10 @@ def _close(text: str) -> str:
         else:
             unfinished = len(token) == 1 or not token.endswith('"') or token.endswith('\\"')
     closed = text.rstrip("\\") + '"' if unfinished else text.rstrip()
-    closed = re.sub(r"[,:]\s*$", "", closed)
+    closed = _SEPARATOR_AT_END.sub("", closed)
     if not unfinished:
         # A key without its value goes, with the comma before it.
-        closed = re.sub(r',\s*"(?:[^"\\]|\\.)*"$', "", closed)
+        closed = _KEY_AT_END.sub("", closed)
     return closed + "".join(reversed(stack))
 
 
@@ -196,4 +197,4 @@ def _parts(inside: str) -> list[str]:
 
 def _value(text: str) -> Any:
     bare = text.strip()
-    return int(bare) if re.fullmatch(r"-?\d{1,9}", bare) else bare.strip("\"'")
+    return int(bare) if _WHOLE_NUMBER.fullmatch(bare) else bare.strip("\"'")

@@ -29,6 +29,7 @@ PER_TOOL = 5
 _MAX_DOCUMENT_CHARS = 4_000
 _QUERY_TOKENS = 18
 _MAX_QUERY_CHARS = 300
+_ARRAY_BEGINS = re.compile(r"\[")
 _BULLET = re.compile(r"(?:[-*\u2022]|\d++[.)])\s++(?P<text>.+)")
 
 _PROMPT = """\
@@ -64,19 +65,19 @@ class ChatQueryGenerator:
     """
 
     def __init__(self, chat: Chat, model: str, *, per_tool: int = PER_TOOL) -> None:
+        self.per_tool = per_tool
         self._chat = chat
-        self._per_tool = per_tool
         self._model = model
 
     @property
     def identity(self) -> str:
         """Names model, number and prompt: key of the cache."""
-        return f"chat:{self._model}:{self._per_tool}:{text_digest(_PROMPT)[:8]}"
+        return f"chat:{self._model}:{self.per_tool}:{text_digest(_PROMPT)[:8]}"
 
     def prompt(self, tool: ToolRecord) -> str:
         """What the model is sent for a tool."""
         document = tool_text(tool)[:_MAX_DOCUMENT_CHARS]
-        return _PROMPT.format(count=self._per_tool, document=document)
+        return _PROMPT.format(count=self.per_tool, document=document)
 
     async def generate(self, tool: ToolRecord) -> Sequence[str]:
         """At most `per_tool` example queries, in the model's order.
@@ -87,11 +88,11 @@ class ChatQueryGenerator:
         answer = await self._chat.complete(
             [{"role": "user", "content": self.prompt(tool)}], max_tokens=4_096
         )
-        queries = read_queries(answer.text)[: self._per_tool]
+        queries = read_queries(answer.text)[: self.per_tool]
         if not queries:
             raise ChatMalformed(
-                f"The model {self._model!r} wrote no usable queries for {tool.name!r}; "
-                "expected a JSON array of texts."
+                f"the model {self._model!r} wrote no usable queries for {tool.name!r}; "
+                "expected a JSON array of texts"
             )
         return queries
 
@@ -112,7 +113,7 @@ def read_queries(text: str) -> list[str]:
 
 def _array(body: str) -> list[str] | None:
     decoder = json.JSONDecoder()
-    for match in re.finditer(r"\[", body):
+    for match in _ARRAY_BEGINS.finditer(body):
         try:
             value, _ = decoder.raw_decode(body, match.start())
         except (ValueError, RecursionError):
@@ -182,7 +183,7 @@ async def estimate(
         tools=len(missing),
         stored=len(tools) - len(missing),
         prompt_tokens=sum(estimate_tokens(generator.prompt(tool)) + 4 for tool in missing),
-        completion_tokens=len(missing) * PER_TOOL * _QUERY_TOKENS,
+        completion_tokens=len(missing) * generator.per_tool * _QUERY_TOKENS,
     )
 
 

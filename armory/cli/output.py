@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+CONNECTING = "connecting to upstreams"
+EMBEDDING = "embedding texts"
+_WORD = re.compile(r"\S+")
+
 
 def out() -> Console:
     """Standard output, for answers; wide where nobody looks at it, so that nothing is cut."""
@@ -147,11 +151,6 @@ def say_notice(message: str) -> None:
     from rich.text import Text
 
     tell(Text.assemble(("note:", "yellow"), f" {message}"), console=err())
-
-
-_WORD = re.compile(r"\S+")
-CONNECTING = "connecting to upstreams"
-EMBEDDING = "embedding texts"
 
 
 class Waiting:

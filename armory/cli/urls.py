@@ -11,6 +11,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from armory.errors import ConfigError
 
+_UNREADABLE = re.compile(r"[\s\x00-\x1f\x7f]")
 _ENDPOINTS = ("mcp", "sse")
 
 
@@ -27,7 +28,7 @@ def parts_of(url: str, path: str = "") -> SplitResult:
     with suppress(ValueError):  # of brackets, or a port that is none
         parts = urlsplit(url if "://" in url else f"http://{url}")
         named = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-        if named and not re.search(r"[\s\x00-\x1f\x7f]", url):
+        if named and not _UNREADABLE.search(url):
             return parts
     raise ConfigError(f"{url!r} is no URL of a gateway; write e.g. http://127.0.0.1:8080{path}")
 

@@ -28,6 +28,9 @@ _BELONG: dict[str, tuple[str, ...]] = {
 }
 """Keys that mean something for some kinds of upstreams only."""
 _HTTP_URL = re.compile(HTTP_URL)
+_LINE_BREAK = re.compile(r"[\r\n\0]")
+_MAY_HOLD_A_SECRET = re.compile("[@?]")
+_SPACE = re.compile(r"\s")
 _HOST = re.compile(r"\*|\[?[0-9a-f:]*:[0-9a-f:.]*:[0-9a-f:.]*\]?(:\d+)?|[^\s/:@?#*\[\]]+(:\d+)?")
 _ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^\s/@?#*]+/?")
 
@@ -65,7 +68,7 @@ def upstreams(config: Config) -> Found:
                     f"{name!r} is no name of a header; expected letters, digits and hyphens, as in "
                     "X-Api-Key",
                 )
-            elif re.search(r"[\r\n\0]", value):
+            elif _LINE_BREAK.search(value):
                 yield (
                     (*at, "headers", name),
                     "a header's value cannot hold a line break; write it in one line",
@@ -133,7 +136,7 @@ def addresses(config: Config) -> Found:
     }
     for path, url in urls.items():
         if url is not None and not _HTTP_URL.match(url):
-            shown = "" if re.search("[@?]", url) else f"; it is {url!r}"  # either may hold a secret
+            shown = "" if _MAY_HOLD_A_SECRET.search(url) else f"; it is {url!r}"
             yield path, f"expected an http:// or https:// URL{shown}"
     if agent.enabled and not agent.model.strip():
         yield ("agent", "model"), "expected the name of a chat model; it is blank"
@@ -151,7 +154,7 @@ def _is_address(url: str) -> bool:
         _ = parts.port
     except ValueError:
         return False
-    named = bool(parts.hostname) and not re.search(r"\s", url)
+    named = bool(parts.hostname) and not _SPACE.search(url)
     return named and parts.scheme in ("http", "https")
 
 

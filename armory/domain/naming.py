@@ -17,6 +17,7 @@ MAX_NAME = 50
 _CUT = MAX_NAME - 7
 """So much is left of a name that a digest is put behind."""
 SERVER_KEY = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
+_WORD = re.compile(r"[a-z0-9]+")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 _LETTERS = str.maketrans(
     {"ß": "ss", "æ": "ae", "œ": "oe", "ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th"}
@@ -36,7 +37,7 @@ def is_server_key(key: str) -> bool:
 
 def slug(text: str) -> str:
     """The nearest valid server key: `My Server_2` -> `my-server-2`, `Größe` -> `grosse`."""
-    words = re.findall(r"[a-z0-9]+", text.lower() if text.isascii() else _bare(text))
+    words = _WORD.findall(text.lower() if text.isascii() else _bare(text))
     key = "-".join(words)
     if not key:
         return "server"

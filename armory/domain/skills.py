@@ -16,6 +16,7 @@ DYNAMIC = "dynamic"
 MAX_FILES = 512
 MAX_BYTES = 16 * 1024 * 1024
 _MAIN = "/SKILL.md"
+_SEPARATOR = re.compile("[/:]")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
@@ -35,7 +36,7 @@ def skill_problem(entry: Mapping[str, Any]) -> str | None:
         if not isinstance(said.get(name), str) or not said[name]:
             return f"its frontmatter has no {name}"
     folder = uri[: -len(_MAIN)]
-    if re.split("[/:]", folder)[-1] != said["name"]:
+    if _SEPARATOR.split(folder)[-1] != said["name"]:
         return f"its folder is not called {said['name']!r}, as its frontmatter says"
     files = entry.get("resources")
     if files == DYNAMIC:

@@ -26,6 +26,8 @@ from armory.llm.tokens import estimate_tokens
 
 Definition = Mapping[str, Any]
 ToToon = Callable[[Any], str | None]
+WAYS = ("filtered", "filtered_toon", "searched", "searched_toon")
+"""Of listing tools, besides listing all: members of `QueryCost`."""
 _TURN_TOKENS = 8
 """What a chat API adds around a tool call and its result."""
 
@@ -165,9 +167,6 @@ class ContextReport:
         if self.ttft is not None:
             told["ttft"] = _ttft_json(self.ttft)
         return told
-
-
-WAYS = ("filtered", "filtered_toon", "searched", "searched_toon")
 
 
 def compact(value: Any) -> str:

@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+THRESHOLDS = tuple(round(0.05 * step, 2) for step in range(1, 20))
+"""0.05 to 0.95: what is swept over, and what is suggested is one of them."""
 
 
 def recall_at(ranks: Collection[int], relevant: int, k: int) -> float:

@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from armory.domain.query import Query
+from armory.domain.query import MAX_QUERY_CHARS, Query
 from armory.errors import BackendError
 from armory.evaluation.dataset import Dataset, LabelledQuery
 from armory.evaluation.metrics import (
+    THRESHOLDS,
     AtThreshold,
     Shown,
     at_threshold,
@@ -32,7 +33,6 @@ from armory.retrieval.ranking.answer import Ranking
 from armory.retrieval.ranking.tokens import definition_tokens
 from armory.retrieval.retriever import Retriever
 
-THRESHOLDS = tuple(round(0.05 * step, 2) for step in range(1, 20))
 _CALIBRATION_TOP = 20
 
 
@@ -156,7 +156,9 @@ async def evaluate(
     await retriever.index(dataset.tools)
     tally = _Tally(dataset, failures)
     for done, labelled in enumerate(dataset.queries, start=1):
-        query = Query((labelled.text[:8_000],), threshold=setup.threshold, ranker=setup.ranker)
+        query = Query(
+            (labelled.text[:MAX_QUERY_CHARS],), threshold=setup.threshold, ranker=setup.ranker
+        )
         limits = retriever.limits_of(query)
         started = time.perf_counter()
         ranking = await retriever.rank(query)

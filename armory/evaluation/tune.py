@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from armory.domain.query import Query
+from armory.domain.query import MAX_QUERY_CHARS, Query
 from armory.domain.tool import ToolRecord
 from armory.errors import BackendError, ConfigError
 from armory.evaluation.dataset import Dataset, LabelledQuery
-from armory.evaluation.metrics import calibration_error
+from armory.evaluation.metrics import THRESHOLDS, calibration_error
 from armory.files import replacing
 from armory.retrieval.features import CandidateFeatures
 from armory.retrieval.indexing.document import template_queries
@@ -50,7 +50,6 @@ RIDGE = 50.0
 """How strongly the shipped constants hold, in candidate rows."""
 _TOP = 20
 _MADE_PER_TOOL = 2
-_THRESHOLDS = tuple(round(0.05 * step, 2) for step in range(1, 20))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +112,9 @@ async def tune(
     rows: list[_Row] = []
     embedder = ""
     for done, labelled in enumerate(wanting, start=1):
-        ranking = await retriever.rank(Query((labelled.text[:8_000],), ranker=ranker.name))
+        ranking = await retriever.rank(
+            Query((labelled.text[:MAX_QUERY_CHARS],), ranker=ranker.name)
+        )
         if ranking.degraded is not None:
             raise BackendError(f"nothing was tuned: {ranking.degraded}")
         embedder = ranking.features.embedder
@@ -182,7 +183,7 @@ def _fit(
     final = _refit(everything, prior)
     score = scores_of(log_odds_of(everything, final.first, final.second), final.miss_cost)
     score[[row.refused for row in rows]] = 0
-    listings = [(t, *_listing(everything, score, t)) for t in _THRESHOLDS]
+    listings = [(t, *_listing(everything, score, t)) for t in THRESHOLDS]
     value, recall, returned, _ = max(listings, key=_f2)
     return Tuned(
         ranker, embedder, final, len(rows), value, float(np.mean(before)), float(np.mean(after)),

@@ -219,7 +219,7 @@ class ChatClient:
         except TimeoutError as error:
             raise ChatTimeout(
                 f"{self.base_url} sent nothing for {self._timeout_s:g} s in the middle of an "
-                f"answer of {self.model!r}; raise the time limit or use a faster model."
+                f"answer of {self.model!r}; raise the time limit or use a faster model"
             ) from error
         except (OpenAIError, json.JSONDecodeError) as error:
             raise self._failure(error) from error
@@ -228,11 +228,11 @@ class ChatClient:
             if type(error).__module__.partition(".")[0] not in ("httpx", "httpx2", "httpcore"):
                 raise
             raise ChatUnavailable(
-                f"{self.base_url} broke off an answer of {self.model!r}: {type(error).__name__}."
+                f"{self.base_url} broke off an answer of {self.model!r}: {type(error).__name__}"
             ) from error
         if not finished:
             raise ChatUnavailable(
-                f"{self.base_url} ended an answer of {self.model!r} before it was complete."
+                f"{self.base_url} ended an answer of {self.model!r} before it was complete"
             )
 
     async def models(self) -> list[str]:
@@ -261,7 +261,7 @@ class ChatClient:
         async with aclosing(self._pieces(messages, 8, ())) as pieces:
             async for _ in pieces:
                 return FirstToken(_estimate(messages), time.perf_counter() - started)
-        raise ChatMalformed(f"{self.base_url} answered with an empty text.")
+        raise ChatMalformed(f"{self.base_url} answered with an empty text")
 
     def _failure(self, error: Exception) -> ChatError:
         _log.warning("chat_failed", model=self.model, kind=type(error).__name__)

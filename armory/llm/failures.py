@@ -29,7 +29,7 @@ from armory.llm.parameters import error_text
 from armory.protocol.headers import retry_after
 
 _KEY_REFUSED = (401, 403)
-_HINTS = {401: " Check the key.", 403: " Check the key.", 404: " Check the model's name."}
+_HINTS = {401: "; check the key", 403: "; check the key", 404: "; check the model's name"}
 
 
 class Endpoint(NamedTuple):
@@ -48,28 +48,28 @@ def chat_error(error: Exception, asked: Endpoint) -> ChatError:
         error: an `openai.OpenAIError` or a `json.JSONDecodeError`.
         asked: what was asked.
     """
-    where = f"The chat model {asked.model!r} at {asked.base_url}"
+    where = f"the chat model {asked.model!r} at {asked.base_url}"
     if isinstance(error, APITimeoutError):
         return ChatTimeout(
-            f"{where} gave no answer within {asked.timeout_s:g} s. Raise the time limit, or "
-            "use a smaller model."
+            f"{where} gave no answer within {asked.timeout_s:g} s; raise the time limit, or "
+            "use a smaller model"
         )
     if isinstance(error, APIResponseValidationError | json.JSONDecodeError):
-        return ChatMalformed(f"{where} answered something that is no chat completion.")
+        return ChatMalformed(f"{where} answered something that is no chat completion")
     if isinstance(error, APIConnectionError):
         if (refused := _certificate(error)) is not None:
             return ChatUnavailable(
                 f"{where} cannot be reached: its certificate is not trusted "
-                f"({refused.verify_message})."
+                f"({refused.verify_message})"
             )
         return ChatUnavailable(
-            f"{where} cannot be reached. Is the server running (for Ollama: `ollama serve`)?"
+            f"{where} cannot be reached; is the server running (for Ollama: `ollama serve`)?"
         )
     if isinstance(error, APIStatusError):
         return _refusal(error, where, asked.key)
     if isinstance(error, APIError):
-        return ChatUnavailable(f"{where} reported an error in the middle of an answer.")
-    return ChatError(f"{where} could not be used ({type(error).__name__}).")
+        return ChatUnavailable(f"{where} reported an error in the middle of an answer")
+    return ChatError(f"{where} could not be used ({type(error).__name__})")
 
 
 def no_completion(answer: object, asked: Endpoint) -> ChatError:
@@ -82,13 +82,13 @@ def no_completion(answer: object, asked: Endpoint) -> ChatError:
     error = getattr(answer, "error", None)
     if not error:
         return ChatMalformed(
-            f"{asked.base_url} answered something that is no chat completion (no `choices`). "
-            "Is the URL that of an OpenAI-compatible API, ending in /v1?"
+            f"{asked.base_url} answered something that is no chat completion (no `choices`); "
+            "is the URL that of an OpenAI-compatible API, ending in /v1?"
         )
     said = error_text(error, asked.key)
-    says = f" It says: {said}" if said else ""
-    where = f"The chat model {asked.model!r} at {asked.base_url}"
-    return ChatUnavailable(f"{where} reported an error.{says}")
+    says = f"; it says: {said}" if said else ""
+    where = f"the chat model {asked.model!r} at {asked.base_url}"
+    return ChatUnavailable(f"{where} reported an error{says}")
 
 
 def _certificate(error: BaseException) -> SSLCertVerificationError | None:
@@ -104,12 +104,12 @@ def _refusal(error: APIStatusError, where: str, key: str) -> ChatError:
     status = error.status_code
     if status == 429:
         return ChatLimited(
-            f"{where} refuses more requests for now.",
+            f"{where} refuses more requests for now",
             retry_after_s=retry_after(error.response.headers),
         )
     if status >= 500:
-        return ChatUnavailable(f"{where} failed with HTTP {status}.")
+        return ChatUnavailable(f"{where} failed with HTTP {status}")
     # What comes with a refused key may quote it.
     said = "" if status in _KEY_REFUSED else error_text(error.body, key)
-    says = f" It says: {said}" if said else ""
-    return ChatRejected(f"{where} refused with HTTP {status}.{_HINTS.get(status, '')}{says}")
+    says = f"; it says: {said}" if said else ""
+    return ChatRejected(f"{where} refused with HTTP {status}{_HINTS.get(status, '')}{says}")

@@ -20,7 +20,7 @@ from armory.upstreams.oauth.grants import AuthorizationCode
 from armory.upstreams.oauth.logins import PersonLogin
 from armory.upstreams.oauth.person import AuthorizationCodeTokens, Visit
 from armory.upstreams.spec import UpstreamSpec
-from armory.upstreams.transports.http_client import HttpClient
+from armory.upstreams.transports.http_client import UpstreamClient
 from armory.upstreams.transports.tls import asking_for_tokens
 
 
@@ -44,7 +44,7 @@ async def log_in(
     spec = _spec(loaded, server, person)
     if not loaded.config.upstreams[server].enabled:
         raise ConfigError("it is switched off", path=f"upstreams.{server}.enabled")
-    client = HttpClient(spec)
+    client = UpstreamClient(spec)
     try:
         async with _tokens(loaded, spec, person) as tokens:
             challenge = await client.challenged()

@@ -83,11 +83,6 @@ class ReadThrough(Generic[T]):
             with suppress(BackendError):  # replayed before the line is trusted again
                 await self._cache.set(self._at(key), _TOMBSTONE, _TOMBSTONE_S)
 
-    def clear(self) -> None:
-        """Forget everything in memory."""
-        self._generation += 1
-        self._memory.clear()
-
     def _at(self, key: str) -> str:
         return f"{self._name}:{key}"
 

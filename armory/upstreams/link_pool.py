@@ -225,8 +225,7 @@ class LinkPool:
     def own_legacy_links(self, owner: Owner) -> list[BaseLink]:
         """The open legacy links that serve `owner`, unless everybody's does."""
         key = self.placing.key(owner)
-        links = [] if key == OWN else self._slots.live_links(key)
-        return [link for link in links if link.era == "legacy"]
+        return [] if key == OWN else self._slots.legacy_links(key)
 
     def legacy_links_with_roots(
         self, owner: Owner, capabilities: Mapping[str, Any]
@@ -234,10 +233,7 @@ class LinkPool:
         """The open legacy links that serve a client of `owner` which declared that it has roots."""
         if "roots" not in capabilities:
             return []
-        key = (self.placing.key(owner), capability_profile(capabilities))
-        slot = self._slots.by_key.get(key)
-        link = slot.link if slot is not None else None
-        return [link] if link is not None and not link.closed and link.era == "legacy" else []
+        return self._slots.legacy_links_declaring(self.placing.key(owner), capabilities)
 
     # ---
 

@@ -92,6 +92,16 @@ class LinkSlots:
         slots = (slot for (key, _), slot in self.by_key.items() if key == owner)
         return [slot.link for slot in slots if slot.link is not None and not slot.link.closed]
 
+    def legacy_links(self, owner: str) -> list[BaseLink]:
+        """The open links of that owner that have a handshake."""
+        return [link for link in self.live_links(owner) if link.era == "legacy"]
+
+    def legacy_links_declaring(self, owner: str, capabilities: Mapping[str, Any]) -> list[BaseLink]:
+        """Those of them that declare exactly these capabilities: one, or none."""
+        slot = self.by_key.get((owner, capability_profile(capabilities)))
+        link = None if slot is None else slot.link
+        return [] if link is None or link.closed or link.era != "legacy" else [link]
+
     def forget(self, slot: LinkSlot) -> None:
         """Remove a slot."""
         for key in [key for key, other in self.by_key.items() if other is slot]:

@@ -83,7 +83,7 @@ def note(
         operation.upstream or None,
         code,
         seconds * 1_000,
-        operation.traceparent[3:35],
+        operation.trace_id,
     )
     result = () if answered is None or answered.result is None else answered.parts
     return audit.note_with(entry, arguments, result)

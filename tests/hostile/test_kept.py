@@ -28,7 +28,7 @@ from armory.feedback import attribution as attribution_module
 from armory.feedback.attribution import QueryAttribution
 from armory.gateway.lists import manifest as manifest_module
 from armory.gateway.lists.manifest import Manifest
-from armory.gateway.views.names import _Known  # pyright: ignore[reportPrivateUsage]
+from armory.gateway.views.names import _ToolWords  # pyright: ignore[reportPrivateUsage]
 from armory.observability import activity as activity_module
 from armory.observability.activity import Activity
 from armory.observability.settings import ActivitySettings
@@ -254,7 +254,7 @@ def test_names_and_patterns_of_definitions_that_are_gone(kept: Kept) -> None:
     name = ""
     for number in range(TIMES):
         name = f"{number}{'x' * 50_000}"
-        assert _Known.of("a__b", ToolRecord("a__b", "a", name, {}, "")).own
+        assert _ToolWords.of("a__b", ToolRecord("a__b", "a", name, {}, "")).own
         assert usable("pattern", f"[a&&b]{number}{'x' * 900}")
     del name
     assert kept() < TIMES * 900

@@ -25,7 +25,7 @@ from armory.upstreams.session.context import Identity, LinkContext
 from armory.upstreams.session.duplex import DuplexLink
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.http_answers import messages_in
-from armory.upstreams.transports.http_client import HttpClient
+from armory.upstreams.transports.http_client import UpstreamClient
 from armory.upstreams.transports.sse import SseLink
 from armory.upstreams.transports.stdio import StdioLink
 
@@ -174,7 +174,7 @@ async def test_comments_are_read_no_faster_than_it_may_speak() -> None:
     server = await asyncio.start_server(speak, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/sse"
     spec = UpstreamSpec("loud", url=url, transport="sse")
-    client = HttpClient(spec)
+    client = UpstreamClient(spec)
     link = SseLink(context(spec, Ticking()), client)
     await link.open()
     try:
@@ -221,7 +221,7 @@ async def test_an_event_stream_is_read_no_faster_than_it_may_speak(honest: Stdio
     server = await asyncio.start_server(speak, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/sse"
     clock, spec = Ticking(), UpstreamSpec("loud", url=url, transport="sse")
-    client = HttpClient(spec)
+    client = UpstreamClient(spec)
     link = SseLink(context(spec, clock), client)
     await link.open()
     try:

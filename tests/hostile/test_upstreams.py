@@ -34,7 +34,7 @@ from armory.testing.waiting import until
 from armory.upstreams.pool import Pool
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.supervisor import Supervisor
-from armory.upstreams.transports.http_client import HttpClient
+from armory.upstreams.transports.http_client import UpstreamClient
 from armory.upstreams.transports.legacy_streams import pause_s
 
 pytestmark = pytest.mark.anyio
@@ -182,7 +182,7 @@ async def test_a_redirect_does_not_hold_for_ever(serve: Serve, status: int) -> N
             return web.Response(status=status, headers={"Location": "/other"})
         return web.Response(status=200 if away or request.path == "/mcp" else 404)
 
-    client = HttpClient(UpstreamSpec("up", url=await serve(handle)))
+    client = UpstreamClient(UpstreamSpec("up", url=await serve(handle)))
     for _ in range(2):
         (await client.send("POST", {}, b"{}", 5.0)).close()
     assert asked == ["/mcp", "/other", "/other"]
@@ -204,7 +204,7 @@ async def test_a_redirect_whose_end_fails_is_not_kept(serve: Serve) -> None:
             request.transport.abort()
         return web.Response(status=307, headers={"Location": "/other"})
 
-    client = HttpClient(UpstreamSpec("up", url=await serve(handle)))
+    client = UpstreamClient(UpstreamSpec("up", url=await serve(handle)))
     for _ in range(2):
         with pytest.raises(UpstreamUnavailable, match=r"closed the connection|failed"):
             await client.send("POST", {}, b"{}", 30.0)
@@ -217,7 +217,7 @@ async def test_a_redirect_to_nowhere_is_an_answer_like_others(serve: Serve, loca
     async def handle(_request: web.Request) -> web.StreamResponse:
         return web.Response(status=307, headers={"Location": location})
 
-    client = HttpClient(UpstreamSpec("up", url=await serve(handle)))
+    client = UpstreamClient(UpstreamSpec("up", url=await serve(handle)))
     with pytest.raises(UpstreamUnavailable, match="redirects to"):
         await client.send("POST", {}, b"{}", 5.0)
     await client.close()

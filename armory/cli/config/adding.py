@@ -21,6 +21,8 @@ from armory.config.loaded import ConfigProblems
 from armory.config.source import Source
 from armory.errors import ConfigError
 
+_UPSTREAMS = re.compile(r"^upstreams:[ \t]*(?P<rest>[^#\n]*)(?:#[^\n]*)?$", re.MULTILINE)
+_INDENT = re.compile(r"\n([ ]+)[^\s#]")
 _BARE_NEWLINE = re.compile(r"(?<!\r)\n")
 
 
@@ -78,7 +80,7 @@ def added(existing: str, upstreams: dict[str, Any], into: Path) -> str:
 
 
 def _added(existing: str, upstreams: dict[str, Any], into: Path) -> str:
-    head = re.search(r"^upstreams:[ \t]*(?P<rest>[^#\n]*)(?:#[^\n]*)?$", existing, re.MULTILINE)
+    head = _UPSTREAMS.search(existing)
     if head is None:
         gap = "\n" if existing and not existing.endswith("\n\n") else ""
         return existing + gap + block_text(upstreams)
@@ -89,7 +91,7 @@ def _added(existing: str, upstreams: dict[str, Any], into: Path) -> str:
         )
     start = head.start()
     line = "upstreams:" if head["rest"].strip() else existing[start : head.end()]
-    inner = re.search(r"\n([ ]+)[^\s#]", existing[head.end() :])
+    inner = _INDENT.search(existing, head.end())
     indent = inner[1] if inner and not head["rest"].strip() else "  "
     return (
         existing[:start] + line + "\n" + block_text(upstreams, indent) + existing[head.end() + 1 :]

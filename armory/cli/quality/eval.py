@@ -18,7 +18,7 @@ from rich.table import Table
 
 from armory.cli.output import EMBEDDING, out, print_json, say_error, say_notice, tell, waiting
 from armory.config import find_config, load_file
-from armory.config.home import armory_home
+from armory.config.home import FILE_NAME, armory_home
 from armory.errors import ConfigError
 from armory.evaluation.dataset import Dataset, among, load_dataset, load_uses
 from armory.evaluation.report import failure_json, missed_gates, parse_gate, to_json
@@ -32,7 +32,6 @@ from armory.retrieval.search.candidates import Experience
 from armory.retrieval.settings import RetrieverSettings
 from armory.runtime.retrieval import retrieval_options
 
-DEFAULT_CONFIG = "armory.yaml"
 PATIENCE_S = 60.0
 """For a query's vectors: nobody waits for one, and words in their place would be measured."""
 
@@ -48,7 +47,7 @@ def options_of(config: str | None) -> RetrievalOptions:
         ConfigError: the configuration does not hold.
     """
     given = config or os.environ.get("ARMORY_CONFIG")
-    if given or Path(DEFAULT_CONFIG).is_file():
+    if given or Path(FILE_NAME).is_file():
         options = retrieval_options(load_file(find_config(config)))
     else:
         tuned = RankSettings(calibration=load_calibration(armory_home() / CALIBRATION))

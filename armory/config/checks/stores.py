@@ -14,6 +14,7 @@ from armory.config.problems import Path
 Found = Iterator[tuple[Path, str]]
 
 _SQLITE_FILE = re.compile(r"sqlite(\+\w+)?:///(?!:memory:(\?|$))[^?](?!.*[?&]mode=memory\b)")
+_END_OF_AUTHORITY = re.compile(r"[/?#]")
 _COLLECTION = re.compile(r'[^<>:"/\\|?*\x00-\x1f]{1,150}')
 _TORN = (
     "the password seems to hold '@', '/', '?' or '#', which end it there; write %40, %2F, %3F or "
@@ -66,7 +67,7 @@ def redis(config: Config) -> Found:
 def _torn(url: str) -> bool:
     """Whether a password breaks the URL that it stands in: it holds `@`, `/`, `?` or `#`."""
     rest = url.partition("://")[2]
-    authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
+    authority = _END_OF_AUTHORITY.split(rest, maxsplit=1)[0]
     path, _, query = rest[len(authority) :].partition("?")
     if "@" in path or authority.count("@") > 1:
         return True

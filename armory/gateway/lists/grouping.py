@@ -26,6 +26,7 @@ FROM_PREFIX = "from-"
 _PREFIXES = (SET_PREFIX, PACK_PREFIX, FROM_PREFIX)
 MAX_NAME = 64
 _NAME = re.compile("[a-z0-9]+(-[a-z0-9]+)*")
+_BETWEEN_WORDS = re.compile("[^a-z0-9]+")
 _HASHED = 8
 _NAMED_SERVERS = 8
 
@@ -169,7 +170,7 @@ def group_name(key: str, prefix: str = "") -> str:
         key: as in `armory.yaml`, or a pack's id.
         prefix: "" for servers, else what kind of group it is.
     """
-    plain = re.sub("[^a-z0-9]+", "-", key.lower()).strip("-")
+    plain = _BETWEEN_WORDS.sub("-", key.lower()).strip("-")
     fits = plain == key and len(prefix + plain) <= MAX_NAME
     if fits and (prefix or not plain.startswith(_PREFIXES)):
         return prefix + plain

@@ -16,6 +16,7 @@ from armory.protocol.errors import RpcError
 from armory.retrieval.names import RANKERS
 
 _LONGEST_NAME = 200
+_WRITTEN_HOUR = re.compile(r"\d{1,2}")
 
 
 def check_texts(given: object, where: str) -> tuple[str, ...]:
@@ -124,7 +125,7 @@ def check_hour(given: Any, where: str) -> int:
     Raises:
         RpcError: no integer from 0 to 23.
     """
-    written = isinstance(given, str) and re.fullmatch(r"\d{1,2}", given)
+    written = isinstance(given, str) and _WRITTEN_HOUR.fullmatch(given)
     number = int(given) if written else _integer(given)
     if number is None or not 0 <= number <= 23:
         raise refused(where, given, "an hour from 0 to 23")

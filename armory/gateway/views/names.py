@@ -33,7 +33,7 @@ _FILLERS = frozenset(("the", "mcp", "server", "servers", "tool", "tools", "use",
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Known:
+class _ToolWords:
     """One tool: the words of its name, what it is called, what its server is called; none twice.
 
     Tuples, since a set takes 216 bytes, and words that others have, too, are theirs: among 100,000
@@ -46,7 +46,7 @@ class _Known:
     server: tuple[str, ...]
 
     @classmethod
-    def of(cls, name: str, tool: ToolRecord) -> _Known:
+    def of(cls, name: str, tool: ToolRecord) -> _ToolWords:
         words = _words(name)
         called, title = (_called(text[:_LONGEST]) for text in (tool.original_name, tool.title))
         own = tuple(dict.fromkeys(filter(None, (" ".join(words), called, title))))
@@ -68,7 +68,7 @@ class ToolNames:
         self._records = records = catalog.tools
         known = {} if before is None else before._known
         others = None if before is None else replaced(before._records, records)
-        self._known: dict[str, _Known] = {} if others is None else dict(known)
+        self._known: dict[str, _ToolWords] = {} if others is None else dict(known)
         fresh = self._read(known, records if others is None else others)
         gone = _gone(known, records, fresh) if others is None else fresh
         self._tools: dict[str, list[str]] = {}
@@ -86,7 +86,7 @@ class ToolNames:
         for table in (self._known, self._tools, self._servers):
             let_go(table)
 
-    def _read(self, known: Mapping[str, _Known], names: Iterable[str]) -> list[str]:
+    def _read(self, known: Mapping[str, _ToolWords], names: Iterable[str]) -> list[str]:
         """Enter the tools of these names, as they are known where that still holds; the names of
         those that are called otherwise than before, or were not there.
         """
@@ -94,14 +94,14 @@ class ToolNames:
         for name in names:
             was, tool = known.get(name), self._records[name]
             if was is None or (was.tool is not tool and _titles(was.tool) != _titles(tool)):
-                was = _Known.of(name, tool)
+                was = _ToolWords.of(name, tool)
                 fresh.append(name)
             elif was.tool is not tool:
-                was = _Known(tool, was.words, was.own, was.server)
+                was = _ToolWords(tool, was.words, was.own, was.server)
             self._known[name] = was
         return fresh
 
-    def _exchange(self, known: Mapping[str, _Known], gone: list[str], fresh: list[str]) -> None:
+    def _exchange(self, known: Mapping[str, _ToolWords], gone: list[str], fresh: list[str]) -> None:
         """Take out what is gone and put in what is fresh, each where the catalog has it."""
         if not gone and not fresh:
             return
@@ -180,7 +180,7 @@ class ToolNames:
 
 
 def _gone(
-    known: Mapping[str, _Known], records: Mapping[str, ToolRecord], fresh: Iterable[str]
+    known: Mapping[str, _ToolWords], records: Mapping[str, ToolRecord], fresh: Iterable[str]
 ) -> list[str] | None:
     """What is known and holds no more; None: what stays is in another order."""
     if [name for name in known if name in records] != [name for name in records if name in known]:
@@ -203,7 +203,7 @@ def _alike(one: str, other: str) -> float:
 
 
 def _titles(tool: ToolRecord) -> tuple[str, str, str, str]:
-    """All that `_Known` is made of."""
+    """All that `_ToolWords` is made of."""
     return tool.original_name, tool.title, tool.server, tool.server_title
 
 

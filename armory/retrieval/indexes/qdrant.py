@@ -42,6 +42,7 @@ from armory.retrieval.ports import Embedder, FloatArray, IntArray, Row, VectorVi
 _log = Logger(__name__)
 
 LOCAL_LIMIT = 20_000
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+")
 _FETCHED = 64
 """Tools whose vectors are fetched in one request: some milliseconds of JSON."""
 
@@ -69,7 +70,7 @@ class QdrantIndex:
     ) -> None:
         settings = settings or QdrantSettings()
         self._dimension = dimension
-        slug = re.sub(r"[^A-Za-z0-9_.-]+", "-", identity)[:60]
+        slug = _NOT_IN_NAMES.sub("-", identity)[:60]
         name = f"{settings.collection}-{slug}-{text_hash(identity)[:6]}-{dimension}-v{LAYOUT}"
         self.collection = name
         where, local = settings.url or settings.path or "memory", not settings.url

@@ -21,7 +21,7 @@ from armory.threads import in_turn_if
 from armory.upstreams.local.openapi import Api, listed
 from armory.upstreams.session.context import Identity
 from armory.upstreams.spec import UpstreamSpec
-from armory.upstreams.transports.http_client import HttpClient
+from armory.upstreams.transports.http_client import UpstreamClient
 
 _ACCEPT = {"Accept": "application/json, application/yaml, */*;q=0.5"}
 _ABOUT_CHARS = 1_000
@@ -94,7 +94,7 @@ async def _fetched(spec: UpstreamSpec, url: str) -> bytes:
     base = spec.base_url
     same = base is not None and urlsplit(base)[:2] == urlsplit(url)[:2]
     asking = _asking(spec if same else replace(spec, auth=None, headers={}), url)
-    client = HttpClient(replace(asking, auth=None))
+    client = UpstreamClient(replace(asking, auth=None))
     try:
         headers = {**_ACCEPT, **asking.headers}
         response = await client.send(

@@ -17,7 +17,7 @@ from armory.logger import Logger
 from armory.protocol.link import Owner
 from armory.protocol.session_events import SessionObserver
 from armory.upstreams.connecting.describing import Description
-from armory.upstreams.connecting.known import Known
+from armory.upstreams.connecting.negotiated import Negotiated
 from armory.upstreams.connecting.over_http import OverHttp
 from armory.upstreams.connecting.over_stdio import OverStdio
 from armory.upstreams.connecting.start_turns import Waiting
@@ -36,7 +36,7 @@ from armory.upstreams.session.turns import Silent
 from armory.upstreams.skill_folder.folder import SkillFolder
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.http import HttpLink
-from armory.upstreams.transports.http_client import HttpClient
+from armory.upstreams.transports.http_client import UpstreamClient
 from armory.upstreams.transports.http_failures import HttpFailure
 
 log = Logger(__name__)
@@ -72,8 +72,8 @@ class Connector:
         self._silent = Silent()
         self._inflow = inflow or Inflow()
         self._client_info = client_info
-        self._client: HttpClient | None = None
-        self._known = Known(spec)
+        self._client: UpstreamClient | None = None
+        self._known = Negotiated(spec)
         self._over_stdio = OverStdio(spec, self._known, self.awaited)
         self._over_http = OverHttp(spec, self._known)
         self._description = Description(spec)
@@ -99,10 +99,10 @@ class Connector:
         return self._known.may_shake_hands
 
     @property
-    def client(self) -> HttpClient:
+    def client(self) -> UpstreamClient:
         """The pooled connections."""
         if self._client is None:
-            self._client = HttpClient(self._description.client_spec, self._vault)
+            self._client = UpstreamClient(self._description.client_spec, self._vault)
         return self._client
 
     def note_caller(self, principal: Principal) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
 from armory.logger import Logger
-from armory.upstreams.connecting.known import Known
+from armory.upstreams.connecting.negotiated import Negotiated
 from armory.upstreams.connecting.verdict import NO_VERDICT, Verdict
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.context import LinkContext, Unintelligible
@@ -34,7 +34,7 @@ class OverHttp:
         known: what it was found to speak; kept up to date.
     """
 
-    def __init__(self, spec: UpstreamSpec, known: Known) -> None:
+    def __init__(self, spec: UpstreamSpec, known: Negotiated) -> None:
         self._spec = spec
         self._known = known
 

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from armory.errors import UpstreamUnavailable
 from armory.logger import Logger
-from armory.upstreams.connecting.known import Known, adopted
 from armory.upstreams.connecting.meeting import meet
+from armory.upstreams.connecting.negotiated import Negotiated, adopted
 from armory.upstreams.connecting.start_turns import Waiting
 from armory.upstreams.connecting.starting import Starting
 from armory.upstreams.session.base import BaseLink
@@ -35,7 +35,9 @@ class OverStdio:
         awaited: takes each process until it has answered.
     """
 
-    def __init__(self, spec: UpstreamSpec, known: Known, awaited: list[Starting | Waiting]) -> None:
+    def __init__(
+        self, spec: UpstreamSpec, known: Negotiated, awaited: list[Starting | Waiting]
+    ) -> None:
         self._spec = spec
         self._known = known
         self._awaited = awaited

@@ -28,6 +28,7 @@ from armory.upstreams.oauth.providers import stands_for
 _PARAMETER = re.compile(
     r'(?<![A-Za-z0-9_-])([A-Za-z0-9_-]++)\s*+=\s*+(?:"((?:[^"\\]++|\\.)*+)"|([^\s,"]++))'
 )
+_ESCAPED = re.compile(r"\\(.)")
 _RESOURCE = "/.well-known/oauth-protected-resource"
 
 
@@ -82,7 +83,7 @@ def challenge_of(header: str | None) -> Challenge:
     if header is None or "bearer" not in header.lower():
         return Challenge()
     found = {
-        name.lower(): re.sub(r"\\(.)", r"\1", quoted) if quoted else bare
+        name.lower(): _ESCAPED.sub(r"\1", quoted) if quoted else bare
         for name, quoted, bare in _PARAMETER.findall(header)
     }
     return Challenge(found.get("resource_metadata", ""), tuple(found.get("scope", "").split()))

@@ -1,7 +1,7 @@
-"""The HTTP client of one upstream: pooled connections, headers, redirects.
+"""The HTTP client of one upstream: pooled connections, access tokens, redirects.
 
-Owns: the connections, shared by all links of the upstream, and redirects. Never imports the
-protocol's eras.
+Owns: the connections, shared by all links of the upstream, whose token a request carries, and where
+it is redirected to. Never imports the protocol's eras.
 """
 
 from __future__ import annotations
@@ -53,38 +53,22 @@ def reusable(headers: Mapping[str, str]) -> Fields:
 
 
 class HttpClient:
-    """Connections to one upstream.
+    """Sends the requests of one caller to one upstream.
 
     Args:
         spec: the upstream; its `headers` are not used here, since they may differ per caller.
-        vault: the stored logins of people.
-
-    Attributes:
-        tokens: the access token that is sent; None: none is.
-        people: the tokens of single principals, where each has its own (`as_principal`).
+        connections: to it.
+        tokens: give the access token that is sent; None: none is.
     """
 
-    def __init__(self, spec: UpstreamSpec, vault: Vault | None = None) -> None:
+    def __init__(
+        self, spec: UpstreamSpec, connections: Connections | Proxied, tokens: Tokens | None
+    ) -> None:
+        self.tokens = tokens
         self._spec = spec
-        self._ssl = tls_of(spec)
-        limits = self._ssl, spec.connect_timeout_s, _KEEPALIVE_S
-        self._connections = (
-            Connections(*limits) if spec.proxy is None else Proxied(spec.proxy, *limits)
-        )
+        self._connections = connections
         self._configured = URL(spec.url or "")
         self._redirected: tuple[URL, float] | None = None
-        self.tokens: Tokens | None = None
-        self.people: PeopleTokens | None = None
-        if spec.auth is not None:
-            more = asking_for_tokens(spec, self._ssl)
-            if is_personal(spec.auth):
-                self.people = PeopleTokens(spec.key, spec.auth, vault, **more)
-            else:
-                self.tokens = tokens_for(spec.key, spec.auth, **more)
-
-    def as_principal(self, principal: Principal) -> HttpClient:
-        """The client that sends a principal's own token over the same connections."""
-        return self if self.people is None else _PersonClient(self, self.people, principal)
 
     @property
     def url(self) -> URL:
@@ -95,16 +79,6 @@ class HttpClient:
                 return moved[0]
             self._redirected = None
         return self._configured
-
-    async def close(self) -> None:
-        """Close every connection."""
-        if isinstance(self._connections, Proxied):
-            await self._connections.close()
-        else:
-            self._connections.close()
-        # Transports close in the loop's next turn, aiohttp's TLS ones in the one after.
-        for _ in range(2):
-            await asyncio.sleep(0)
 
     def send(
         self,
@@ -172,21 +146,6 @@ class HttpClient:
                 until = asyncio.get_running_loop().time() + _REDIRECTED_S
                 self._redirected = moved, until
         return response
-
-    async def challenged(self) -> Challenge:
-        """What the upstream answers to a request without any token.
-
-        Raises:
-            UpstreamUnavailable: nothing.
-        """
-        headers = {**self._spec.headers, "Accept": JSON_AND_EVENTS}
-        body = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
-        headers["Content-Type"] = "application/json"
-        response = await self._bare(
-            "POST", headers, body, self._spec.connect_timeout_s, what="without a token"
-        )
-        response.close()
-        return challenge_of(response.headers.get("WWW-Authenticate"))
 
     async def _authorized(
         self, tokens: Tokens, headers: Mapping[str, str], url: URL | None, send: Send
@@ -287,22 +246,76 @@ def _with_token(headers: Mapping[str, str], token: str) -> Mapping[str, str]:
     return {**headers, "Authorization": f"Bearer {token}"}
 
 
-class _PersonClient(HttpClient):
-    """One principal's token over the connections of another client."""
+class UpstreamClient(HttpClient):
+    """The client of an upstream, which has the connections; sends the gateway's own token.
 
-    def __init__(self, shared: HttpClient, people: PeopleTokens, principal: Principal) -> None:
-        self._shared = shared
-        self._people = people
-        self._principal = principal
-        self._spec = shared._spec
-        self._connections = shared._connections
-        self._configured = shared._configured
-        self._redirected = None
-        self.tokens = people.of(principal)
-        self.people = None
+    Args:
+        spec: the upstream.
+        vault: the stored logins of people.
+
+    Attributes:
+        tokens: the access token that is sent; None: none is.
+        people: the tokens of single principals, where each has its own (`as_principal`).
+    """
+
+    def __init__(self, spec: UpstreamSpec, vault: Vault | None = None) -> None:
+        trusted, auth = tls_of(spec), spec.auth
+        limits = trusted, spec.connect_timeout_s, _KEEPALIVE_S
+        connections = Connections(*limits) if spec.proxy is None else Proxied(spec.proxy, *limits)
+        super().__init__(spec, connections, None)
+        self.people: PeopleTokens | None = None
+        if auth is not None:
+            more = asking_for_tokens(spec, trusted)
+            if is_personal(auth):
+                self.people = PeopleTokens(spec.key, auth, vault, **more)
+            else:
+                self.tokens = tokens_for(spec.key, auth, **more)
+
+    def as_principal(self, principal: Principal) -> HttpClient:
+        """The client that sends a principal's own token over the same connections."""
+        if self.people is None:
+            return self
+        return _PersonClient(self._spec, self._connections, self.people, principal)
+
+    async def challenged(self) -> Challenge:
+        """What the upstream answers to a request without any token.
+
+        Raises:
+            UpstreamUnavailable: nothing.
+        """
+        headers = {**self._spec.headers, "Accept": JSON_AND_EVENTS}
+        body = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+        headers["Content-Type"] = "application/json"
+        response = await self._bare(
+            "POST", headers, body, self._spec.connect_timeout_s, what="without a token"
+        )
+        response.close()
+        return challenge_of(response.headers.get("WWW-Authenticate"))
 
     async def close(self) -> None:
-        """The connections belong to the other client."""
+        """Close every connection."""
+        if isinstance(self._connections, Proxied):
+            await self._connections.close()
+        else:
+            self._connections.close()
+        # Transports close in the loop's next turn, aiohttp's TLS ones in the one after.
+        for _ in range(2):
+            await asyncio.sleep(0)
+
+
+class _PersonClient(HttpClient):
+    """Sends the requests of one principal, with its own token."""
+
+    def __init__(
+        self,
+        spec: UpstreamSpec,
+        connections: Connections | Proxied,
+        people: PeopleTokens,
+        principal: Principal,
+    ) -> None:
+        super().__init__(spec, connections, people.of(principal))
+        self._people = people
+        self._principal = principal
 
     async def _authorized(
         self, tokens: Tokens, headers: Mapping[str, str], url: URL | None, send: Send
@@ -316,13 +329,3 @@ class _PersonClient(HttpClient):
             return await super()._authorized(tokens, headers, url, send)
         finally:
             CALLER.reset(before)
-
-    async def _send(
-        self,
-        method: str,
-        url: URL,
-        headers: Mapping[str, str],
-        data: Body | None,
-        timeout_s: float,
-    ) -> Answer:
-        return await self._shared._send(method, url, headers, data, timeout_s)

@@ -243,7 +243,7 @@ class Connect:
             await tokens.finish(visit.begun, back)
             if await self._still(person, request, visit.server) is None:
                 await tokens.log_out()  # else the next one of a deleted user's name had the account
-                raise AuthenticationFailed("Whoever began this may not come in any more.")
+                raise AuthenticationFailed("whoever began this may not come in any more")
             _log.info("account_connected", upstream=visit.server)
 
         # It goes on if the browser leaves: the code works once. One that comes again waits for it.

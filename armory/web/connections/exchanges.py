@@ -26,11 +26,12 @@ from armory.steps import Account, InContext
 
 _log = Logger(__name__)
 _OLDEST = "3.14.4"
+_OF_THIS_SERIES = re.compile(r"3\.14\.(\d+)")
 
 
 def is_known(version: str) -> bool:
     """Whether the internals of this aiohttp are those that this file was compared with."""
-    found = re.match(r"3\.14\.(\d+)", version)
+    found = _OF_THIS_SERIES.match(version)
     return found is not None and int(found[1]) >= int(_OLDEST.rpartition(".")[2])
 
 

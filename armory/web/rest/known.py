@@ -14,7 +14,7 @@ from armory.errors import InvalidRequest
 from armory.web.rest.routes import RestCall
 
 
-class Known:
+class CallerCatalog:
     """The servers and tools that a caller knows; what an upstream that is down may have as well.
 
     Args:
@@ -36,13 +36,13 @@ class Known:
         tools = chain(self._catalog.tools.values(), self._registered.values())
         return {tool.server for tool in tools if self._allowed(tool.name)}
 
-    def server(self, key: str) -> bool:
+    def has_server(self, key: str) -> bool:
         """Whether the caller knows a server."""
         if key in self._away:
             return self._allowed(f"{key}__tool") or key in self._servers
         return key in self._servers
 
-    def tool(self, name: str) -> bool:
+    def has_tool(self, name: str) -> bool:
         """Whether it knows a tool, by its exposed name."""
         server, _ = split_name(name) or ("", "")
         there = name in self._catalog.tools or name in self._registered or server in self._away
@@ -67,10 +67,10 @@ def check_known(
     Raises:
         InvalidRequest: there is no such server or tool for this caller.
     """
-    known = Known(call)
+    catalog = CallerCatalog(call)
     for server in servers:
-        if not known.server(server):
+        if not catalog.has_server(server):
             raise InvalidRequest(f"there is no server {server!r}", parameter=parameters[0])
     for tool in tools:
-        if not known.tool(tool):
+        if not catalog.has_tool(tool):
             raise InvalidRequest(f"there is no tool {tool!r}", parameter=parameters[1])

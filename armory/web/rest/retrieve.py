@@ -110,9 +110,8 @@ class RetrieveHandlers:
 
     async def v2(self, call: RestCall) -> Reply:
         """`GET /v2/retrieve_tools`: hybrid within the user's packs; V1 for callers without one."""
-        if call.principal.user is None:
-            return await self._simple(call, "semantic", "v1")
-        return await self._simple(call, "hybrid", "v2")
+        path = _path_of(call)
+        return await self._simple(call, "hybrid" if path == "v2" else "semantic", path)
 
     async def ranked_get(self, call: RestCall) -> Reply | web.StreamResponse:
         """`GET /v1/retrieve_tools`."""
@@ -131,11 +130,7 @@ class RetrieveHandlers:
         started = time.perf_counter()
         given = call.params
         query = Query((given.query,), ranker=ranker, source="rest", user=call.principal.owner)
-        standing = await call.spend()
-        wanted = SearchRequest(query, given.top_k)
-        found = await self._searching.search(call.principal, wanted, packs=path == "v2")
-        body = self._body(call, given.query, found, path, started)
-        return Reply(msgspec.json.encode(body), headers=limit_headers(standing))
+        return await self._found(call, SearchRequest(query, given.top_k), path, started)
 
     async def _ranked(
         self, call: RestCall, given: Any, filters: Filter, context: Context
@@ -153,11 +148,17 @@ class RetrieveHandlers:
             last_tool=context.last_tool,
             user=call.principal.owner,
         )
-        standing = await call.spend()
         wanted = SearchRequest(query, given.top_k, filters.min_score, given.debug)
-        path = "v2" if call.principal.user is not None else "v1"
+        return await self._found(call, wanted, _path_of(call), started)
+
+    async def _found(
+        self, call: RestCall, wanted: SearchRequest, path: str, started: float
+    ) -> Reply:
+        """The answer to a search; over the path `v2` within the user's packs."""
+        standing = await call.spend()
         found = await self._searching.search(call.principal, wanted, packs=path == "v2")
-        body = self._body(call, given.query, found, path, started)
+        (text,) = wanted.query.texts
+        body = self._body(call, text, found, path, started)
         return Reply(msgspec.json.encode(body), headers=limit_headers(standing))
 
     def _body(
@@ -210,7 +211,7 @@ class RetrieveHandlers:
                 message = f"`{name}` does not go with mode `agent`"
                 raise Problem(422, "invalid_request", message, parameter=name)
         standing = await call.spend()
-        path = "v2" if call.principal.user is not None else "v1"
+        path = _path_of(call)
         visible = self._searching.visible(call.principal, packs=path == "v2")
         asked: dict[str, Any] = {"visible": visible, "user": call.principal.owner}
         asked["top_k"] = given.top_k
@@ -276,6 +277,11 @@ class RetrieveHandlers:
             await response.write(_event("error", _problem(error)))  # a problem has no place here
         await response.write_eof()
         return response
+
+
+def _path_of(call: RestCall) -> str:
+    """`v2` for callers with a user, whose packs count; else `v1`."""
+    return "v2" if call.principal.user is not None else "v1"
 
 
 def _can_be_told(error: BaseException, request: web.Request) -> bool:

@@ -104,6 +104,15 @@ async def test_the_estimate_counts_only_what_is_missing(store: DocumentCache) ->
     assert price == pytest.approx((before.prompt_tokens + 2 * before.completion_tokens) / 1e6)
 
 
+async def test_the_estimate_is_of_as_many_queries_as_are_written(store: DocumentCache) -> None:
+    async with ChatClient("http://127.0.0.1:9/v1", "small") as chat:
+        one, ten = [
+            await estimate(ChatQueryGenerator(chat, "small", per_tool=n), tools(4), store, key)
+            for n in (1, 10)
+        ]
+    assert ten.completion_tokens == 10 * one.completion_tokens
+
+
 async def test_generating_goes_on_where_it_was(store: DocumentCache) -> None:
     seen: list[tuple[int, int]] = []
 

@@ -10,12 +10,7 @@ from armory.config import ConfigProblems, load_text
 from armory.domain.naming import expose_names
 from armory.runtime.blocks.upstreams import upstream_specs
 from armory.runtime.checking import checked
-
-
-def problems(text: str) -> dict[str, str]:
-    with pytest.raises(ConfigProblems) as caught:
-        load_text(text, environ={})
-    return {problem.path: problem.message for problem in caught.value.problems}
+from tests.unit.config.refused import problems
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from armory.config import ConfigProblems, load_text
-
-
-def problems(text: str) -> dict[str, str]:
-    with pytest.raises(ConfigProblems) as caught:
-        load_text(text, environ={})
-    return {problem.path: problem.message for problem in caught.value.problems}
+from armory.config import load_text
+from tests.unit.config.refused import problems
 
 
 def test_an_unset_variable_is_no_query_of_a_set() -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from armory.config import ConfigProblems, load_text, warnings_of
 from armory.config.source import Source
+from tests.unit.config.refused import problems
 
 A7 = """
 tool_rag:
@@ -12,12 +13,6 @@ tool_rag:
   similarity_threshold: 0.5
   cache_embeddings: true
 """
-
-
-def problems(text: str, **environ: str) -> dict[str, str]:
-    with pytest.raises(ConfigProblems) as caught:
-        load_text(text, environ=environ)
-    return {problem.path: problem.message for problem in caught.value.problems}
 
 
 def lines(text: str, **environ: str) -> dict[str, int | None]:

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
-from armory.config import ConfigProblems, load_text, warnings_of
+from armory.config import load_text, warnings_of
 from armory.runtime.blocks.upstreams import upstream_specs
+from tests.unit.config.refused import problems
 
 URL = 'url: https://a.example/mcp, headers: {Authorization: "Bearer ${T}"}'
 OFF = f"off: {{enabled: false, {URL}}}"
-
-
-def problems(text: str) -> dict[str, str]:
-    with pytest.raises(ConfigProblems) as caught:
-        load_text(text, environ={})
-    return {problem.path: problem.message for problem in caught.value.problems}
 
 
 def test_it_is_not_started_and_its_variables_may_be_unset() -> None:

@@ -182,7 +182,7 @@ async def test_other_refusals_are_told_in_the_endpoints_words(turn: Turn) -> Non
     async with ScriptedChat([turn]) as server, client(server) as chat:
         with pytest.raises(ChatRejected) as caught:
             await chat.complete(ASK, max_tokens=50)
-    assert f"HTTP 400. It says: {turn.error['message']}" in str(caught.value)
+    assert f"HTTP 400; it says: {turn.error['message']}" in str(caught.value)
     assert len(server.requests) == 1
 
 
@@ -212,8 +212,8 @@ async def test_a_parameter_that_goes_on_being_refused_is_an_error() -> None:
     [
         (Turn(status=429, headers={"Retry-After": "7"}), ChatLimited, "for now"),
         (Turn(status=500), ChatUnavailable, "HTTP 500"),
-        (Turn(status=401), ChatRejected, "Check the key"),
-        (Turn(status=404), ChatRejected, "Check the model's name"),
+        (Turn(status=401), ChatRejected, "check the key"),
+        (Turn(status=404), ChatRejected, "check the model's name"),
         (Turn(status=400), ChatRejected, "HTTP 400"),
         (Turn(fault="close"), ChatUnavailable, "cannot be reached"),
         (Turn(fault="garbage"), ChatMalformed, "no chat completion"),
@@ -221,7 +221,7 @@ async def test_a_parameter_that_goes_on_being_refused_is_an_error() -> None:
         (
             Turn(fault="error_in_200", error={"code": 502, "message": "No host for secret-key"}),
             ChatUnavailable,
-            "reported an error. It says: No host for",
+            "reported an error; it says: No host for",
         ),
     ],
 )

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from armory.accounts.packs import DESCRIPTION_CHARS, Kind, Pack, Packs
 from armory.errors import AccessDenied, InvalidRequest
-from armory.web.rest.known import Known, check_known
+from armory.web.rest.known import CallerCatalog, check_known
 from armory.web.rest.problems import Problem, not_found
 from armory.web.rest.routes import Answer, Reply, RestCall, Route, Shape, Text
 from armory.web.rest.shapes import PACK, Installations, Installed, LongPage, Name, Page, Paged
@@ -119,7 +119,7 @@ async def list_packs(call: RestCall) -> Reply:
         user=_user_meant(call), after=given.after, limit=given.limit + 1
     )
     part, after = given.part(found)
-    known = Known(call)
+    known = CallerCatalog(call)
     return Reply({"packs": [_shown(call, pack, known) for pack in part], "next": after})
 
 
@@ -156,7 +156,7 @@ async def get_pack(call: RestCall) -> Reply:
     found = await _packs(call).get(call.path["pack_id"], user=_user_meant(call))
     if found is None:
         raise not_found("pack")
-    return Reply(_shown(call, found, Known(call)))
+    return Reply(_shown(call, found, CallerCatalog(call)))
 
 
 async def replace_pack(call: RestCall) -> Reply:
@@ -238,11 +238,11 @@ async def _own(call: RestCall) -> Pack:
     return found
 
 
-def _shown(call: RestCall, pack: Pack, known: Known) -> Pack:
+def _shown(call: RestCall, pack: Pack, known: CallerCatalog) -> Pack:
     """A pack as the caller may see it: of a shared one what it may know of."""
     if call.admin or pack.owner is not None:
         return pack
-    servers, tools = filter(known.server, pack.servers), filter(known.tool, pack.tools)
+    servers, tools = filter(known.has_server, pack.servers), filter(known.has_tool, pack.tools)
     return replace(pack, servers=tuple(servers), tools=tuple(tools))
 
 

@@ -17,7 +17,7 @@ from armory.upstreams.oauth.grants import AuthorizationCode
 from armory.upstreams.oauth.person import AuthorizationCodeTokens
 from armory.upstreams.pool import Pool
 from armory.upstreams.spec import UpstreamSpec
-from armory.upstreams.transports.http_client import HttpClient
+from armory.upstreams.transports.http_client import UpstreamClient
 
 REDIRECT = "http://127.0.0.1:3456/callback"
 
@@ -38,7 +38,7 @@ class Rig:
         async def visit(url: str) -> Mapping[str, str]:
             return self.world.sent_back(url)
 
-        client = HttpClient(self.spec())
+        client = UpstreamClient(self.spec())
         try:
             assert isinstance(client.tokens, AuthorizationCodeTokens)
             challenge = await client.challenged()

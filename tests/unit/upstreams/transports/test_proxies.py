@@ -16,7 +16,7 @@ from armory.testing.clients.recording import RecordingObserver
 from armory.testing.upstreams.http import ScriptedUpstream
 from armory.upstreams.connecting.negotiate import Connector
 from armory.upstreams.spec import UpstreamSpec
-from armory.upstreams.transports.http_client import HttpClient
+from armory.upstreams.transports.http_client import UpstreamClient
 
 NOWHERE = "http://127.0.0.1:1"
 Begin = Callable[[bytes | None], Awaitable[str]]
@@ -78,7 +78,7 @@ async def _asked(proxy: str, connect_timeout_s: float = 15.0) -> str:
     spec = UpstreamSpec(
         "up", url="https://up.invalid/mcp", proxy=proxy, connect_timeout_s=connect_timeout_s
     )
-    client = HttpClient(spec)
+    client = UpstreamClient(spec)
     try:
         with pytest.raises(UpstreamUnavailable) as raised:
             await client.send("POST", {}, b"{}", 60.0)
@@ -109,7 +109,7 @@ async def test_what_a_proxy_refuses_is_told_without_its_password(
 @pytest.mark.anyio
 async def test_a_header_that_says_who_asks_counts_before_a_name_in_the_url(proxy: Begin) -> None:
     through = await proxy(b"HTTP/1.1 204 No Content\r\n\r\n")
-    client = HttpClient(UpstreamSpec("up", url="http://ann:pw@up.invalid/mcp", proxy=through))
+    client = UpstreamClient(UpstreamSpec("up", url="http://ann:pw@up.invalid/mcp", proxy=through))
     response = await client.send("POST", {"Authorization": "Bearer x"}, b"{}", 60.0)
     assert response.status == 204
     response.close()

@@ -17,7 +17,7 @@ from armory.testing.certificates import certificate
 from armory.upstreams.oauth.client import NoToken
 from armory.upstreams.oauth.grants import ClientCredentials
 from armory.upstreams.spec import UpstreamSpec
-from armory.upstreams.transports.http_client import HttpClient
+from armory.upstreams.transports.http_client import UpstreamClient
 
 pytestmark = pytest.mark.anyio
 BODY = b'{"access_token": "t", "token_type": "Bearer"}'
@@ -77,7 +77,7 @@ async def test_an_authority_that_takes_anothers_place_in_the_file_is_trusted(
     trusted.write_bytes((before / "cert.pem").read_bytes())
     url = f"https://127.0.0.1:{port}/mcp"
     proxy = tunnel if proxied else None
-    client = HttpClient(UpstreamSpec("up", url=url, ca_file=str(trusted), proxy=proxy))
+    client = UpstreamClient(UpstreamSpec("up", url=url, ca_file=str(trusted), proxy=proxy))
     try:
         async with asyncio.timeout(60):
             response = await client.send("GET", {}, None, 10)
@@ -111,7 +111,7 @@ async def test_another_file_of_the_environment_is_trusted_at_once(
     port = server.sockets[0].getsockname()[1]
     trusted.write_bytes((before / "cert.pem").read_bytes())
     url = f"https://127.0.0.1:{port}/mcp"
-    client = HttpClient(UpstreamSpec("up", url=url, proxy=tunnel if proxied else None))
+    client = UpstreamClient(UpstreamSpec("up", url=url, proxy=tunnel if proxied else None))
     try:
         async with asyncio.timeout(60):
             response = await client.send("GET", {}, None, 10)
@@ -143,7 +143,7 @@ async def test_whoever_gives_out_tokens_is_trusted_by_the_file_as_it_is_now(
     server = await served(tmp_path, 0)
     url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     auth = ClientCredentials("armory", "secret", token_url=f"{url}/token")
-    client = HttpClient(UpstreamSpec("up", url=f"{url}/mcp", ca_file=str(trusted), auth=auth))
+    client = UpstreamClient(UpstreamSpec("up", url=f"{url}/mcp", ca_file=str(trusted), auth=auth))
     try:
         async with asyncio.timeout(60):
             assert client.tokens is not None

@@ -1,4 +1,4 @@
-"""What is known of how one upstream speaks.
+"""What was found out of how one upstream speaks.
 
 Owns: the verdict, the last answer about who a stateless upstream is, which eras are worth a try,
 and taking over what a link found out. Never opens a link.
@@ -22,7 +22,7 @@ from armory.upstreams.transports.http import HttpLink
 log = Logger(__name__)
 
 
-class Known:
+class Negotiated:
     """What one upstream was found to speak, kept from one link to the next.
 
     Args:
