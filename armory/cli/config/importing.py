@@ -96,8 +96,8 @@ def _left_out(imported: Imported) -> list[str]:
             why = f"has {' and '.join(repr(way) for way in ways)}, of which a server has one,"
         elif (transport := block.get("transport", "auto")) not in get_args(Transport):
             why = f"is reached by {transport!r}, which is not spoken here,"
-        elif _OTHER_SCHEME.match(url := str(block.get("url"))):
-            why = f"is reached at {url!r}, which is not spoken here,"
+        elif (other := _OTHER_SCHEME.match(str(block.get("url")))) is not None:
+            why = f"is reached at {other[0]!r}, which is not spoken here,"
         else:
             continue
         notices.append(f"server {imported.names[key]!r} {why} and is left out")

@@ -96,8 +96,8 @@ def test_a_file_that_cannot_be_added_to_is_told_as_validate_tells_it(
             "server 'odd' is reached by 'ws', which is not spoken here, and is left out",
         ),
         (
-            {"url": "ws://x.example/mcp"},
-            "server 'odd' is reached at 'ws://x.example/mcp', which is not spoken here, and is",
+            {"url": "ws://x.example/mcp?key=secret"},
+            "server 'odd' is reached at 'ws://', which is not spoken here, and is left out",
         ),
     ],
 )
