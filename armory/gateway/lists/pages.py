@@ -20,12 +20,13 @@ from armory.protocol.rawjson import encode
 
 
 def refuse_cursor(params: Mapping[str, Raw]) -> None:
-    """Every list is one page, so no cursor was ever given out.
+    """Every list is one page, so no cursor was ever given out. An empty one, with which some
+    clients begin, means none to servers as well.
 
     Raises:
         RpcError: there is one.
     """
-    if "cursor" in params and bytes(memoryview(params["cursor"])) != b"null":
+    if "cursor" in params and bytes(memoryview(params["cursor"])) not in (b"null", b'""'):
         raise RpcError(
             INVALID_PARAMS,
             "params.cursor was not given out here; list again without one",

@@ -165,11 +165,11 @@ async def test_without_a_retriever_queries_change_nothing(bench: Bench) -> None:
 async def test_legacy_selection_and_no_cursor(bench: Bench) -> None:
     asked = bench.context("legacy", meta={"dev.armory/query": "2"})
     reply = await bench.gateway.tool_lists.list(asked, {})
-    assert reply.result is not None
-    listed = msgspec.json.decode(reply.result)
+    listed = read(reply)
     assert listed["_meta"]["dev.armory/selection"]["returned"] == 1
     assert "nextCursor" not in listed
-    await bench.gateway.tool_lists.list(asked, raws({"cursor": None}))
+    for none in (None, ""):
+        assert await bench.gateway.tool_lists.list(asked, raws({"cursor": none})) == reply
     with pytest.raises(RpcError, match="cursor") as refused:
         await bench.gateway.tool_lists.list(asked, raws({"cursor": "x"}))
     assert refused.value.data == {"parameter": "params.cursor"}

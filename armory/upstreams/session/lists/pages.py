@@ -15,8 +15,8 @@ import msgspec
 from msgspec import Raw
 
 from armory.errors import UpstreamUnavailable
-from armory.protocol.codes import METHOD_NOT_FOUND
-from armory.protocol.jsonrpc import error_of
+from armory.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
+from armory.protocol.jsonrpc import ErrorObject, error_of
 from armory.protocol.link import Call
 from armory.protocol.rawjson import NULL, opening, scalar
 from armory.protocol.scanning.pieces import items_in_pieces
@@ -51,6 +51,7 @@ MEMBER = {
 _KEY = {TOOLS: "name", PROMPTS: "name", RESOURCES: "uri", TEMPLATES: "uriTemplate", SKILLS: "uri"}
 """The member that names an entry."""
 
+_EMPTY = Raw(b'""')
 _T = TypeVar("_T")
 Entries = list[Mapping[str, Any]]
 
@@ -131,6 +132,7 @@ class PageReader:
         entries: Entries = []
         hints: list[tuple[int, str]] = []
         cursor: Raw | None = None
+        first: Raw | None = None
         seen: set[bytes] = set()
         until = monotonic() + LONGEST_S
         for number in range(MAX_PAGES):
@@ -145,17 +147,15 @@ class PageReader:
                 )
             )
             if reply.error is not None:
-                error = error_of(reply.error)
-                if error.code == METHOD_NOT_FOUND and not entries:
-                    return OneList([], None, size)
-                raise BadList(
-                    f"upstream {self._link.server!r} refused {method}: "
-                    f"{error.code} {error.message}",
-                    upstream=self._link.server,
-                )
+                self._end_at(error_of(reply.error), method, cursor)
+                return OneList(entries, _strictest(hints), size)
             result = NULL if reply.result is None else reply.result
             size += len(memoryview(result))
             page = await self._page(method, result)
+            shown = page.get(MEMBER[method])
+            if cursor == _EMPTY and shown == first:  # it began anew
+                return OneList(entries, _strictest(hints), size)
+            first = first or shown
             await self._collect(method, page, entries)
             hint = _hint(page)
             if hint is not None:
@@ -163,12 +163,34 @@ class PageReader:
             cursor = page.get("nextCursor")
             if cursor is not None and len(memoryview(cursor)) > CURSOR_BYTES:
                 raise self._bad(f"{method} has {long_cursor(cursor)}")
-            if cursor is None or bytes(cursor) in (b"null", b'""'):
+            if cursor is None or cursor == NULL or (cursor == _EMPTY and self._empty_ends):
                 return OneList(entries, _strictest(hints), size)
             if bytes(cursor) in seen:
                 raise self._bad(f"{method} repeats a cursor")
             seen.add(bytes(cursor))
         raise self._bad(f"{method} has no end within {MAX_PAGES:,} pages")
+
+    @property
+    def _empty_ends(self) -> bool:
+        """Whether an empty cursor ends a list: the newer era says that it is one as any other, the
+        older ones say nothing, and many of their servers mean the end.
+        """
+        return self._link.era != "modern"
+
+    def _end_at(self, error: ErrorObject, method: str, cursor: Raw | None) -> None:
+        """Take the refusal of a page for the list's end: of the first one, where there is no such
+        list, and of what an empty cursor leads to, from servers that mean the end by one.
+
+        Raises:
+            BadList: it means something else.
+        """
+        absent = cursor is None and error.code == METHOD_NOT_FOUND
+        if absent or (cursor == _EMPTY and error.code == INVALID_PARAMS):
+            return
+        raise BadList(
+            f"upstream {self._link.server!r} refused {method}: {error.code} {error.message}",
+            upstream=self._link.server,
+        )
 
     async def _page(self, method: str, result: Raw) -> dict[str, Raw]:
         try:

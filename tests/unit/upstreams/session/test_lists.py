@@ -5,9 +5,8 @@ import itertools
 import json
 import operator
 import tracemalloc
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -16,50 +15,17 @@ from msgspec.json import decode, encode
 
 from armory.domain.catalog import ServerLists
 from armory.errors import UpstreamUnavailable
-from armory.protocol.link import Call, Reply
 from armory.protocol.scanning import pieces
 from armory.testing.upstreams.exchange import definition
 from armory.upstreams.session.lists import pages
 from armory.upstreams.session.lists.entries import MAX_VALUES
 from armory.upstreams.session.lists.pages import MAX_PAGES, BadList
-from armory.upstreams.session.lists.server_lists import compared, fetch_lists
+from armory.upstreams.session.lists.server_lists import compared
+from tests.unit.upstreams.session.answers import Answers, fetch
 
 pytestmark = pytest.mark.anyio
 
 ALL: dict[str, Any] = {"tools": {}, "prompts": {}, "resources": {}}
-
-
-class Answers:
-    """A link, as far as listing needs one: answers by method, one per page."""
-
-    server = "up"
-    instructions = "do"
-    mirrors_params = False
-    left_out: Mapping[str, Sequence[tuple[str, str]]] = MappingProxyType({})
-    server_info: Mapping[str, Any] = {"name": "n"}
-
-    def __init__(self, capabilities: Mapping[str, Any], **answers: list[bytes | Exception]) -> None:
-        self.capabilities = capabilities
-        self.answers = {
-            {"tools": "tools/list", "prompts": "prompts/list", "resources": "resources/list",
-             "templates": "resources/templates/list", "skills": "skills/list"}[kind]: pages
-            for kind, pages in answers.items()
-        }  # fmt: skip
-        self.sent: list[tuple[str, Any]] = []
-
-    async def request(self, call: Call) -> Reply:
-        self.sent.append((call.method, call.params.get("cursor")))
-        pages = self.answers.get(call.method, [b'{"error":-32601}'])
-        page = pages.pop(0) if len(pages) > 1 else pages[0]
-        if isinstance(page, Exception):
-            raise page
-        if page.startswith(b'{"error"'):
-            return Reply(error=Raw(b'{"code":%s,"message":"no"}' % page[9:-1]))
-        return Reply(result=Raw(page))
-
-
-async def fetch(link: Answers, **more: Any) -> ServerLists:
-    return await fetch_lists(link, **more)  # pyright: ignore[reportArgumentType]
 
 
 async def test_all_pages_of_all_lists() -> None:
@@ -293,7 +259,7 @@ async def test_skills_are_asked_for_where_they_are_offered_and_bad_ones_left_out
     )
     page = b'{"skills":[' + good + b',{"uri":"skill://b/SKILL.md"}]}'
     offered = {"tools": {}, "extensions": {"io.modelcontextprotocol/skills": {}}}
-    lists = await fetch_lists(Answers(offered, tools=[b'{"tools":[]}'], skills=[page]))  # pyright: ignore[reportArgumentType]
+    lists = await fetch(Answers(offered, tools=[b'{"tools":[]}'], skills=[page]))
     assert [skill["uri"] for skill in lists.skills] == ["skill://a/SKILL.md"]
     assert [(entry.list, entry.entry) for entry in lists.dropped] == [
         ("skills/list", "skill://b/SKILL.md")
@@ -321,7 +287,7 @@ async def test_a_list_of_nothing_but_very_many_bad_entries_is_given_up() -> None
 async def test_what_the_link_left_out_is_told() -> None:
     link = Answers({"tools": {}}, tools=[b'{"tools":[]}'])
     link.left_out = {"tools/list": [("op", "why")]}
-    lists = await fetch_lists(link)  # pyright: ignore[reportArgumentType]
+    lists = await fetch(link)
     assert [(entry.entry, entry.reason) for entry in lists.dropped] == [("op", "why")]
 
 
