@@ -1,4 +1,4 @@
-"""Whose browser leaves in the middle of a login has its account connected all the same."""
+"""A browser that leaves in the middle of a login, or comes again, loses nothing."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from armory.testing.oauth_client import App
 from armory.testing.people import TOKENS, Browser, World
 from armory.testing.waiting import eventually
 
@@ -55,3 +56,29 @@ async def test_a_login_that_nobody_waits_for_is_finished(world: World) -> None:
             return "docs__note" in await world.names(url, TOKENS["ann"])
 
         await eventually(connected)
+
+
+async def test_a_login_at_the_gateway_whose_page_is_loaded_again_is_finished_once(
+    world: World,
+) -> None:
+    asked, may_answer = asyncio.Event(), asyncio.Event()
+    behind = {"client_id": "armory", "client_secret": "armory-secret"}
+    proxy = {"proxy": {"issuer": world.provider.issuer, **behind}}
+    async with world.gateway(oauth=proxy) as (url, _), App(url) as app:
+        world.provider.user = "ann"
+        await app.register()
+        _, login = await app.press((await app.authorize())[1])
+        _, back = await app.get(login)
+        world.provider.held = asked, may_answer
+        async with asyncio.timeout(20):
+            leaving = asyncio.create_task(app.get(back))
+            await asked.wait()
+            leaving.cancel()
+            await asyncio.wait([leaving])
+            again = asyncio.create_task(app.get(back))
+            answered, _ = await asyncio.wait([again], timeout=0.5)
+            assert not answered
+            may_answer.set()
+            status, place = await again
+        assert (status, "code=" in place) == (303, True), place
+        assert len(world.provider.forms) == 1

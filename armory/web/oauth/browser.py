@@ -21,6 +21,7 @@ from armory.authserver.requests import Request, Returned, each_once, read
 from armory.domain.encoding import decoded, encoded
 from armory.errors import ArmoryError, AuthenticationFailed
 from armory.logger import Logger
+from armory.tasks import Flights
 from armory.upstreams.oauth.client import TokenRefused
 from armory.upstreams.oauth.code_flow import BegunLogin
 from armory.web.cookies import SealedCookies
@@ -68,6 +69,7 @@ class Pages:
         self._urls = GatewayUrls(services)
         self._path = f"{services.base_path}/oauth"
         self._cookies = SealedCookies(services.seal, self._path, self._urls.origin)
+        self._finishing: Flights[str | None] = Flights()
 
     def register(self, app: web.Application) -> None:
         """Add the routes."""
@@ -195,20 +197,27 @@ class Pages:
                 f"This browser has begun no such login here, or too long ago. {_AGAIN}",
                 400,
             )
-        grant = await self._server.grants.begin(state)
-        if grant is None:
+        # It goes on if the browser leaves: the code works once. One that comes again waits for it.
+        place = await self._finishing.join(state, lambda: self._finish(visit, back))
+        if place is None:
             return message_page("That did not work", f"This login was used already. {_AGAIN}", 400)
+        response = _sent(place)
+        self._cookies.drop(request, response, name)
+        return response
+
+    async def _finish(self, visit: _Visit, back: dict[str, str]) -> str | None:
+        """Where the browser goes on to; None: this login was used already."""
+        grant = await self._server.grants.begin(visit.begun.state)
+        if grant is None:
+            return None
         try:
             login, identity = await self._server.provider.logged_in(visit.begun, back)
         except ArmoryError as error:
             _log.info("login_refused", reason=error.message)
             answer = {"error": _code_of(error), "error_description": error.message[:300]}
-            response = _sent(visit.request.back(visit.issuer, **answer))
-        else:
-            code = await self._server.grants.code(grant, Grant(visit.request, identity, login))
-            response = _sent(visit.request.back(visit.issuer, code=code))
-        self._cookies.drop(request, response, name)
-        return response
+            return visit.request.back(visit.issuer, **answer)
+        code = await self._server.grants.code(grant, Grant(visit.request, identity, login))
+        return visit.request.back(visit.issuer, code=code)
 
 
 def _code_of(error: ArmoryError) -> str:
