@@ -27,7 +27,14 @@ DOING = {
 }
 _ASKS = (
     r"(?:^|(?<=[.!?;,:\n]))\s*+"
-    r"(?:(?:please|and|but|also|always|from now on|(?:can|could|will|would|should) you)[,\s]++)*+"
+    r"(?:(?:please|and|but|also|always|from now on|(?:can|could|will|would|should) you)"
+    r"[,\s]++){0,4}+"
+)
+#: Without any of these no text is one of the next; looking for them costs next to nothing.
+_HINTS = (
+    *("remember", "memori", "in mind", "mental note", "note to self", "forget", "recall"),
+    *("know about", "did i ", "have i ", "remind me what", "merk", "vergiss", "retiens"),
+    *("souviens", "oublie", "recuerda", "olvides", "记住"),
 )
 #: Of whoever listens: not "remember to call Bob", which wants a reminder, nor "what do you know
 #: about whales?".
@@ -100,8 +107,10 @@ def implied(text: str) -> tuple[str, ...]:
     "Save it as notes.md", "a summary at /tmp/a.txt", but not "read /tmp/a.txt"; "keep in mind that
     I'm vegetarian", "do you remember my shoe size?", "forget what I said of Bob".
     """
-    plain = text[:_CHARS].replace("\u2019", "'")
-    memory = tuple(act for act, asked in _REMEMBERING.items() if asked.search(plain))
+    plain = text[:_CHARS].lower().replace("\u2019", "'")
+    memory: tuple[str, ...] = ()
+    if any(hint in plain for hint in _HINTS):
+        memory = tuple(act for act, asked in _REMEMBERING.items() if asked.search(plain))
     return (*memory, WRITE_FILE) if _writes_file(text) else memory
 
 

@@ -35,6 +35,11 @@ MAX_SUBQUERIES = 12
 _IDENTIFIER = re.compile(r"\b[a-z][a-z][a-z0-9]*+(?:[A-Z]++[a-z0-9]++)++\b")
 #: So do those that only look like one, unless a tool is called so (CreateIssue, sendSMS).
 _PERHAPS = re.compile(r"\b(?:[A-Z]++|[a-z])[a-z0-9]++(?:[A-Z]++[a-z0-9]*+)++\b")
+#: What pages and chats put between letters and nobody sees: soft hyphens, spaces of no width, marks
+#: of direction and of order. A clause or a word that has them inside would not be known as one.
+_UNSEEN = dict.fromkeys(
+    [0xAD, 0x200B, 0x200E, 0x200F, *range(0x202A, 0x202F), 0x2060, *range(0x2066, 0x206A), 0xFEFF]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +103,7 @@ def prepared(text: str, words: KnownWords, *, into_english: bool = False) -> str
     `into_english`: words of languages that there is a glossary of are put into English.
     """
     if not text.isascii():  # a letter and its accent are one, else both sides of it look like words
-        text = unicodedata.normalize("NFC", text)
+        text = unicodedata.normalize("NFC", text.translate(_UNSEEN))
     if into_english:
         text = in_english(text, words)
     text = unmannered(unaddressed(text), words)

@@ -209,3 +209,16 @@ def test_a_channel_is_called_so(asked: str, searched: str, make_tool: MakeTool) 
     alone.add(pages.name, fields_of(pages))
     scope = scope_of(Query((asked,)), words_only([pages], alone.freeze()), None)
     assert scope.texts[0].text == asked
+
+
+def test_what_nobody_sees_parts_no_words(make_tool: MakeTool) -> None:
+    words = LexicalIndex()
+    notes = make_tool("add_note", "Write a note")
+    words.add(notes.name, fields_of(notes))
+    asked = "\ufeffAdd a re\u00admind\u00ader and\u200b send \u2068the note\u2069"
+    scope = scope_of(Query((asked,)), words_only([notes], words.freeze()), None)
+    assert [part.text for part in scope.texts] == [
+        "Add a reminder and send the note",
+        "Add a reminder",
+        "send the note",
+    ]
