@@ -23,6 +23,7 @@ class Counted:
     """A connection, and what it is told of steps."""
 
     beside_others = False
+    key = "whoever"
 
     def __init__(self, step_s: float) -> None:
         self.account: Counted | None = self
