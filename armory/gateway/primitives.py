@@ -12,7 +12,7 @@ from armory.gateway.context import RequestContext
 from armory.gateway.results.completions import values_seen
 from armory.gateway.tasks.ownership import TaskOwnership
 from armory.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
-from armory.protocol.errors import RpcError
+from armory.protocol.errors import RpcError, method_not_found
 from armory.protocol.jsonrpc import code_of
 from armory.protocol.link import Reply
 from armory.protocol.rawjson import members_or_none, need_text, pack, text_of
@@ -129,7 +129,7 @@ class Primitives:
             UpstreamUnavailable: the upstream cannot answer.
         """
         if method != "tasks/list" and not context.view.sees_whole(context):
-            raise _not_found(method)
+            raise method_not_found(method)
         return await self.pass_on(method, context, params)
 
     async def pass_on(self, method: str, context: RequestContext, params: dict[str, Raw]) -> Reply:
@@ -143,7 +143,7 @@ class Primitives:
         """
         endpoint, view = context.endpoint, context.view
         if not endpoint.transparent or not view.may_use(context.principal, endpoint, endpoint.name):
-            raise _not_found(method)
+            raise method_not_found(method)
         about_tasks = method.startswith("tasks/")
         of_one = about_tasks and "taskId" in params
         if of_one:
@@ -166,7 +166,3 @@ def _completed(context: RequestContext, reply: Reply) -> Reply:
     that there is no such method, a client would complete nothing of the others either.
     """
     return Reply(_NO_VALUES, era="legacy") if _does_not_know(context, reply) else reply
-
-
-def _not_found(method: str) -> RpcError:
-    return RpcError(METHOD_NOT_FOUND, f"Method not found: {method[:200]}")

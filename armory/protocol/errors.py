@@ -1,11 +1,14 @@
 """The exceptions that stand for JSON-RPC errors.
 
-Owns: `RpcError` and `Malformed`. Never imports anything of Armory but the codes.
+Owns: `RpcError`, with the one for methods that are not there, and `Malformed`. Never imports
+anything of Armory but the codes.
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+from armory.protocol.codes import METHOD_NOT_FOUND
 
 
 class RpcError(Exception):
@@ -21,6 +24,11 @@ class RpcError(Exception):
         self.code = code
         self.message = message
         self.data = data
+
+
+def method_not_found(method: str) -> RpcError:
+    """The error for a method that does not exist, or not for whoever asks."""
+    return RpcError(METHOD_NOT_FOUND, f"Method not found: {method[:200]}")
 
 
 class Malformed(Exception):

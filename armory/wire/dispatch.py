@@ -15,7 +15,7 @@ from armory.gateway.gateway import Gateway
 from armory.gateway.requests import ClientRequest
 from armory.logger import Logger
 from armory.protocol.codes import METHOD_NOT_FOUND
-from armory.protocol.errors import RpcError
+from armory.protocol.errors import RpcError, method_not_found
 from armory.protocol.link import Reply
 from armory.protocol.spelling import refuse_other_case
 from armory.wire.eras.client_meta import with_passed_meta
@@ -104,7 +104,7 @@ class Dispatcher:
     async def _pass_on(self, request: ClientRequest, method: str, params: dict[str, Raw]) -> Reply:
         """A method that the table does not have goes to the upstream of a transparent endpoint."""
         if exists_elsewhere(method, request.era) or not request.endpoint.transparent:
-            raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method[:200]}")
+            raise method_not_found(method)
         context = await self._gateway.context(request)
         reply = await self._gateway.primitives.unknown(method, context, _passed(context, params))
         return _shaped(context, method, None, reply)

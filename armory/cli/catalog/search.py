@@ -152,7 +152,7 @@ async def _here(
         raise ConfigError(f"--server {unknown[0]}: no such upstream; there are: {there}")
     async with opened(loaded, searched=True) as runtime:
         if runtime.retriever is None:
-            raise ConfigError("it is off, so nothing can be searched", path="tool_rag.enabled")
+            raise ConfigError("is off, so nothing can be searched", path="tool_rag.enabled")
         visible, view = findable(runtime), runtime.gateway.view
         found = await runtime.retriever.search(query, visible, explain=explain)
         form = Form("modern", load=True)  # as `search_tools` of a running gateway finds by names

@@ -98,7 +98,7 @@ async def _tools_of(config: str | None) -> tuple[list[ToolRecord], dict[str, str
 
     async with opened(loaded_config(config)) as runtime:
         if runtime.retriever is None:
-            raise ConfigError("Tool RAG is off; there is nothing to tune", path="tool_rag")
+            raise ConfigError("is off, so there is nothing to tune", path="tool_rag.enabled")
         return tools_of(runtime)
 
 

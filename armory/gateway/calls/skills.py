@@ -14,8 +14,8 @@ from armory.gateway.calls.forwarding import Forwarder
 from armory.gateway.context import RequestContext
 from armory.gateway.lists.entries import list_entries
 from armory.protocol.capabilities import DIRECTORY_READ, merged_skills_settings, skills_settings
-from armory.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
-from armory.protocol.errors import RpcError
+from armory.protocol.codes import INVALID_PARAMS
+from armory.protocol.errors import RpcError, method_not_found
 from armory.protocol.link import Reply
 from armory.protocol.rawjson import need_text, pack
 
@@ -41,7 +41,7 @@ class Skills:
             RpcError: a cursor that is not ours; no upstream offers skills.
         """
         if _offered(context) is None:
-            raise _unknown(LIST)
+            raise method_not_found(LIST)
         return await list_entries(LIST, context, params)
 
     async def get(self, context: RequestContext, params: dict[str, Raw]) -> Reply:
@@ -67,7 +67,7 @@ class Skills:
     ) -> Reply:
         offered = _offered(context)
         if offered is None or (setting and offered.get(setting) is not True):
-            raise _unknown(method)
+            raise method_not_found(method)
         given = need_text(params, "uri")
         server, uri = await self._forwarder.located(context, given)
         own = skills_settings(context.view.catalog.servers[server].capabilities)
@@ -77,10 +77,6 @@ class Skills:
             )
         sent = {**params, "uri": pack(uri)}
         return await self._forwarder.send(context, server, method, sent, safe_to_retry=True)
-
-
-def _unknown(method: str) -> RpcError:
-    return RpcError(METHOD_NOT_FOUND, f"Method not found: {method}")
 
 
 def _offered(context: RequestContext) -> dict[str, Any] | None:

@@ -19,8 +19,8 @@ from armory.gateway.lists.pages import refuse_cursor
 from armory.gateway.settings import GROUPS, GatewaySettings
 from armory.gateway.views.definitions import Form
 from armory.protocol.capabilities import declares_groups
-from armory.protocol.codes import METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
-from armory.protocol.errors import RpcError
+from armory.protocol.codes import RESOURCE_NOT_FOUND
+from armory.protocol.errors import RpcError, method_not_found
 from armory.protocol.link import Reply
 from armory.protocol.meta import DEGRADED
 from armory.protocol.rawjson import encode, need_text, text_of
@@ -114,4 +114,4 @@ class Groups:
 
 def _need_negotiated(context: RequestContext, method: str) -> None:
     if not negotiated(context):
-        raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method}")
+        raise method_not_found(method)

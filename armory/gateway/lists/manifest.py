@@ -23,8 +23,8 @@ from armory.gateway.lists.groups import negotiated
 from armory.gateway.lists.own_endpoint import definitions_seen, manifest_seen
 from armory.gateway.settings import MANIFEST
 from armory.gateway.views.definitions import Form
-from armory.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
-from armory.protocol.errors import RpcError
+from armory.protocol.codes import INVALID_PARAMS
+from armory.protocol.errors import RpcError, method_not_found
 from armory.protocol.link import Reply
 from armory.protocol.rawjson import encode, need_value
 
@@ -191,4 +191,4 @@ def _names(said: Raw | None) -> list[str]:
 
 def _need_served(context: RequestContext, method: str) -> None:
     if MANIFEST not in context.view.settings.experimental:
-        raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method}")
+        raise method_not_found(method)
