@@ -19,10 +19,14 @@ from armory.gateway.queries.values import check_names, check_texts, check_top_k
 from armory.gateway.requests import ClientRequest
 from armory.protocol.codes import INVALID_PARAMS
 from armory.protocol.errors import RpcError
-from armory.protocol.rawjson import brief, need_value, opening_or_none, text_of
+from armory.protocol.rawjson import brief, members_or_none, need_value, opening_or_none, text_of
+from armory.protocol.scanning.nesting import deeper_than
 from armory.protocol.scanning.values import at_once
 
 _DIGEST = re.compile(r"[0-9a-f]{32}")
+_BLANKS = " \t\r\n"
+_TEXT_BYTES, _TEXT_DEPTH = 64 * 1024, 64
+"""How long, and how deep, the text of an object may be that stands where an object is expected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +109,25 @@ def reading_call(params: Mapping[str, Raw]) -> Generator[None, None, dict[str, R
     changed["name"] = arguments["name"]
     inner = arguments.get("arguments")
     if inner is not None and bytes(memoryview(inner)) != b"null":
-        if bytes(memoryview(inner)[:1]) != b"{":  # not opened: it may have very many members
-            raise RpcError(
-                INVALID_PARAMS,
-                f"arguments.arguments is {brief(inner)}; expected an object, the called tool's own "
-                "arguments",
-                {"parameter": "arguments"},
-            )
-        changed["arguments"] = inner
+        changed["arguments"] = _called_with(inner)
     return changed
+
+
+def _called_with(inner: Raw) -> Raw:
+    """The called tool's arguments: an object, or the text of one, which models often write."""
+    text = inner
+    if bytes(memoryview(inner)[:1]) == b'"' and len(memoryview(inner)) <= _TEXT_BYTES:
+        text = Raw((text_of({"it": inner}, "it") or "").strip(_BLANKS).encode())
+        if deeper_than(bytes(text), _TEXT_DEPTH) or members_or_none(text) is None:
+            text = inner
+    if bytes(memoryview(text)[:1]) != b"{":  # not opened: it may have very many members
+        raise RpcError(
+            INVALID_PARAMS,
+            f"arguments.arguments is {brief(inner)}; expected an object, the called tool's own "
+            "arguments",
+            {"parameter": "arguments"},
+        )
+    return text
 
 
 def _arguments(params: Mapping[str, Raw]) -> dict[str, Raw]:
