@@ -50,7 +50,7 @@ _REMEMBERING = {
     ),
     RECALL: re.compile(
         r"\bdo you (?:still )?remember\b|\bwhat (?:else )?do you (?:remember|recall)\b"
-        r"|\bwhat (?:else )?do you know about (?:me|my|us|our)\b"
+        r"|\bwhat (?:else )?do you know about (?:me|my|our|us(?! ?[a-z]))\b"
         r"|\bdid i (?:ever |already |once )?(?:tell you|mention)\b"
         r"|\bhave i (?:ever |already |once )?(?:told you|mentioned)\b"
         r"|\bremind me what i (?:told|said)\b",

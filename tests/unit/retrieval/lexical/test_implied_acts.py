@@ -81,6 +81,7 @@ def test_what_is_to_be_remembered(text: str, act: str) -> None:
         "remember to call Bob",
         "I remember that our docs mention a flag",
         "What do you know about whales?",
+        "What do you know about US elections?",
         "note that the file is large",
         "a song to remember",
         "forget it",
