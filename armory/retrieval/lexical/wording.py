@@ -41,7 +41,7 @@ _SHAPES = (
 #: Of how the answer is to be: that says nothing of which tool is wanted, and makes a wish look
 #: like talk. "Answer in #general" and "answer with a thumbs up" are acts, and stay.
 _MANNER = re.compile(
-    r"(?<=[.!?:;)\]\"'\u2019\u201d\n])\s*+(?<=\s)(?:please,? )?+(?:"
+    r"(?<!\s)(?:(?<=[.!?:;)\]\"'\u2019\u201d])\s++|[^\S\n]*+\n\s*+)(?:please,? )?+(?:"
     r"(?P<think>(?:let's |let us )?think (?:carefully|hard|step[ -]by[ -]step))"
     r"|explain (?:me )?your (?:reasoning|thinking|answer|steps)"
     r"|show (?:me )?your (?:reasoning|thinking|steps|work|workings?)"
@@ -50,7 +50,7 @@ _MANNER = re.compile(
     r"|(?:just |only )?give me (?:just |only )?(?:the|an) (?:final |short )?answer"
     rf"(?: in (?:{_SHAPES}))?"
     r"|be (?:brief|concise|precise)|keep it (?:brief|short|concise))"
-    r"(?:,? (?:please|thanks))?[.!]*+\s*$",
+    r"(?:,? (?:please|thanks))?[.!]*+\s*+$",
     re.IGNORECASE,
 )
 _MANNERS, _MANNER_CHARS = 3, 100
