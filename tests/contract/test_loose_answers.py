@@ -28,6 +28,25 @@ async def test_an_error_that_is_null_is_none(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        ("no such user", -32603, "no such user"),
+        ({"message": "no such user"}, -32603, "no such user"),
+        ({"code": "ENOENT", "message": "no such file"}, -32603, "no such file"),
+        ([], -32603, "'[]'"),
+        (5, -32603, "'5'"),
+    ],
+)
+async def test_an_error_that_is_no_error_object_is_one_to_clients(
+    rig: Rig, error: object, code: int, message: str
+) -> None:
+    """Those of SDKs drop any other, and wait."""
+    async with asyncio.timeout(BOUND_S):
+        answer = await rig.call("loose", {"error": error})
+    assert answer == {"error": {"code": code, "message": message, "data": error}}
+
+
+@pytest.mark.parametrize(
     ("tool", "method"),
     [
         ("grow", "notifications/tools/list_changed"),

@@ -4,7 +4,7 @@ Owns: the names that rooms use. What clients send is read here, strictly; what u
 read by `upstream_messages`, which saves what it can.
 """
 
-from armory.protocol.jsonrpc.failures import ErrorObject, code_of, error, error_of
+from armory.protocol.jsonrpc.failures import ErrorObject, code_of, error, error_of, well_formed
 from armory.protocol.jsonrpc.reading import (
     BEGINNING_BYTES,
     BOM,
@@ -51,4 +51,5 @@ __all__ = [
     "request_in_parts",
     "response",
     "response_parts",
+    "well_formed",
 ]

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Raw
 
 from armory.protocol.codes import INTERNAL_ERROR
-from armory.protocol.rawjson import NULL, excerpt, pack, value
+from armory.protocol.rawjson import NULL, excerpt, pack, text_or_none, value
 
 _DATA_BYTES = 64 * 1024
 """Of an error; what the gateway looks for in it is short."""
@@ -35,11 +35,22 @@ class _Error(msgspec.Struct, gc=False):
     data: Raw = NULL
 
 
+class _Whole(msgspec.Struct, gc=False):
+    code: int | float
+    message: str
+
+
+class _Message(msgspec.Struct, gc=False):
+    message: str = ""
+
+
 class _Code(msgspec.Struct, gc=False):
     code: int = INTERNAL_ERROR
 
 
 _error = msgspec.json.Decoder(_Error)
+_whole = msgspec.json.Decoder(_Whole)
+_message = msgspec.json.Decoder(_Message)
 _code = msgspec.json.Decoder(_Code)
 
 
@@ -64,6 +75,28 @@ def error_of(error: Raw) -> ErrorObject:
         return ErrorObject(_own(found.code), said, data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return ErrorObject(message=excerpt(bytes(error)))
+
+
+def well_formed(said: Raw) -> Raw:
+    """A server's error as it came if it is an error object, else one with what came as its `data`:
+    clients of SDKs drop an answer with `"error": "no such user"` and wait until their time is up.
+    """
+    if len(memoryview(said)) > _DATA_BYTES:
+        return said
+    try:
+        _whole.decode(said)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return error(code_of(said), _message_of(said), said)
+    return said
+
+
+def _message_of(said: Raw) -> str:
+    """What a server says where its error is no error object."""
+    try:
+        message = text_or_none(said) or _message.decode(said).message
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        message = ""
+    return message or excerpt(bytes(said))
 
 
 def code_of(error: Raw) -> int:

@@ -229,7 +229,13 @@ async def _end_listening(script: ScriptState, request: Request) -> Json:
 
 
 async def _loose(_script: ScriptState, request: Request) -> Json:
-    """Answer as the specification does not say, but SDKs take it."""
+    """Answer as the specification does not say, but SDKs take it; or, with `error`, with what they
+    drop.
+    """
+    if "error" in request.arguments:
+        failed = {"jsonrpc": "2.0", "id": request.id, "error": request.arguments["error"]}
+        await request.wire.send(failed)
+        raise Stop
     forms: dict[str, type] = {"text": str, "float": float}
     form = forms.get(request.arguments["form"], int)
     token = request.meta.get("progressToken")

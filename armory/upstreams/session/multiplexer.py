@@ -209,7 +209,7 @@ class RequestMultiplexer:
             why = f"the answer is nested deeper than {DEEPEST} levels"
             return Reply(error=jsonrpc.error(INTERNAL_ERROR, why), era=self._link.era)
         if message.failed:
-            return Reply(error=message.error, era=self._link.era)
+            return Reply(error=jsonrpc.well_formed(message.error), era=self._link.era)
         if message.result is not ABSENT:
             outline = message.outline if isinstance(message, OutlinedMessage) else None
             return Reply(message.result, era=self._link.era, short=outline)

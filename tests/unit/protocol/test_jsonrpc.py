@@ -248,3 +248,14 @@ def _told(decode: Callable[[], jsonrpc.Message], *, in_steps: bool) -> object:
         [bytes(value) if isinstance(value, Raw) else value for value in values],
         {name: bytes(value) for name, value in params.items()},
     )
+
+
+@pytest.mark.parametrize("said", ['{"code":5}', '{"code":5,"message":null}'])
+def test_an_error_without_a_message_keeps_its_code_and_what_came(said: str) -> None:
+    found = msgspec.json.decode(jsonrpc.well_formed(Raw(said.encode())))
+    assert found == {"code": 5, "message": repr(said), "data": msgspec.json.decode(said)}
+
+
+@pytest.mark.parametrize("said", ['{"message":"", "code":1e2}', '{"code":1,"message":"x","y":2}'])
+def test_an_error_object_goes_on_as_it_came(said: str) -> None:
+    assert bytes(jsonrpc.well_formed(Raw(said.encode()))) == said.encode()
