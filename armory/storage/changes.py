@@ -45,6 +45,7 @@ _KEPT_MS = 3_600_000
 _LATE_MS = 15_000  # a transaction that took its number early may commit so much later
 _SEEN_KEPT = 50_000
 _BATCH = 5_000
+_TRIES = 5  # of a change that a handler cannot take: a newer release may have told it
 _RECONNECT_S = 0.5
 _NEVER_MS = -(1 << 52)
 
@@ -95,6 +96,7 @@ class ChangeFeed:
         self._clock = clock
         self._handlers: dict[str, list[Handler]] = {}
         self._seen: OrderedDict[tuple[int, int], None] = OrderedDict()
+        self._tries: dict[tuple[int, int], int] = {}
         self._since = _since(database)
         self._floor_ms: int | None = None
         self._more = False
@@ -216,12 +218,19 @@ class ChangeFeed:
                 late_ms = _NEVER_MS if self._more else _LATE_MS
                 values = {"floor_ms": self._floor_ms, "late_ms": late_ms}
                 rows = (await connection.execute(self._since, values)).all()
+        failed: Exception | None = None
         for row in rows:
             # numbers come again in a database that was restored, or a standby that took over
             which = row.id, row.at_ms
             if which not in self._seen:
-                await self._dispatch(row.topic, row.value)
-                self._seen[which] = None
+                failure = await self._dispatch(row.topic, row.value)
+                if failure is None or self._is_given_up(which, row.topic, failure):
+                    self._tries.pop(which, None)
+                    self._seen[which] = None
+                else:
+                    failed = failed or failure
+        if failed is not None:  # all others are heard; until this one is, nothing is trusted
+            raise failed
         while len(self._seen) > _SEEN_KEPT:
             self._seen.popitem(last=False)
         self._more = len(rows) == _BATCH
@@ -300,14 +309,28 @@ class ChangeFeed:
         for topic, value in told:
             await self._dispatch(topic, value)
 
-    async def _dispatch(self, topic: str, value: str) -> None:
+    def _is_given_up(self, which: tuple[int, int], topic: str, failure: Exception) -> bool:
+        """Count a failure; whether there were enough of them."""
+        tries = self._tries[which] = self._tries.get(which, 0) + 1
+        if tries < _TRIES:
+            return False
+        _log.error("change_given_up", topic=topic, tries=tries, exc_info=failure)
+        return True
+
+    async def _dispatch(self, topic: str, value: str) -> Exception | None:
+        """Have a change handled, by those of its handlers that can; what nobody expected of one of
+        them: `poll` tries the change again.
+        """
+        failed: Exception | None = None
         for handler in self._handlers.get(topic, ()):
             try:
                 await handler(value)
             except BackendError as error:
                 _log.warning("change_handler_failed", topic=topic, error=error.message)
-            except Exception:  # noqa: BLE001 - what cannot be handled must not be tried for ever
-                _log.exception("change_handler_failed", topic=topic)
+            except Exception as error:  # noqa: BLE001 - a defect of one keeps no other from it
+                _log.warning("change_handler_failed", topic=topic, error=repr(error))
+                failed = failed or error
+        return failed
 
 
 def _since(database: Database) -> Select[*tuple[Any, ...]]:
