@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 
@@ -13,26 +15,32 @@ from armory.testing.waiting import eventually
 pytestmark = pytest.mark.anyio
 
 
+async def loaded_again(
+    world: World, get: Callable[[str], Coroutine[Any, Any, tuple[int, str]]], back: str
+) -> tuple[int, str]:
+    """What a page says that is loaded again after it was left while the provider was asked."""
+    asked, may_answer = world.provider.held = asyncio.Event(), asyncio.Event()
+    leaving = asyncio.create_task(get(back))
+    await asked.wait()
+    leaving.cancel()
+    await asyncio.wait([leaving])
+    again = asyncio.create_task(get(back))
+    answered, _ = await asyncio.wait([again], timeout=0.5)
+    assert not answered
+    may_answer.set()
+    return await again
+
+
 async def test_a_login_whose_page_is_loaded_again_is_finished_once(world: World) -> None:
     """A code works once, and what it was exchanged for would be nobody's."""
-    asked, may_answer = asyncio.Event(), asyncio.Event()
     async with world.gateway() as (url, _), Browser(world, url) as browser:
         world.provider.user = "ann"
         await browser.click("identify", credential=TOKENS["ann"])
         _, login = await browser.click("connect", follow=False)
         async with world.http.get(login, allow_redirects=False) as sent:
             back = sent.headers["Location"]
-        world.provider.held = asked, may_answer
         async with asyncio.timeout(20):
-            leaving = asyncio.create_task(browser.get(back))
-            await asked.wait()
-            leaving.cancel()
-            await asyncio.wait([leaving])
-            again = asyncio.create_task(browser.get(back))
-            answered, _ = await asyncio.wait([again], timeout=0.5)
-            assert not answered
-            may_answer.set()
-            status, text = await again
+            status, text = await loaded_again(world, browser.get, back)
             assert (status, "Connected" in text) == (200, True), text
             assert (await browser.get(back))[0] == 400
             assert "docs__note" in await world.names(url, TOKENS["ann"])
@@ -61,7 +69,6 @@ async def test_a_login_that_nobody_waits_for_is_finished(world: World) -> None:
 async def test_a_login_at_the_gateway_whose_page_is_loaded_again_is_finished_once(
     world: World,
 ) -> None:
-    asked, may_answer = asyncio.Event(), asyncio.Event()
     behind = {"client_id": "armory", "client_secret": "armory-secret"}
     proxy = {"proxy": {"issuer": world.provider.issuer, **behind}}
     async with world.gateway(oauth=proxy) as (url, _), App(url) as app:
@@ -69,16 +76,7 @@ async def test_a_login_at_the_gateway_whose_page_is_loaded_again_is_finished_onc
         await app.register()
         _, login = await app.press((await app.authorize())[1])
         _, back = await app.get(login)
-        world.provider.held = asked, may_answer
         async with asyncio.timeout(20):
-            leaving = asyncio.create_task(app.get(back))
-            await asked.wait()
-            leaving.cancel()
-            await asyncio.wait([leaving])
-            again = asyncio.create_task(app.get(back))
-            answered, _ = await asyncio.wait([again], timeout=0.5)
-            assert not answered
-            may_answer.set()
-            status, place = await again
+            status, place = await loaded_again(world, app.get, back)
         assert (status, "code=" in place) == (303, True), place
         assert len(world.provider.forms) == 1
