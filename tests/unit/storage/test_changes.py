@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,22 @@ from armory.storage.tables import changes
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_quiet_database_is_not_asked_and_a_commit_is_heard_at_once(tmp_path: Path) -> None:
+@pytest.fixture
+async def two(tmp_path: Path) -> AsyncIterator[tuple[Database, Database]]:
+    """A database as two processes have it open: this one, and one elsewhere."""
     url = f"sqlite:///{tmp_path / 'armory.db'}"
     here, elsewhere = Database(url), Database(url)
     await here.open()
     await elsewhere.open()
+    yield here, elsewhere
+    await elsewhere.close()
+    await here.close()
+
+
+async def test_a_quiet_database_is_not_asked_and_a_commit_is_heard_at_once(
+    two: tuple[Database, Database],
+) -> None:
+    here, elsewhere = two
     now = 1_000.0
     feed = ChangeFeed(here, MemoryCache(), clock=lambda: now)
     heard: list[str] = []
@@ -29,68 +41,58 @@ async def test_a_quiet_database_is_not_asked_and_a_commit_is_heard_at_once(tmp_p
     async def hear(value: str) -> None:
         heard.append(value)
 
-    try:
-        feed.subscribe("user", hear)
-        event.listen(here._engine, "begin", asked.append)  # pyright: ignore[reportPrivateUsage]
-        await feed.poll()
-        first = len(asked)
-        assert first == 1
-        for _ in range(3):
-            now += 0.25
-            await feed.poll()
-        assert feed.trusted
-        assert len(asked) == first
-
-        async with ChangeFeed(elsewhere, MemoryCache()).transaction() as change:
-            change.changed("user", "ann")
+    feed.subscribe("user", hear)
+    event.listen(here._engine, "begin", asked.append)  # pyright: ignore[reportPrivateUsage]
+    await feed.poll()
+    first = len(asked)
+    assert first == 1
+    for _ in range(3):
         now += 0.25
         await feed.poll()
-        assert heard == ["ann"]
+    assert feed.trusted
+    assert len(asked) == first
 
-        now += 0.25
-        await feed.poll()
-        asked.clear()
-        now += QUIET_S
-        await feed.poll()
-        assert len(asked) == 1  # whatever the count says, a whole look from time to time
-    finally:
-        await elsewhere.close()
-        await here.close()
+    async with ChangeFeed(elsewhere, MemoryCache()).transaction() as change:
+        change.changed("user", "ann")
+    now += 0.25
+    await feed.poll()
+    assert heard == ["ann"]
+
+    now += 0.25
+    await feed.poll()
+    asked.clear()
+    now += QUIET_S
+    await feed.poll()
+    assert len(asked) == 1  # whatever the count says, a whole look from time to time
 
 
-async def test_changes_are_heard_after_the_clock_was_set_back(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'armory.db'}"
-    here, elsewhere = Database(url), Database(url)
-    await here.open()
-    await elsewhere.open()
+async def test_changes_are_heard_after_the_clock_was_set_back(
+    two: tuple[Database, Database],
+) -> None:
+    here, elsewhere = two
     feed = ChangeFeed(here, MemoryCache())
     heard: list[str] = []
 
     async def hear(value: str) -> None:
         heard.append(value)
 
-    try:
-        feed.subscribe("user", hear)
-        await feed.poll()
-        ahead = {"at_ms": elsewhere.now_ms + 3_600_000, "topic": "user", "value": "bob"}
-        async with elsewhere.write() as connection:  # as long as the clock was an hour ahead
-            await connection.execute(insert(changes).values(**ahead))
-        await feed.poll()
-        assert heard == ["bob"]
-        async with ChangeFeed(elsewhere, MemoryCache()).transaction() as change:
-            change.changed("user", "ann")
-        await feed.poll()
-        assert heard == ["bob", "ann"]
-    finally:
-        await elsewhere.close()
-        await here.close()
+    feed.subscribe("user", hear)
+    await feed.poll()
+    ahead = {"at_ms": elsewhere.now_ms + 3_600_000, "topic": "user", "value": "bob"}
+    async with elsewhere.write() as connection:  # as long as the clock was an hour ahead
+        await connection.execute(insert(changes).values(**ahead))
+    await feed.poll()
+    assert heard == ["bob"]
+    async with ChangeFeed(elsewhere, MemoryCache()).transaction() as change:
+        change.changed("user", "ann")
+    await feed.poll()
+    assert heard == ["bob", "ann"]
 
 
-async def test_a_number_that_comes_again_after_a_restore_is_heard(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'armory.db'}"
-    here, elsewhere = Database(url), Database(url)
-    await here.open()
-    await elsewhere.open()
+async def test_a_number_that_comes_again_after_a_restore_is_heard(
+    two: tuple[Database, Database],
+) -> None:
+    here, elsewhere = two
     heard: list[str] = []
 
     async def hear(value: str) -> None:
@@ -100,31 +102,26 @@ async def test_a_number_that_comes_again_after_a_restore_is_heard(tmp_path: Path
         async with ChangeFeed(elsewhere, MemoryCache()).transaction() as change:
             change.changed("user", value)
 
-    try:
-        feed = ChangeFeed(here, MemoryCache())
-        feed.subscribe("user", hear)
-        await feed.poll()
-        await changed("ann")
-        await feed.poll()
-        async with elsewhere.write() as connection:  # as a saved copy, or a standby, that lacks it
-            await connection.execute(delete(changes))
-            await connection.execute(text("DELETE FROM sqlite_sequence WHERE name = 'changes'"))
-        await changed("bob")
-        await feed.poll()
-        assert heard == ["ann", "bob"]
-    finally:
-        await elsewhere.close()
-        await here.close()
+    feed = ChangeFeed(here, MemoryCache())
+    feed.subscribe("user", hear)
+    await feed.poll()
+    await changed("ann")
+    await feed.poll()
+    async with elsewhere.write() as connection:  # as a saved copy, or a standby, that lacks it
+        await connection.execute(delete(changes))
+        await connection.execute(text("DELETE FROM sqlite_sequence WHERE name = 'changes'"))
+    await changed("bob")
+    await feed.poll()
+    assert heard == ["ann", "bob"]
 
 
-async def test_a_change_that_cannot_be_handled_keeps_none_after_it(tmp_path: Path) -> None:
+async def test_a_change_that_cannot_be_handled_keeps_none_after_it(
+    two: tuple[Database, Database],
+) -> None:
     """As one that a newer release tells, which this one cannot read. Until it is given up nothing
     is trusted: it may be about a key that has ended.
     """
-    url = f"sqlite:///{tmp_path / 'armory.db'}"
-    here, elsewhere = Database(url), Database(url)
-    await here.open()
-    await elsewhere.open()
+    here, elsewhere = two
     feed = ChangeFeed(here, MemoryCache())
     heard: list[str] = []
     well: list[str] = []
@@ -137,25 +134,21 @@ async def test_a_change_that_cannot_be_handled_keeps_none_after_it(tmp_path: Pat
     async def hear_well(value: str) -> None:
         well.append(value)
 
-    try:
-        feed.subscribe("user", hear)
-        feed.subscribe("user", hear_well)
-        for value in ("of another form", "ann"):
-            async with ChangeFeed(elsewhere, MemoryCache()).transaction() as change:
-                change.changed("user", value)
-        for _ in range(4):
-            with pytest.raises(ValueError, match="of another form"):
-                await feed.poll()
-            assert not feed.trusted
-        await feed.poll()  # for the fifth time
-        assert feed.trusted
-        assert heard == ["of another form", "ann", *["of another form"] * 4]
-        assert well == heard
-        async with feed.transaction() as change:  # it is written, whatever becomes of it here
-            change.changed("user", "of another form")
-    finally:
-        await elsewhere.close()
-        await here.close()
+    feed.subscribe("user", hear)
+    feed.subscribe("user", hear_well)
+    for value in ("of another form", "ann"):
+        async with ChangeFeed(elsewhere, MemoryCache()).transaction() as change:
+            change.changed("user", value)
+    for _ in range(4):
+        with pytest.raises(ValueError, match="of another form"):
+            await feed.poll()
+        assert not feed.trusted
+    await feed.poll()  # for the fifth time
+    assert feed.trusted
+    assert heard == ["of another form", "ann", *["of another form"] * 4]
+    assert well == heard
+    async with feed.transaction() as change:  # it is written, whatever becomes of it here
+        change.changed("user", "of another form")
 
 
 async def test_more_changes_than_are_read_at_a_time_are_all_heard(tmp_path: Path) -> None:
