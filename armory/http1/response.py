@@ -266,7 +266,7 @@ class Response:
 
     def wake(self) -> None:
         """Something changed."""
-        waiter = self._waiter
+        waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
@@ -303,7 +303,8 @@ class Response:
         if chunk:
             self._chunks.append(chunk)
             self._size += len(chunk)
-            self.wake()
+            if self._waiter is not None:
+                self.wake()
         return self._size > _HIGH_WATER
 
     def finish(self) -> None:
@@ -314,7 +315,8 @@ class Response:
             self._eof = True
         self._connection = None
         self._end_deadline()
-        self.wake()
+        if self._waiter is not None:
+            self.wake()
 
     def fail(self, error: Exception) -> None:
         """The exchange is broken; what has arrived can still be read."""

@@ -52,7 +52,7 @@ class Answers:
 
     async def exposed(self, context: RequestContext, server: str, reply: Reply) -> Reply:
         """An upstream's answer in the client's names; a task that it made becomes the caller's."""
-        if takes_long(reply):
+        if reply.short is None and takes_long(reply):
             await look_through(reply)
         transparent = context.endpoint.transparent
         linked = not transparent and has_links(reply.outline)
