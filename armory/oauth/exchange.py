@@ -16,6 +16,7 @@ from urllib.parse import quote_plus, urlsplit
 import msgspec
 
 from armory.authorities import trusted
+from armory.domain.uris import readable
 from armory.errors import ConfigError
 from armory.oauth.guard import NotPublic, leads_inside, must_be_public, public_socket
 from armory.proxies import proxy_of
@@ -112,7 +113,7 @@ async def exchange(
 
     timeout = aiohttp.ClientTimeout(total=route.timeout_s)
     try:
-        proxy = route.proxy or proxy_of(urlsplit(url))
+        proxy = route.proxy or proxy_of(urlsplit(readable(url)))
         connector = await route.connector(url, proxy)
         async with (
             aiohttp.ClientSession(

@@ -17,6 +17,8 @@ from typing import Any
 
 from yarl import URL
 
+from armory.domain.uris import readable
+
 _NAT64 = IPv6Network("64:ff9b::/96")
 _LOOK_UP_S = 2.0
 """How long a name is looked up that a proxy will look up, too: where only a proxy knows the names
@@ -96,7 +98,7 @@ async def must_be_public(url: str, named: Sequence[str]) -> bool:
 
 def _host(url: str) -> str | None:
     try:
-        return URL(url).host
+        return URL(readable(url)).host
     except ValueError:
         return None
 

@@ -13,10 +13,12 @@ from yarl import URL
 
 from armory.domain.encoding import is_encodable
 from armory.domain.hosts import LOOPBACK
+from armory.domain.uris import readable
 
 Fetch = Callable[[str], Awaitable[Mapping[str, Any] | None]]
 """Fetches a JSON object; None where there is none. May raise `CannotAnswer`."""
 
+_SHOWN_CHARS = 200
 _SERVER = "/.well-known/oauth-authorization-server"
 _OPENID = "/.well-known/openid-configuration"
 
@@ -51,11 +53,13 @@ async def server_metadata(issuer: str, fetch: Fetch) -> Mapping[str, Any]:
             continue
         said = text(found.get("issuer"))
         if not same_issuer(said, issuer):
-            raise Undiscovered(f"the metadata at {place} are of issuer {said!r}, not {issuer!r}")
+            raise Undiscovered(
+                f"the metadata at {place} are of issuer {shown(said)}, not {issuer!r}"
+            )
         return found
     if failed is not None:
         raise failed
-    raise Undiscovered(f"the authorization server {issuer!r} publishes no metadata")
+    raise Undiscovered(f"the authorization server {shown(issuer)} publishes no metadata")
 
 
 def same_issuer(one: str, other: str) -> bool:
@@ -73,7 +77,7 @@ def resource_id(url: str) -> str:
 def is_secure(url: str) -> bool:
     """Whether a URL is https, or http on this machine."""
     try:
-        named = URL(url)
+        named = URL(readable(url))
     except ValueError:
         return False
     return bool(named.host) and (
@@ -90,3 +94,8 @@ def texts(value: object) -> list[str]:
     """The texts of a list; anything else is none."""
     listed = cast("list[object]", value) if isinstance(value, list) else []
     return [entry for entry in listed if isinstance(entry, str) and is_encodable(entry)]
+
+
+def shown(value: object) -> str:
+    """What a server says, for a message: the beginning of a text."""
+    return repr(text(value)[:_SHOWN_CHARS])

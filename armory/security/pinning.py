@@ -13,7 +13,6 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
-from difflib import unified_diff
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -23,6 +22,7 @@ from armory.errors import ConfigError
 from armory.files import replacing
 from armory.logger import Logger
 from armory.protocol.rawjson import encode
+from armory.security.differences import difference
 from armory.security.settings import PinningMode
 from armory.threads import in_order
 
@@ -63,8 +63,7 @@ class Changed:
         """
         if self.before is None or self.after is None:
             return []
-        lines = (_lines(self.before), _lines(self.after))
-        return list(unified_diff(*lines, n=2, lineterm=""))[2:]
+        return difference(self.before, self.after)
 
 
 class _Pin(NamedTuple):
@@ -305,17 +304,6 @@ def _json(value: object) -> bytes:
         return encode(value)
     except (ValueError, OverflowError):  # half a surrogate pair, an integer of more than 64 bits
         return json.dumps(value).encode()
-
-
-def _lines(definition: Mapping[str, Any]) -> list[str]:
-    text = json.dumps(definition, indent=2, ensure_ascii=False, sort_keys=True)
-    return ["".join(map(_visible, line)) for line in text.split("\n")]
-
-
-def _visible(character: str) -> str:
-    if character.isprintable():
-        return character
-    return f"\\u{{{ord(character):x}}}"
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:

@@ -1,7 +1,7 @@
 """Tokenisation: from any text to the terms that the lexical side matches on.
 
 Owns: tokenizing (compound identifiers whole and in parts, CJK as bigrams, accents folded), stop
-words, light stemming, character trigrams. Never imports anything of Armory.
+words, light stemming, character trigrams. Never imports anything of Armory but normal forms.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import unicodedata
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from typing import Protocol
+
+from armory.domain.encoding import normalized
 
 MAX_CHARS = 20_000
 _MAX_PARTS = 6
@@ -90,7 +92,7 @@ def fold(text: str) -> str:
     """Case folded, compatibility forms and accents of non-CJK letters gone: `Idő` -> `ido`."""
     if text.isascii():
         return text.lower()
-    bare = unicodedata.normalize("NFKD", text)
+    bare = normalized("NFKD", text)
     return "".join(c for c in bare if not unicodedata.combining(c)).casefold()
 
 
@@ -140,7 +142,7 @@ def terms(text: str, limit: int = 100_000) -> list[str]:
     """
     text = text[:MAX_CHARS]
     if not text.isascii():
-        text = unicodedata.normalize("NFKC", text)
+        text = normalized("NFKC", text)
     found: list[str] = []
     for chunk in _chunks(text):
         short = len(chunk) <= KEPT_CHARS

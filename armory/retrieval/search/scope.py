@@ -7,12 +7,12 @@ that may be searched. Never imports embedders, indexes or rankers.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from armory.domain.encoding import normalized
 from armory.domain.query import MAX_QUERY_CHARS, MAX_TEXTS, Query
 from armory.errors import InvalidRequest
 from armory.retrieval.languages.english import in_english
@@ -103,7 +103,7 @@ def prepared(text: str, words: KnownWords, *, into_english: bool = False) -> str
     `into_english`: words of languages that there is a glossary of are put into English.
     """
     if not text.isascii():  # a letter and its accent are one, else both sides of it look like words
-        text = unicodedata.normalize("NFC", text.translate(_UNSEEN))
+        text = normalized("NFC", text.translate(_UNSEEN))
     if into_english:
         text = in_english(text, words)
     text = unmannered(unaddressed(text), words)

@@ -14,12 +14,14 @@ from typing import Any
 from yarl import URL
 
 from armory.domain.hosts import LOOPBACK
+from armory.domain.uris import readable
 from armory.oauth.metadata import (
     CannotAnswer,
     Fetch,
     Undiscovered,
     same_issuer,
     server_metadata,
+    shown,
     text,
     texts,
 )
@@ -118,8 +120,8 @@ async def discover(
             same_issuer(wanted, name) or stands_for(name, issuer) for name in named
         ):
             raise Undiscovered(
-                f"it names the authorization server {named[0]!r}, not {wanted!r}; the credentials "
-                "are for the latter (auth.issuer)"
+                f"it names the authorization server {shown(named[0])}, not {wanted!r}; the "
+                "credentials are for the latter (auth.issuer)"
             )
         chosen = wanted
     elif named:
@@ -127,7 +129,7 @@ async def discover(
     else:  # as servers before 2025-06-18 do: they give out tokens themselves
         chosen = str(url.origin())
     if chosen != issuer and not may_carry_secrets(chosen, url):
-        raise Undiscovered(f"its authorization server {chosen!r} is not reached over https")
+        raise Undiscovered(f"its authorization server {shown(chosen)} is not reached over https")
     try:
         server = await server_metadata(chosen, fetch)
     except CannotAnswer:
@@ -154,13 +156,13 @@ def usable_metadata(
     """
     token_url = server.get("token_endpoint")
     if not isinstance(token_url, str):
-        raise Undiscovered(f"the metadata of {server.get('issuer')!r} name no token_endpoint")
+        raise Undiscovered(f"the metadata of {shown(server.get('issuer'))} name no token_endpoint")
     if not (may_carry_secrets(token_url, url) or issuer.startswith("http://")):
-        raise Undiscovered(f"the token_endpoint {token_url!r} is not reached over https")
+        raise Undiscovered(f"the token_endpoint {shown(token_url)} is not reached over https")
     for key in ("authorization_endpoint", "registration_endpoint", "revocation_endpoint"):
         place = text(server.get(key))
         if place and not (may_carry_secrets(place, url) or issuer.startswith("http://")):
-            raise Undiscovered(f"the {key} {place!r} is not reached over https")
+            raise Undiscovered(f"the {key} {shown(place)} is not reached over https")
     challenges = server.get("code_challenge_methods_supported")
     return AuthServerMetadata(
         token_url,
@@ -199,7 +201,7 @@ async def _resource(url: URL, challenge: Challenge, fetch: Fetch) -> Mapping[str
         said = text(found.get("resource"))
         if said and not _covers(said, url):
             raise Undiscovered(
-                f"its metadata at {place} are about {said!r}, not {canonical(url)!r}"
+                f"its metadata at {place} are about {shown(said)}, not {canonical(url)!r}"
             )
         return found
     return {}
@@ -208,7 +210,7 @@ async def _resource(url: URL, challenge: Challenge, fetch: Fetch) -> Mapping[str
 def may_carry_secrets(place: str, upstream: URL) -> bool:
     """Whether a URL that an upstream names is https, or on this machine as the upstream is."""
     try:
-        named = URL(place)
+        named = URL(readable(place))
     except ValueError:
         return False
     if named.scheme == "https":
@@ -218,7 +220,7 @@ def may_carry_secrets(place: str, upstream: URL) -> bool:
 
 def _origin(url: str) -> URL | None:
     try:
-        return URL(url).origin()
+        return URL(readable(url)).origin()
     except ValueError:
         return None
 
@@ -226,7 +228,7 @@ def _origin(url: str) -> URL | None:
 def _covers(resource: str, url: URL) -> bool:
     """Whether a resource identifier is the endpoint's, or of something that it is part of."""
     try:
-        named = URL(resource)
+        named = URL(readable(resource))
     except ValueError:
         return False
     if _origin(resource) != url.origin():
@@ -238,7 +240,7 @@ def _covers(resource: str, url: URL) -> bool:
 def is_at(resource: str, url: URL) -> bool:
     """Whether a resource identifier is of the server at a URL, which may have moved to https."""
     try:
-        named = URL(resource)
+        named = URL(readable(resource))
     except ValueError:
         return False
     if named.scheme != url.scheme:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from yarl import URL
 
 from armory.domain.principal import Principal
+from armory.domain.uris import readable
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
 from armory.http1.failing import broken
 from armory.http1.pool import Connections, Fields
@@ -38,7 +39,7 @@ JSON_AND_EVENTS = f"application/json, {EVENTS}"
 _KEEPALIVE_S = 4.0
 _OWN_HEADERS = {"User-Agent": "armory"}
 MAX_URL = 8_192
-"""Characters of a URL that an upstream names: reading a host of other letters takes long."""
+"""Characters of a URL that an upstream names."""
 _REDIRECTS = frozenset((307, 308))
 _REDIRECTED_S = 60.0
 """How long a redirect is followed without asking again; an error ends that at once."""
@@ -214,7 +215,7 @@ class HttpClient:
         try:
             if len(location) > MAX_URL:
                 raise ValueError
-            moved = target.join(URL(location)) if location else target
+            moved = target.join(URL(readable(location))) if location else target
             same = moved.origin() == target.origin()
         except ValueError:
             location, moved, same = "", target, False

@@ -9,6 +9,7 @@ import asyncio
 
 from yarl import URL
 
+from armory.domain.uris import readable
 from armory.errors import UpstreamTimeout
 from armory.http1.deadlines import CallDeadline
 from armory.http1.eventstream import Event, EventParser
@@ -150,7 +151,7 @@ class SseLink(DuplexLink):
             raise self.unintelligible(f"its endpoint has {len(event.data):,} bytes")
         named = event.data.decode("utf-8", "replace").strip()
         try:
-            url = self._client.url.join(URL(named))
+            url = self._client.url.join(URL(readable(named)))
             elsewhere = url.origin() != self._client.url.origin()
         except ValueError:
             raise self.unintelligible(f"its endpoint {named[:200]!r} is no URL") from None

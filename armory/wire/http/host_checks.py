@@ -106,7 +106,7 @@ class HostChecks:
         """Whether a browser page of this origin may talk to the gateway."""
         if "*" in self._origins or origin.rstrip("/").lower() in self._origins:
             return True
-        if not self.loopback:
+        if not self.loopback or not origin.isascii():  # browsers write other letters as Punycode
             return False
         try:
             parts = urlsplit(origin)

@@ -6,6 +6,7 @@ Owns: the routes. Decides nothing: pinning does.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -16,6 +17,10 @@ from armory.security.pinning import Changed
 from armory.web.rest.live.access import LiveGateway
 from armory.web.rest.problems import Problem
 from armory.web.rest.routes import Answer, Reply, RestCall, Route, Shape
+
+_SHOWN_LINES = 20_000
+"""Of all differences; those of the tools that follow are left to `armory approve`."""
+_TOO_MUCH = "too much has changed to show it here; `armory approve` shows it"
 
 
 class ChangeAnswer(Answer):
@@ -63,7 +68,8 @@ async def _list(live: LiveGateway, call: RestCall) -> Reply:
     if pinning is None:
         return Reply({"mode": "off", "changes": []})
     found = sorted(pinning.withheld.values(), key=lambda change: change.name)
-    return Reply({"mode": pinning.mode, "changes": [_shown(change) for change in found]})
+    # of many large definitions that takes seconds
+    return Reply({"mode": pinning.mode, "changes": await asyncio.to_thread(_all_shown, found)})
 
 
 async def _approve(live: LiveGateway, call: RestCall) -> Reply:
@@ -85,10 +91,18 @@ async def _approve(live: LiveGateway, call: RestCall) -> Reply:
     return Reply(None, 204)
 
 
-def _shown(change: Changed) -> dict[str, Any]:
-    return {
-        "tool": change.name,
-        "pinned": change.pinned,
-        "now": change.now,
-        "difference": change.difference(),
-    }
+def _all_shown(changes: Sequence[Changed]) -> list[dict[str, Any]]:
+    shown: list[dict[str, Any]] = []
+    lines = 0
+    for change in changes:
+        difference = change.difference() if lines < _SHOWN_LINES else [_TOO_MUCH]
+        lines += len(difference)
+        shown.append(
+            {
+                "tool": change.name,
+                "pinned": change.pinned,
+                "now": change.now,
+                "difference": difference,
+            }
+        )
+    return shown
