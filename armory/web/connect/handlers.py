@@ -45,7 +45,7 @@ _FORM_BYTES = 32_768
 
 
 class Person(msgspec.Struct, frozen=True):
-    """Who a browser proved to be.
+    """The person that a browser has proved to be.
 
     Attributes:
         subject, user, method: of the principal.
@@ -68,7 +68,7 @@ class Person(msgspec.Struct, frozen=True):
 
 
 class Visit(msgspec.Struct, frozen=True):
-    """A browser that is at an authorization server's page.
+    """A login in progress: the browser is at an authorization server's page.
 
     Attributes:
         server: the upstream whose account is to be connected.
@@ -120,7 +120,7 @@ class Connect:
     # -- one upstream ------------------------------------------------------------------------
 
     async def show(self, request: web.Request) -> web.Response:
-        """`GET /connect/{server}`: who are you; then: connect?"""
+        """`GET /connect/{server}`: asks who the person is, then shows the connect button."""
         server = request.match_info["server"]
         person = await self._person(request, server)
         if person is None and is_server_key(server):
@@ -132,7 +132,7 @@ class Connect:
         return pages.connect(server, person.user or person.subject, connected=connected)
 
     async def act(self, request: web.Request) -> web.Response:
-        """`POST /connect/{server}`: what a button of that page does."""
+        """`POST /connect/{server}`: handles the buttons of that page."""
         server = request.match_info["server"]
         if not is_server_key(server):
             return _not_there()
@@ -159,7 +159,7 @@ class Connect:
     async def _pressed(
         self, request: web.Request, server: str, action: str, person: Person
     ) -> web.Response:
-        """What a button does for somebody who is known."""
+        """Handles a button for a person who is known."""
         upstream, principal = self._upstream(person, server), person.principal
         if upstream is None:
             return _not_there()
@@ -174,8 +174,8 @@ class Connect:
         return self._sent(request, Visit(server, begun, principal.key, time.time() + _LOGIN_S))
 
     def _upstream(self, person: Person, server: str) -> Upstream | None:
-        """An upstream at which somebody may connect an account; None: none that it may know of. Of
-        whom nobody says what it is granted, only who it is, may know of each.
+        """The upstream, if the person may know of it. A person whose login says nothing about
+        scopes may know of every upstream.
         """
         if person.scopes is not None and not self._s.concerns(person.principal, server):
             return None
@@ -265,7 +265,7 @@ class Connect:
         return f"{self._origin(request)}{self._path}/callback"
 
     def _from_here(self, request: web.Request) -> bool:
-        """Whether a form was sent from these pages: browsers say so in every POST."""
+        """Whether a form was sent from these pages: browsers send `Origin` with every POST."""
         return request.headers.get("Origin", "").lower() == self._origin(request)
 
     async def _person(self, request: web.Request, server: str) -> Person | None:
@@ -277,8 +277,7 @@ class Connect:
         return person
 
     async def _still(self, person: Person, request: web.Request, server: str) -> Person | None:
-        """Somebody as it is by now; None: not who it proved to be any more, since credentials are
-        revoked and accounts switched off.
+        """The person, checked again; None: the credential was revoked or the account switched off.
 
         Raises:
             BackendError: that cannot be looked up.
@@ -297,7 +296,8 @@ class Connect:
         return msgspec.structs.replace(person, scopes=tuple(now.scopes))
 
     async def _proved(self, request: web.Request, server: str, credential: str) -> Principal:
-        """Whose credential it is; a token is one for the gateway, or for this upstream's endpoint.
+        """The principal of a credential; a token must be for the gateway, or for this upstream's
+        endpoint.
 
         Raises:
             AuthenticationFailed: nobody's.
@@ -334,7 +334,9 @@ class Connect:
         return self._cookies.write(request, response, _LOGIN, visit, _LOGIN_S)
 
     def _back(self, server: str) -> web.Response:
-        """To the page of an upstream, which is one of the gateway's own: never a foreign URL."""
+        """Redirect to the page of an upstream. It is always the gateway's own, never a
+        foreign URL.
+        """
         return web.Response(status=303, headers={"Location": f"{self._path}/{server}"})
 
     def _who(self, server: str, wrong: str = "") -> web.Response:
@@ -348,7 +350,9 @@ def _not_there() -> web.Response:
 
 
 async def _small_form(request: web.Request) -> Mapping[str, object] | None:
-    """The form that it brings; None: none, or one too large: in chunks it says so by its end."""
+    """The form in the body; None where there is none, or it is too large (which a chunked body
+    shows only at its end).
+    """
     is_form = request.content_type == "application/x-www-form-urlencoded"
     small = is_form and (request.content_length or 0) <= _FORM_BYTES
     try:
