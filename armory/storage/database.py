@@ -134,8 +134,7 @@ class Database:
         """Close all connections; those in use once they are returned.
 
         A connection that is returned to a disposed pool belongs to nobody, and its driver's thread
-        would go on. A server that
-        does not answer is disconnected without a farewell.
+        would go on. A server that does not answer is disconnected without a farewell.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(at_most(_END_S)):
