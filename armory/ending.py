@@ -2,10 +2,6 @@
 
 Owns: that one deadline and the time left until it. A step that waits for a silent database must
 leave time for the steps after it. Never imports anything of Armory.
-
-Owns: the one deadline of everything that ends after the last call, and what is left of it: where
-one waits for a database that is silent, there must be time for who ends after it. Never imports
-anything of Armory.
 """
 
 from __future__ import annotations

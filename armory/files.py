@@ -1,8 +1,6 @@
 """Atomic replacement of files, and locks on them.
 
 Owns: `replacing`, `alone`, `disk_left`. Never imports a room: every room writes files.
-
-Owns: `replacing`, `alone`, `disk_left`. Never imports a room: every one keeps files.
 """
 
 from __future__ import annotations

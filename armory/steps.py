@@ -2,9 +2,6 @@
 
 Owns: `InContext`, which runs a coroutine and charges an account, and `Flooding`, the limit on
 clients that send large bursts. Never imports a room: MCP and REST both use it.
-
-Owns: `InContext`, which runs a coroutine and charges an account, and the share of all those
-together that say very much at once. Never imports a room: MCP and REST both use it.
 """
 
 from __future__ import annotations

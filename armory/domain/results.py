@@ -2,9 +2,6 @@
 
 Owns: `Match`, `Selection`, `Listing`, `CallOutcome`, and the text for a degraded answer. Never
 imports anything but its domain siblings.
-
-Owns: Match and Selection, Listing and CallOutcome, and how what they lack is told. Never imports
-anything but its domain siblings.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 Owns: the normal form, and the check for dot segments. Never imports anything but the standard
 library.
-
-Owns: its plain form, and whether it may lead elsewhere. Never imports anything but the standard
-library.
 """
 
 from __future__ import annotations
