@@ -1,7 +1,7 @@
 """Charging the event loop time of a coroutine, step by step, to the caller whose request it is.
 
-Owns: `InContext`, which runs a coroutine and charges an account, and `Flooding`, the limit on
-clients that send large bursts. Never imports a room: MCP and REST both use it.
+Owns: `InContext`, which runs a coroutine and charges an account, and `Flooding`, the common limit
+on large bursts of data. Never imports a room: MCP and REST both use it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _TOLD_S = 0.0005
 
 
 class Flooding:
-    """Limits the share of the event loop that clients with large bursts take, all of them together.
+    """Limits the share of the event loop that large bursts of data take, from all peers together.
 
-    With one limit for each client, twenty that begin at the same moment would still add up to a
-    long pause.
+    With one limit for each peer, twenty that begin at the same moment would still add up to a long
+    pause.
 
     Args:
         share: of the loop.
@@ -33,8 +33,8 @@ class Flooding:
         self._free_at = 0.0
 
     def wait_s(self, took: float) -> float:
-        """Record that a burst has just taken so many seconds; returns how long its sender should
-        pause.
+        """Record that a burst has just taken so many seconds; returns how long reading from its
+        sender should pause.
         """
         now = self._clock()
         self._free_at = max(self._free_at, now - took) + took / self._share
