@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Awaitable, Callable, Generator, Iterable
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 
 from armory.testing.waiting import until
@@ -12,21 +12,22 @@ Gone = Callable[[type], Awaitable[None]]
 
 
 def there_are(kind: type) -> int:
-    """How many, garbage included."""
+    """How many, garbage included; within `none_collected` of what was made since it began."""
     return sum(issubclass(type(found), kind) for found in gc.get_objects())
 
 
 @contextmanager
-def none_collected(kinds: Iterable[type]) -> Generator[Gone]:
-    """Collects nothing meanwhile; waits until no more objects of a kind are there than before."""
+def none_collected() -> Generator[Gone]:
+    """Collects nothing meanwhile; waits until nothing is left of what was made of a kind."""
     gc.collect()
     gc.disable()
-    before = {kind: there_are(kind) for kind in kinds}
+    gc.freeze()  # else each look would go through all that earlier tests left
 
     async def gone(kind: type) -> None:
-        await until(lambda: there_are(kind) <= before[kind])
+        await until(lambda: not there_are(kind))
 
     try:
         yield gone
     finally:
+        gc.unfreeze()
         gc.enable()

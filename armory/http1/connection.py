@@ -288,7 +288,8 @@ class Connection(asyncio.BufferedProtocol):
         response, self.response = self.response, None
         assert response is not None
         response.finish()
-        self.resume()
+        if self._paused:
+            self.resume()
         transport = self._transport
         if transport is None:
             return

@@ -59,6 +59,7 @@ class AnswerParser:
         self._informational = 0
         self._silent = 0
         self.parts = 0
+        self.on_body = self._chunks.append  # for httptools: no call of Python for each chunk
         self._parser = httptools.HttpResponseParser(self)
 
     def begin(self) -> None:
@@ -86,6 +87,8 @@ class AnswerParser:
             self._parser.feed_data(data)
             if self._chunks:
                 self._hand_on()
+            elif self._fields:  # the header goes on
+                self.parts += len(self._fields)
             if self._silent > _MAX_HEADERS:
                 raise BadAnswer(f"headers of more than {_MAX_HEADERS} bytes")
         except httptools.HttpParserUpgrade:
@@ -97,6 +100,8 @@ class AnswerParser:
     def _hand_on(self) -> None:
         """Append the parsed pieces to the body of the response, joined if they are tiny."""
         chunks = self._chunks
+        self.parts += len(chunks)
+        self._silent = 0
         body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
         chunks.clear()
         response = self._connection.response
@@ -128,12 +133,12 @@ class AnswerParser:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header field."""
-        self.parts += 1
         self._fields.append((name, value))
 
     def on_headers_complete(self) -> None:
         """Status and headers are complete."""
         fields, self._fields = self._fields, []
+        self.parts += len(fields)
         self._silent = 0
         status = self._parser.get_status_code()
         response = self._connection.response
@@ -145,12 +150,6 @@ class AnswerParser:
                 raise BadAnswer(f"more than {_MAX_INFORMATIONAL} answers before the final one")
             return
         response.begin(status, fields)
-
-    def on_body(self, body: bytes) -> None:
-        """A part of the body."""
-        self._silent = 0
-        self.parts += 1
-        self._chunks.append(body)
 
     def on_message_complete(self) -> None:
         """The response is complete."""

@@ -271,7 +271,7 @@ class Response:
 
     def wake(self) -> None:
         """Wake the reader."""
-        waiter = self._waiter
+        waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
@@ -310,7 +310,8 @@ class Response:
         if chunk:
             self._chunks.append(chunk)
             self._size += len(chunk)
-            self.wake()
+            if self._waiter is not None:
+                self.wake()
         return self._size > _HIGH_WATER
 
     def finish(self) -> None:
@@ -321,7 +322,8 @@ class Response:
             self._eof = True
         self._connection = None
         self._end_deadline()
-        self.wake()
+        if self._waiter is not None:
+            self.wake()
 
     def fail(self, error: Exception) -> None:
         """The exchange failed; what has arrived can still be read."""

@@ -28,7 +28,7 @@ _QUOTES = 256
 _ITEMS = 1_000
 _SPACE = 0x20
 _ASCII = 0x80
-LINKS = (b'"uri"', b'"taskId"', b'esourceUri"')
+LINKS = _URI, _TASK, _RESOURCE = b'"uri"', b'"taskId"', b'esourceUri"'
 """A result in which names are mapped has one of these."""
 _KEPT_BYTES = 64 * 1024
 """Of members that are longer without their long texts, only whether they have `LINKS` is kept."""
@@ -194,7 +194,7 @@ def has_links(raw: Raw | bytes) -> bool:
     if len(view) > PIECE_BYTES:  # a look through all of it would keep the interpreter
         return at_once(_link_in(view)) is not None
     data = raw if type(raw) is bytes else bytes(view)
-    return LINKS[0] in data or LINKS[1] in data or LINKS[2] in data
+    return _URI in data or _TASK in data or _RESOURCE in data
 
 
 def _links_in(long: Raw) -> Generator[None, None, Raw]:

@@ -64,22 +64,12 @@ JSON_TYPES = {"Accept": "application/json, text/event-stream", "Content-Type": "
 
 
 LARGE = 16 << 20
-KINDS = (
-    Connection,
-    EventStream,
-    ParkedCall,
-    BaseLink,
-    Session,
-    StdioLink,
-    UpstreamConnection,
-    UpstreamUnavailable,
-)
 
 
 @pytest.fixture
 def gone() -> Generator[Gone]:
-    """Waits until no more objects of a kind are there than before; nothing is collected."""
-    with none_collected(KINDS) as waiting:
+    """Waits until nothing is left of what was made of a kind; nothing is collected."""
+    with none_collected() as waiting:
         yield waiting
 
 

@@ -54,7 +54,7 @@ class Answers:
         """An upstream's answer in the client's names; a task that it created is recorded as the
         caller's.
         """
-        if takes_long(reply):
+        if reply.short is None and takes_long(reply):
             await look_through(reply)
         transparent = context.endpoint.transparent
         linked = not transparent and has_links(reply.outline)

@@ -206,14 +206,21 @@ class View:
 
     def tool(self, request: ClientRequest, name: str) -> ToolRecord | None:
         """The tool that the client calls `name`; None when it may not see one."""
+        record = self.tool_named(request, name)
+        return record if record is not None and self.shows(request, record) else None
+
+    def tool_named(self, request: ClientRequest, name: str) -> ToolRecord | None:
+        """The tool that is called `name` at the client's endpoint, whether it may see it or not."""
         endpoint = request.endpoint
         if endpoint.transparent:
-            record = self.tool_at(endpoint.name, name)
-        else:
-            record = self.catalog.tools.get(name)
-        if record is None or not endpoint.scope.has_tool(record.server, record.name):
-            return None
-        return record if self.policy.allows_listed(request.principal, record) else None
+            return self.tool_at(endpoint.name, name)
+        return self.catalog.tools.get(name)
+
+    def shows(self, request: ClientRequest, tool: ToolRecord) -> bool:
+        """Whether the client may see a tool of the catalog."""
+        return request.endpoint.scope.has_tool(
+            tool.server, tool.name
+        ) and self.policy.allows_listed(request.principal, tool)
 
     def prompt(self, request: ClientRequest, name: str) -> ListedRecord | None:
         """The prompt that the client calls `name`; None when it may not see one."""

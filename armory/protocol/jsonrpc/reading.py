@@ -37,7 +37,7 @@ _PARAMS = b'"params"'
 _VALUES = ("params", "result", "error", "id")
 _NO_MESSAGE = "the body is not a JSON-RPC message"
 _PLACE = re.compile(r" \(byte \d+\)| in position \d+(?:-\d+)?")
-_VERSION = b'"2.0"'
+_VERSION = Raw(b'"2.0"')
 _VERSION_BYTES = 20
 """Room for the version with every character escaped."""
 
@@ -119,6 +119,11 @@ def decoding(body: bytes | Raw) -> Generator[None, None, Message]:
 
 
 def _checked(message: Message) -> Message:
+    usual = message.method is not UNSET and message.jsonrpc == _VERSION
+    if usual and message.result is UNSET and message.error is UNSET:
+        id = message.id
+        if id is UNSET or _id_of(id) is not None:
+            return message
     if not _is_version(message.jsonrpc):
         raise Malformed(
             INVALID_REQUEST,
@@ -200,7 +205,7 @@ def _is_version(said: Raw | UnsetType) -> bool:
         return False
     if len(memoryview(said)) > _VERSION_BYTES:
         return False
-    return bytes(memoryview(said)) == _VERSION or text_or_none(said) == "2.0"
+    return said == _VERSION or text_or_none(said) == "2.0"
 
 
 def _answers_nothing(message: Message) -> bool:

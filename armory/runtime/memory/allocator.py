@@ -17,8 +17,9 @@ from armory.runtime.memory.file_pages import file_bytes, let_go
 
 LARGE_BYTES = 2 << 20
 """Buffers from this size on are memory of their own, which goes back with them."""
-TOP_BYTES = 4 << 20
-"""So much stays at the end of the heap for what comes next."""
+TOP_BYTES = 8 << 20
+"""How much stays free at the end of the heap. An answer of 1 MiB takes five times that on its way;
+with less, each gives its pages back and has the next one fault them in again."""
 FREE_BYTES = 24 << 20
 """From so much on what is free between what is in use is given back, if as much memory came since
 that was done last, or as much was freed: a crowd may have been there in between."""

@@ -123,29 +123,33 @@ class HttpClient:
         url: URL | None = None,
         what: str,
     ) -> Answer:
-        """As `send`, without an access token; follows redirects."""
+        """Like `send`, without an access token of the upstream's own; follows redirects."""
         target = self.url if url is None else url
-        try:
-            response = await self._send(method, target, headers, data, timeout_s)
-        except TimeoutError:
-            self._redirected = None
-            raise self._timed_out(what, timeout_s) from None
-        except UpstreamUnavailable:
-            self._redirected = None
-            raise
-        if response.status >= 400:
-            self._redirected = None
-        if response.status in _REDIRECTS:
-            moved = self._moved(target, response)
-            response.close()
+        every = headers if type(headers) is Fields else {**_OWN_HEADERS, **headers}
+        limit_s = None if timeout_s >= FOREVER_S else timeout_s
+        moved: URL | None = None
+        while True:
             try:
-                response = await self._send(method, moved, headers, data, timeout_s)
+                response = await self._connections.request(method, target, every, data, limit_s)
             except TimeoutError:
+                self._redirected = None
                 raise self._timed_out(what, timeout_s) from None
-            if url is None and response.status < 400:
+            except (*broken(), ValueError) as error:
+                failed = self.failed(error)
+                self._redirected = None
+                raise failed from error
+            except UpstreamUnavailable:
+                self._redirected = None
+                raise
+            if response.status >= 400:
+                self._redirected = None
+            elif moved is not None and url is None:
                 until = asyncio.get_running_loop().time() + _REDIRECTED_S
                 self._redirected = moved, until
-        return response
+            if moved is not None or response.status not in _REDIRECTS:
+                return response
+            target = moved = self._moved(target, response)
+            response.close()
 
     async def _authorized(
         self, tokens: Tokens, headers: Mapping[str, str], url: URL | None, send: Send
@@ -169,23 +173,6 @@ class HttpClient:
             return response
         response.close()
         return await send(_with_token(headers, await tokens.renewed(token, self.url, challenge)))
-
-    async def _send(
-        self,
-        method: str,
-        url: URL,
-        headers: Mapping[str, str],
-        data: Body | None,
-        timeout_s: float,
-    ) -> Answer:
-        every = headers if type(headers) is Fields else {**_OWN_HEADERS, **headers}
-        limit_s = None if timeout_s >= FOREVER_S else timeout_s
-        try:
-            return await self._connections.request(method, url, every, data, limit_s)
-        except TimeoutError:
-            raise
-        except (*broken(), ValueError) as error:
-            raise self.failed(error) from error
 
     def _timed_out(self, what: str, timeout_s: float) -> UpstreamTimeout:
         seconds = (

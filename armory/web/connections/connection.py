@@ -192,30 +192,52 @@ class Connection(Exchanges):
             self._resume_transport_reading()
 
     def _take(self, data: bytes) -> None:
-        if self._close and data and self._current_request is None:
+        request = self._current_request
+        if request is not None:
+            self._take_beside(request.content, data)
+            return
+        if self._close and data:
             self.cut(ENDING)
             return
-        request = self._current_request
-        whole = request is not None and request.content.is_eof()
         super().data_received(data)
-        if self._messages and not isinstance(last := self._messages[-1][0], RawRequestMessage):
-            forget_trace(last.exc)  # what is no request
-        self._put_together(later=not data)
-        if request is not None:
-            self.begun = None
-            if whole:
-                self._read_ahead(len(data))
-            self._arrives(request.content, 0)
-        elif self._messages:
-            content = self._messages[-1][1]
-            if self.begun is None:  # all of the header came at once
-                self.head = max(0, len(data) - content.total_bytes)  # of packed ones more
-            self.begun = None
-            self.ahead = 0
-            if len(data) > COUNTED_BYTES:
-                self._arrives(content, len(data))
-        elif data:
-            self._heads(len(data))
+        if not self._messages:
+            if data:
+                self._heads(len(data))
+            return
+        content = self._looked_at(data)
+        if self.begun is None:  # all of the header came at once
+            head = len(data) - content.total_bytes
+            self.head = head if head > 0 else 0  # a packed body is larger than what came
+        self.begun = None
+        self.ahead = 0
+        if len(data) > COUNTED_BYTES:
+            self._arrives(content, len(data))
+
+    def _take_beside(self, content: Any, data: bytes) -> None:
+        """Process bytes that arrive while a request, whose body this is, is being answered."""
+        whole = content.is_eof()
+        super().data_received(data)
+        self._looked_at(data)
+        self.begun = None
+        if whole:
+            self._read_ahead(len(data))
+        self._arrives(content, 0)
+
+    def _looked_at(self, data: bytes) -> Any:
+        """The latest body, its chunks joined if there are many; a malformed request is not kept
+        alive by its traceback.
+        """
+        if self._messages:
+            last, content = self._messages[-1]
+            if not isinstance(last, RawRequestMessage):
+                forget_trace(last.exc)
+        else:
+            content = None if self._current_request is None else self._current_request.content
+        if not data:  # what was held back, in a read that goes through as many parts as there were
+            self._loop.call_soon(self._put_together)
+        elif len(getattr(content, "_buffer", _NO_PARTS)) > _SMALL_PARTS:
+            self._put_together()
+        return content
 
     def _heads(self, size: int) -> None:
         """Count `size` bytes of an incomplete header."""
@@ -231,13 +253,10 @@ class Connection(Exchanges):
             self._all.pace.took(self)
         self._all.arrives(self)
 
-    def _put_together(self, *, later: bool = False) -> None:
+    def _put_together(self) -> None:
         """Join the many small chunks of a body that waits to be read; each chunk costs its reader a
-        microsecond. While a read iterates over the chunks, do it `later`.
+        microsecond.
         """
-        if later:
-            self._loop.call_soon(self._put_together)
-            return
         if self._messages:
             content: object = self._messages[-1][1]
         else:

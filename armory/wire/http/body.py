@@ -47,6 +47,7 @@ class BodyReader:
         self._most_bytes = most_bytes
         self._depth = depth
         self._begins = begins
+        self._at_once_bytes = min(PIECE_BYTES, most_bytes)
         self._turn = asyncio.Lock()  # large ones are looked through one after another
 
     def arrived(self, request: web.Request) -> bytes | None:
@@ -57,7 +58,7 @@ class BodyReader:
             Malformed: it is nested too deep.
         """
         content = request.content
-        if not content.is_eof() or content.total_bytes > min(PIECE_BYTES, self._most_bytes):
+        if not content.is_eof() or content.total_bytes > self._at_once_bytes:
             return None
         body = content.read_nowait()
         bodies.check_depth(body, self._depth)

@@ -258,8 +258,8 @@ class HttpEdge:
 
     async def _post(self, admitted: AdmittedRequest, version: str | None) -> web.StreamResponse:
         request = admitted.request
-        unfit = _unfit(admitted)
-        if unfit is not None:
+        usual = admitted.caller.headers.get("Content-Type") == "application/json"
+        if not (usual and admitted.takes_json) and (unfit := _unfit(admitted)) is not None:
             return unfit
         body = self._bodies.arrived(request)
         if body is None:
@@ -324,8 +324,7 @@ def _unfit(admitted: AdmittedRequest) -> web.StreamResponse | None:
     event streams; None: it is fine.
     """
     request = admitted.request
-    said = admitted.caller.headers.get("Content-Type")
-    if said != "application/json" and request.content_type != "application/json":
+    if request.content_type != "application/json":
         message = f"Content-Type is {request.content_type!r}; expected application/json"
         return refusal(415, codes.INVALID_REQUEST, message, headers=admitted.extra)
     if not (admitted.takes_json or admitted.takes_sse):

@@ -67,6 +67,7 @@ class HostChecks:
         self.hop = ""
         self.loopback = is_loopback(host)
         self._hosts = frozenset(name.lower() for name in allowed_hosts)
+        self._any_host = "*" in self._hosts or (not self._hosts and not self.loopback)
         self._origins = frozenset(origin.rstrip("/").lower() for origin in allowed_origins)
         self._proxies: list[IPv4Network | IPv6Network] = []
         for place, proxy in enumerate(trusted_proxies):
@@ -81,7 +82,7 @@ class HostChecks:
 
     def host_allowed(self, host: str | None) -> bool:
         """Whether requests with this Host value are accepted (guards against DNS rebinding)."""
-        if "*" in self._hosts or (not self._hosts and not self.loopback):
+        if self._any_host:
             return True
         if host is None:
             return False
@@ -137,7 +138,7 @@ class HostChecks:
     ) -> tuple[str | None, str | None]:
         """(client address, Host value) of a request, through trusted proxies."""
         host = headers.get("Host")
-        if not self._forwards(peer, headers):
+        if not (self._proxies or self.hop) or not self._forwards(peer, headers):
             return peer, host
         host = headers.get("X-Forwarded-Host", host)
         said = _lines(headers, "X-Forwarded-For").rsplit(",", _HOPS)[-_HOPS:]

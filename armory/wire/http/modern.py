@@ -96,8 +96,9 @@ class ModernEndpoint:
                 return await answer.finish(id, Reply(error=REFUSED_STATE))
             answer.stop()  # what keeps the connection comes from there as well
             return await self._pass_on(admitted, id, owned.replica)
-        finally:
+        except BaseException:
             answer.stop()
+            raise
 
     async def end_those(self, whose: Callable[[Principal], bool]) -> None:
         """End the requests in flight of principals whose access has ended. Each is authenticated
@@ -195,8 +196,9 @@ def _verify_mirrored(context: RequestContext, params: Mapping[str, Raw]) -> None
         RpcError: they do not fit the arguments.
     """
     name = text_of(params, "name")
-    record = context.view.tool(context, name) if name is not None else None
-    if record is None or not context.view.headers_of(record):
+    view = context.view
+    record = None if name is None else view.tool_named(context, name)
+    if record is None or not view.headers_of(record) or not view.shows(context, record):
         return
     try:
         shown = context.endpoint.transparent or read_mode(context) == "raw"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 import msgspec
@@ -78,9 +78,9 @@ class Interactions:
         """How many calls are parked now."""
         return len(self._parked)
 
-    async def run(
+    def run(
         self, context: RequestContext, method: str, params: dict[str, Raw], handler: Handler
-    ) -> Reply:
+    ) -> Coroutine[Any, Any, Reply]:
         """Answer an interactive request, in as many rounds as the client's era takes.
 
         Raises:
@@ -88,7 +88,12 @@ class Interactions:
             OwnedByReplica: only another replica can go on.
         """
         if context.era == "modern":
-            return await self._modern(context, method, params, handler)
+            return self._modern(context, method, params, handler)
+        return self._legacy(context, params, handler)
+
+    async def _legacy(
+        self, context: RequestContext, params: dict[str, Raw], handler: Handler
+    ) -> Reply:
         reply = await handler(context, params)
         if not asks_for_input(reply):
             return reply

@@ -39,6 +39,35 @@ def test_large_buffers_go_back_however_small_ones_lie_between() -> None:
     assert int(done.stdout) < ANSWERS * 100_000 + 2 * LARGE_BYTES
 
 
+ANSWERED = """
+import resource
+from armory.runtime.memory.allocator import return_large_buffers
+
+assert return_large_buffers()
+
+def answer():
+    copies = [b"x" * (1_200_000 + number) for number in range(5)]
+
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+for _ in range(3):
+    answer()
+before = faults()
+for _ in range(10):
+    answer()
+print(faults() - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another allocator")
+def test_one_large_answer_after_another_uses_the_same_pages() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ANSWERED], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert int(done.stdout) < 100, "each takes 1,500 pages"
+
+
 FREED = """
 import asyncio
 from armory.runtime.memory import allocator

@@ -62,7 +62,7 @@ async def test_a_request_that_is_refused_leaves_nothing(tmp_path: Path) -> None:
     async with running_service(
         f"sqlite:///{tmp_path / 'armory.db'}", catalog_of({}), allow_anonymous=True
     ) as service:
-        with none_collected([Connection]) as gone:
+        with none_collected() as gone:
             async with aiohttp.ClientSession() as session:
                 url = f"{service.url}/v1/retrieve_tools"
                 async with session.post(url, data=b"{}", headers={"Content-Type": "x/y"}) as answer:
