@@ -219,7 +219,7 @@ class Grants:
         return found
 
     async def _reused(self, handle: Handle) -> OAuthError:
-        """End a grant whose code or refresh token was used twice: one of the two users stole it."""
+        """End a grant of which a code or refresh token came twice: one of the two was stolen."""
         _log.warning("grant_ended", reason="used twice", step=handle.step)
         await self._store.end(handle.grant)
         return InvalidGrant("it was used before; all tokens of this login have ended")

@@ -94,7 +94,7 @@ def no_completion(answer: object, asked: Endpoint) -> ChatError:
 
 
 def _certificate(error: BaseException) -> SSLCertVerificationError | None:
-    """The certificate error that caused another error; None: the cause is another."""
+    """The refusal of a certificate that is the cause of an error; None: it has another."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, SSLCertVerificationError):
         cause = cause.__cause__ or cause.__context__

@@ -319,8 +319,8 @@ class ChangeFeed:
         return True
 
     async def _dispatch(self, topic: str, value: str) -> Exception | None:
-        """Call the handlers of a change. Returns an unexpected error of one of them, so that `poll`
-        tries the change again.
+        """Have a change handled, by those of its handlers that can; what nobody expected of one of
+        them: `poll` tries the change again.
         """
         failed: Exception | None = None
         for handler in self._handlers.get(topic, ()):

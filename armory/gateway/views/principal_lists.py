@@ -229,7 +229,7 @@ class PrincipalLists:
                 self._refresh(held)
 
     def release(self, session_id: str) -> None:
-        """A legacy session ended: drop what was fetched for it alone."""
+        """A legacy session ended: forget what was fetched for it alone."""
         self._own.pop(session_id, None)
         for held in self._held:
             if held.owner.session_id == session_id and held.key != held.owner.principal.key:

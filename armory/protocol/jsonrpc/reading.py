@@ -165,7 +165,7 @@ def begun(head: bytes) -> Message | None:
 
 
 def params_of(message: Message) -> dict[str, Raw]:
-    """The members of `params`; empty where it is absent or null.
+    """The members of `params`; none where there are none, or null stands for that.
 
     Raises:
         Malformed: `params` is no object.
@@ -189,7 +189,7 @@ def opening_params(message: Message) -> Generator[None, None, dict[str, Raw]]:
 
 
 def _no_params(message: Message, params: Raw, why: Exception) -> dict[str, Raw]:
-    """None for null; else raise the reason why params cannot be decoded."""
+    """None, where null stands for that; else it is said why they cannot be read."""
     id = message.key or NULL
     if isinstance(why, TooWide):
         said = f"params has more than {MOST_MEMBERS:,} members"

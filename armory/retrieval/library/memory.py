@@ -97,8 +97,8 @@ class AsyncToolMemory:
             your own.
         index: `exact`, `faiss`, `qdrant`, or an index of your own.
         ranker: `relevance`, `hybrid`, `semantic` or `lexical`.
-        folder: where `save` writes, and where vectors are cached; None: nothing is stored.
-        tag_boosts: tag -> factor (greater than 0) on the odds of tools with that tag.
+        folder: where `save` writes, and where vectors are kept so that they are computed once.
+        tag_boosts: factor on the odds of tools that carry a tag.
         diversity: weight in (0, 1] of relevance against novelty; None: order by relevance alone.
         reranker: a cross-encoder that reorders the best 30; None: none.
 

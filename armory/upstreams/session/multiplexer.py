@@ -254,7 +254,7 @@ class RequestMultiplexer:
         return None if known is None else self.pending.get(known)
 
     def _only_call(self) -> Pending | None:
-        """The only call that can have caused a log message; None: none, or several."""
+        """The call that alone can have made the upstream log something; None: none, or several."""
         owned = [p for p in self.pending.values() if p.client is not None]
         if len(owned) != 1 or self.attribution.may_be_anothers(owned[0].call):
             return None
