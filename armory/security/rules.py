@@ -116,7 +116,7 @@ class Rules:
         return known
 
     def decide(self, applicable: Applicable, name: str) -> bool:
-        """Like `allow`, for given rules, without the cache."""
+        """The same of rules that apply, found out anew."""
         allowed = False
         for position in applicable:
             rule = self.each[position]
@@ -126,7 +126,7 @@ class Rules:
         return allowed
 
     def deny(self, applicable: Applicable, name: str) -> bool:
-        """Whether one of the given rules denies a name or URI."""
+        """Whether one of those that apply denies a name or URI."""
         rules = (self.each[position] for position in applicable)
         return any(fnmatchcase(name, pattern) for rule in rules for pattern in rule.deny)
 
